@@ -1,0 +1,23 @@
+"""Prompt-cache marks: whether the target has one at that place, and for how long."""
+
+from __future__ import annotations
+
+from ..ir.losses import Losses
+from ..wire.protocol import Capabilities
+
+__all__ = ["fit_ttl"]
+
+_MINUTES = {"5m": 5, "30m": 30, "1h": 60, "12h": 720}
+
+
+def fit_ttl(ttl: str, place: str, can: Capabilities, path: str, losses: Losses) -> str | None:
+    """The time to live on the target: the shortest that is long enough, or None where no mark can be."""
+    if place not in can.cache:
+        losses.add(f"{path}/cache", "cache mark", "dropped", f"the target has none on a {place}", "info")
+        return None
+    if ttl == "default" or ttl in can.cache_ttls:
+        return ttl
+    wanted = _MINUTES.get(ttl, 0)
+    fitted = next((known for known in can.cache_ttls if _MINUTES[known] >= wanted), can.cache_ttls[-1])
+    losses.add(f"{path}/cache", "cache time to live", "rewritten", f"{ttl} became {fitted}", "info")
+    return fitted

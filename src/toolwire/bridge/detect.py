@@ -1,0 +1,64 @@
+"""Which wire is this, and what of it?"""
+
+from __future__ import annotations
+
+from ..ir.errors import ProtocolError
+from ..ir.pointer import JSON
+from ..ir.value import Value
+from ..stream.sse import SSEDecoder
+from ..stream.strict import parse
+from ..wire import get, mcp, names
+from ..wire.protocol import Kind
+
+__all__ = ["Detected", "detect"]
+
+
+class Detected(Value, frozen=True):
+    """`wire` is a name for `toolwire.wire.get`, or "mcp" for declarations in MCP's bare shape."""
+
+    wire: str
+    kind: Kind
+
+
+def detect(body: JSON | bytes | str) -> Detected:
+    """The wire and kind of a document: a parsed one, JSON text, or the bytes of a stream.
+
+    >>> detect({"contents": [{"parts": [{"text": "hi"}]}]})
+    Detected(wire='gemini', kind='request')
+    """
+    kinds: tuple[Kind, ...] = ("request", "response", "tools", "error")
+    if isinstance(body, (bytes, str)):
+        data = body.encode() if isinstance(body, str) else body
+        if _is_stream(data):
+            body, kinds = _first_event(data), ("stream",)
+        else:
+            body = parse(data.removeprefix(b"\xef\xbb\xbf"))
+            if type(body) is list and body and type(body[0]) is dict and "candidates" in body[0]:
+                body, kinds = body[0], ("stream",)  # Gemini's stream as one array
+    best = (0, Detected("", "request"))
+    for name in (*names(), mcp.NAME):
+        signs = mcp.SIGNS if name == mcp.NAME else get(name).signs
+        for kind in kinds:
+            judge = signs.get(kind)
+            points = 0 if judge is None else judge(body)
+            if points > best[0]:
+                best = (points, Detected(name, kind))
+    if not best[0]:
+        hint = "name it: --from and --kind, or source= and kind="
+        raise ProtocolError("this looks like no wire that is known here", hint=hint)
+    return best[1]
+
+
+def _is_stream(data: bytes) -> bool:
+    start = data.lstrip(b"\xef\xbb\xbf \r\n")[:16]
+    return start.startswith((b"data:", b"event:", b":", b"id:", b"retry:"))
+
+
+def _first_event(data: bytes) -> JSON:
+    decoder = SSEDecoder()
+    for _, payload in [*decoder.feed(data), *decoder.close()]:
+        if payload.strip() != b"[DONE]":
+            value = parse(payload)
+            if type(value) is dict and value.get("type") != "ping":
+                return value
+    raise ProtocolError("a stream without events")

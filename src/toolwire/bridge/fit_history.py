@@ -1,0 +1,309 @@
+"""The parts of a conversation, fitted to a target: names, ids, results, media, reasoning, system messages."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..ir.errors import EncodeError
+from ..ir.losses import Losses
+from ..ir.parts import Artefact, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from ..ir.pointer import join
+from ..ir.request import Message, Request
+from ..wire.profiles import family_of
+from ..wire.protocol import Wire
+from .cache import fit_ttl
+from .exchange import with_written_arguments
+from .fit_tools import wrap_freeform
+from .foreign import own_artefacts, report_extra
+from .history import Turn, normalise
+from .ids import Ids
+from .names import Names
+from .places import Place, message_of, pointer_to
+
+__all__ = ["ERROR_MARK", "fit_history", "fit_results"]
+
+ERROR_MARK = "[tool error] "
+"""What stands before the words of a failed result where there is no flag for it."""
+
+# JSON numbers that a reader with doubles rounds: more than 15 digits in a row
+_LONG_NUMBER = re.compile(r"\d{16}|\d\.\d{16}")
+
+
+def fit_history(request: Request, wire: Wire, names: Names, losses: Losses) -> list[Turn]:
+    """The conversation as the target takes it."""
+    _refuse_prefill(request)
+    fitter = _Fitter(request, wire, names, losses)
+    turns: list[Turn] = []
+    for turn in normalise(request.messages, losses, wire.capabilities.one_message_a_turn):
+        fitter.fit(turn, turns)
+    return turns if wire.capabilities.system_anywhere else _hoist_system(turns, losses)
+
+
+def fit_results(results: tuple[ToolResult, ...], wire: Wire) -> tuple[Message, ...]:
+    """Results alone, as messages: what a target cannot hold in a result follows in a message of its own."""
+    fitter = _Fitter(Request(), wire, Names(wire.limits, wire.capabilities.namespaces), Losses())
+    turns: list[Turn] = []
+    fitter.fit(Turn(Message("user"), results, range(len(results))), turns)
+    return tuple(turn.message for turn in turns)
+
+
+def _refuse_prefill(request: Request) -> None:
+    last = request.messages[-1] if request.messages else None
+    if last is None or last.role != "assistant" or family_of(request.model).prefill:
+        return
+    if all(isinstance(part, Text) for part in last.parts):
+        raise EncodeError(
+            f"{request.model} does not continue an assistant message",
+            pointer=join("messages", len(request.messages) - 1),
+            hint="end with a user message",
+        )
+
+
+def _hoist_system(turns: list[Turn], losses: Losses) -> list[Turn]:
+    head: list[Turn] = []
+    rest: list[Turn] = []
+    for turn in turns:
+        if turn.message.role not in ("system", "developer"):
+            rest.append(turn)
+            continue
+        if rest:
+            where = join("messages", message_of(turn.places[0]))
+            losses.add(where, "system message", "moved", "the target has system messages at the head only")
+        head.append(turn)
+    return head + rest
+
+
+class _Fitter:
+    def __init__(self, request: Request, wire: Wire, names: Names, losses: Losses) -> None:
+        self._wire = wire
+        self._can = wire.capabilities
+        self._model = request.model
+        self._names = names
+        self._losses = losses
+        self._ids = Ids(wire.limits)
+        self._waiting: dict[str, deque[ToolCall]] = {}  # by its old id: a fitted call that waits for its result
+        self._signs_calls = self._can.unsigned_call is not None and family_of(request.model).signed_calls
+        self._moved: list[tuple[Part, Place]] = []  # media that could not stay in their results
+
+    def fit(self, turn: Turn, turns: list[Turn]) -> None:
+        """Appends what becomes of `turn`, if anything."""
+        message = turn.message
+        if message.extra or message.role == "developer":
+            self._report_message(message, turn)
+        parts: list[Part] = []
+        places: list[Place] | None = None  # made when the first part is dropped
+        changed = turn.parts is not message.parts
+        for part, place in zip(turn.parts, turn.places, strict=True):
+            fitted = _FIT[type(part)](self, part, place)
+            if fitted is not part:
+                changed = True
+            if fitted is None:
+                places = list(turn.places[: len(parts)]) if places is None else places
+                continue
+            parts.append(fitted)
+            if places is not None:
+                places.append(place)
+        if message.role == "assistant":
+            changed = self._settle_assistant(turn, parts) or changed
+        kept_places: Sequence[Place] = turn.places if places is None else places
+        if self._moved:
+            kept_places = self._insert_moved(parts, kept_places)
+        if parts:
+            fitted_message = Message(message.role, tuple(parts), message.extra) if changed else message
+            turns.append(Turn(fitted_message, parts, kept_places))
+
+    def _insert_moved(self, parts: list[Part], places: Sequence[Place]) -> list[Place]:
+        """Media that could not stay in their results stand right behind all results."""
+        moved, self._moved = self._moved, []
+        behind = max(number for number, part in enumerate(parts) if type(part) is ToolResult) + 1
+        parts[behind:behind] = [part for part, _ in moved]
+        return [*places[:behind], *(place for _, place in moved), *places[behind:]]
+
+    def _report_message(self, message: Message, turn: Turn) -> None:
+        where = join("messages", message_of(turn.places[0])) if turn.places else ""
+        report_extra(message.extra, where, self._wire.name, self._losses)
+        if message.role == "developer" and not self._can.developer:
+            detail = "the target knows system messages only"
+            self._losses.add(where, "developer message", "rewritten", detail, "info")
+
+    def _text(self, part: Text, place: Place) -> Text | None:
+        if not part.text and not part.artefacts:
+            return None  # providers refuse empty texts, and they say nothing
+        if part.cache is None and not part.artefacts and not part.extra:
+            return part
+        where = pointer_to(place)
+        report_extra(part.extra, where, self._wire.name, self._losses)
+        artefacts = self._own(part.artefacts, where)
+        cache = None if part.cache is None else fit_ttl(part.cache, "part", self._can, where, self._losses)
+        return Text(part.text, cache, artefacts, part.extra) if part.text or artefacts else None
+
+    def _own(self, artefacts: tuple[Artefact, ...], where: str) -> tuple[Artefact, ...]:
+        if not artefacts:
+            return artefacts
+        return own_artefacts(artefacts, self._wire.provider, self._model, where, self._losses)
+
+    def _reasoning(self, part: Reasoning, place: Place) -> Reasoning | None:
+        where = pointer_to(place)
+        own = own_artefacts(part.artefacts, self._wire.provider, self._model, where, Losses())
+        native = self._wire.name in part.extra or f"{self._wire.name}~" in part.extra
+        if not own and not (native and not part.artefacts):
+            detail = "thoughts go back to the provider and model that had them"
+            self._losses.add(where, "reasoning", "dropped", detail)
+            return None
+        report_extra(part.extra, where, self._wire.name, self._losses)
+        return part if len(own) == len(part.artefacts) else replace(part, artefacts=own)
+
+    def _call(self, call: ToolCall, place: Place) -> ToolCall:
+        can = self._can
+        if not call.raw:
+            call = with_written_arguments(call)
+        if call.extra or call.artefacts or call.cache is not None:
+            call = self._strip_call(call, place)
+        if call.kind == "freeform" and not can.freeform:
+            call = wrap_freeform(call)
+            self._losses.add(
+                pointer_to(place), "freeform call", "rewritten", "sent as a call with one argument", "info"
+            )
+        if can.object_arguments and call.raw is not None and _LONG_NUMBER.search(call.raw):
+            detail = "more digits than a double holds; the target may round them"
+            self._losses.add(f"{pointer_to(place)}/arguments", "long numbers", "weakened", detail)
+        old_id = call.id
+        new_id = self._ids.assign(old_id, call.name)
+        name = self._names.to_wire(call.namespace, call.name)
+        if new_id != old_id or name != call.name or (call.namespace is not None and not can.namespaces):
+            call = replace(call, id=new_id, name=name, namespace=call.namespace if can.namespaces else None)
+        self._waiting.setdefault(old_id, deque()).append(call)
+        return call
+
+    def _strip_call(self, call: ToolCall, place: Place) -> ToolCall:
+        where = pointer_to(place)
+        report_extra(call.extra, where, self._wire.name, self._losses)
+        cache = None if call.cache is None else fit_ttl(call.cache, "call", self._can, where, self._losses)
+        return replace(call, cache=cache, artefacts=self._own(call.artefacts, where))
+
+    def _result(self, result: ToolResult, place: Place) -> ToolResult:
+        can = self._can
+        if result.extra:
+            report_extra(result.extra, pointer_to(place), self._wire.name, self._losses)
+        parts, structured = result.parts, result.structured
+        if len(parts) != 1 or type(parts[0]) is not Text or parts[0].cache is not None or parts[0].extra:
+            parts = self._result_parts(result, place)
+        is_error = result.is_error
+        if is_error and not can.result_error:
+            parts = (Text(ERROR_MARK + result.text), *(part for part in parts if not isinstance(part, Text)))
+            structured, is_error = None, False
+            detail = f"said in words: {ERROR_MARK!r}"
+            self._losses.add(f"{pointer_to(place)}/is_error", "is_error", "rewritten", detail, "info")
+        cache = result.cache
+        if cache is not None:
+            cache = fit_ttl(cache, "result", can, pointer_to(place), self._losses)
+        waiting = self._waiting.get(result.call_id)
+        if not waiting:  # only where results are fitted without their calls
+            return replace(result, parts=parts, structured=structured, is_error=is_error, cache=cache)
+        call = waiting.popleft()
+        # name, kind and namespace are the call's: some wires do not repeat them
+        return ToolResult(
+            call.id, call.name, parts, structured, is_error, call.kind, call.namespace, cache, result.extra
+        )
+
+    def _result_parts(self, result: ToolResult, place: Place) -> tuple[Text | Media | Opaque, ...]:
+        fitted: list[Text | Media | Opaque] = []
+        for part in result.parts:
+            if isinstance(part, Text):
+                text = self._text(part, place)
+                if text is not None:
+                    fitted.append(text)
+            elif isinstance(part, Opaque):
+                kept = self._opaque(part, place)
+                if kept is not None:
+                    fitted.append(kept)
+            elif part.kind in self._can.result_media:
+                media = self._media(part, place)
+                if media is not None:
+                    fitted.append(media)
+            else:
+                fitted.append(self._move_media(part, result, place))
+        return tuple(fitted)
+
+    def _move_media(self, part: Media, result: ToolResult, place: Place) -> Text:
+        """The target's results are words: the media follow in a message of their own."""
+        where = pointer_to(place)
+        media = self._media(part, place)
+        if media is None:
+            return Text(f"[{part.kind} left out]")
+        detail = f"the target has no {part.kind} in a result: it follows in a user message"
+        self._losses.add(where, f"{part.kind} in a result", "moved", detail)
+        self._moved.append((Text(f"[{part.kind} from the result of {result.name or result.call_id}]"), place))
+        self._moved.append((media, place))
+        return Text(f"[{part.kind}: see the next user message]")
+
+    def _media(self, part: Media, place: Place) -> Media | None:
+        where = pointer_to(place)
+        if part.owner is not None and part.owner != self._wire.provider and part.data is None and part.url is None:
+            detail = f"{part.owner} keeps it under {part.file_id!r}; nobody else can read that"
+            self._losses.add(where, part.kind, "dropped", detail, "error")
+            return None
+        if part.kind not in self._can.media:
+            self._losses.add(where, part.kind, "dropped", f"the target takes no {part.kind}", "error")
+            return None
+        report_extra(part.extra, where, self._wire.name, self._losses)
+        if part.cache is None:
+            return part
+        return replace(part, cache=fit_ttl(part.cache, "part", self._can, where, self._losses))
+
+    def _opaque(self, part: Opaque, place: Place) -> Opaque | None:
+        if part.wire == self._wire.name:
+            return part
+        self._losses.add(pointer_to(place), part.type, "dropped", f"only {part.wire} knows it", "error")
+        return None
+
+    def _refusal(self, part: Refusal, place: Place) -> Refusal:
+        report_extra(part.extra, pointer_to(place), self._wire.name, self._losses)
+        return part
+
+    def _settle_assistant(self, turn: Turn, parts: list[Part]) -> bool:
+        """What concerns a whole turn of the model; whether it changed anything."""
+        changed = False
+        if self._signs_calls:
+            changed = self._sign_first_call(turn, parts)
+        if len(parts) < len(turn.parts) and any(type(part) is Reasoning for part in turn.parts):
+            parts[:] = [_without_item_id(part, self._wire.name) for part in parts]
+            changed = True
+        return changed
+
+    def _sign_first_call(self, turn: Turn, parts: list[Part]) -> bool:
+        calls = [number for number, part in enumerate(parts) if type(part) is ToolCall]
+        if not calls or any(getattr(parts[number], "artefacts", ()) for number in calls):
+            return False
+        stand_in = Artefact(self._wire.provider, "thought_signature", self._can.unsigned_call or "")
+        first = next(place for part, place in zip(turn.parts, turn.places, strict=True) if type(part) is ToolCall)
+        detail = "the model that made the call did not sign it: the documented stand-in"
+        self._losses.add(f"{pointer_to(first)}/artefacts", "signature", "rewritten", detail, "info")
+        parts[calls[0]] = replace(parts[calls[0]], artefacts=(stand_in,))
+        return True
+
+
+def _without_item_id(part: Part, wire: str) -> Part:
+    """An item whose reasoning was left out must not name itself: the provider would miss its partner."""
+    for scope in (wire, f"{wire}/item"):
+        fields = getattr(part, "extra", {}).get(scope)
+        if fields and "id" in fields:
+            kept = {key: value for key, value in fields.items() if key != "id"}
+            part = replace(part, extra={**part.extra, scope: kept})  # type: ignore[union-attr]
+    return part
+
+
+_FIT: dict[type, Callable[[_Fitter, Any, Place], Part | None]] = {
+    Text: _Fitter._text,
+    Reasoning: _Fitter._reasoning,
+    ToolCall: _Fitter._call,
+    ToolResult: _Fitter._result,
+    Media: _Fitter._media,
+    Refusal: _Fitter._refusal,
+    Opaque: _Fitter._opaque,
+}

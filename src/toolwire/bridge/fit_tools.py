@@ -1,0 +1,148 @@
+"""Declarations and tool choice, fitted to a target: what it has no word for is said in another way, or reported."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ..ir.errors import EncodeError
+from ..ir.losses import Losses
+from ..ir.parts import ToolCall
+from ..ir.pointer import Object, join
+from ..ir.request import Request
+from ..ir.text import dumps
+from ..ir.tools import Tool, ToolChoice
+from ..wire.protocol import Capabilities
+from .cache import fit_ttl
+from .foreign import report_extra
+from .names import Names
+
+__all__ = ["WRAPPED_INPUT", "fit_choice", "fit_tools", "wrap_freeform"]
+
+WRAPPED_INPUT = "input"
+"""The one argument of a freeform tool on a wire without freeform tools."""
+
+
+def fit_tools(request: Request, can: Capabilities, wire: str, names: Names, losses: Losses) -> list[tuple[Tool, int]]:
+    """The tools as the target can declare them, each with its index in the request."""
+    tools = _allowed_only(request, can, losses)
+    fitted: list[tuple[Tool, int]] = []
+    seen: dict[tuple[str | None, str], int] = {}
+    for tool, index in tools:
+        first = seen.setdefault((tool.namespace, tool.name), index)
+        if can.unique_names and first != index:
+            hint = f"it is declared at /tools/{first} already; rename or drop one"
+            raise EncodeError(f"two tools are called {tool.name!r}", pointer=join("tools", index, "name"), hint=hint)
+        fitted.append((_fit_tool(tool, f"/tools/{index}", can, wire, names, losses), index))
+    if can.declared_history and not fitted:
+        fitted = _declare_history(request, names, losses)
+    return fitted
+
+
+def _fit_tool(tool: Tool, path: str, can: Capabilities, wire: str, names: Names, losses: Losses) -> Tool:
+    if tool.kind == "builtin":
+        return tool
+    if tool.extra:
+        report_extra(tool.extra, path, wire, losses)
+    if tool.kind == "freeform" and not can.freeform:
+        tool = _wrap(tool, path, losses)
+    if tool.examples and not can.examples:
+        tool = _tell_examples(tool, path, losses)
+    if tool.cache is not None:
+        tool = replace(tool, cache=fit_ttl(tool.cache, "tool", can, path, losses))
+    name = names.to_wire(tool.namespace, tool.name)
+    namespace = tool.namespace if can.namespaces else None
+    if name != tool.name or namespace != tool.namespace:
+        detail = f"{name!r} on this wire; calls come back under the old name"
+        losses.add(f"{path}/name", "tool name", "rewritten", detail, "info")
+        tool = replace(tool, name=name, namespace=namespace)
+    return tool
+
+
+def _wrap(tool: Tool, path: str, losses: Losses) -> Tool:
+    argument: Object = {"type": "string"}
+    detail = f"sent as a function with one argument, `{WRAPPED_INPUT}`; calls come back as they were"
+    losses.add(path, "freeform tool", "rewritten", detail, "info")
+    if tool.grammar is not None:
+        argument["description"] = f"Must match this {tool.grammar.syntax} grammar:\n{tool.grammar.definition}"
+        losses.add(f"{path}/grammar", "grammar", "weakened", "told in words, not enforced")
+    schema = {
+        "type": "object",
+        "properties": {WRAPPED_INPUT: argument},
+        "required": [WRAPPED_INPUT],
+        "additionalProperties": False,
+    }
+    return replace(tool, kind="function", input_schema=schema, grammar=None)
+
+
+def wrap_freeform(call: ToolCall) -> ToolCall:
+    """A freeform call as a call of the function that stands in for its tool."""
+    return replace(call, kind="function", arguments={WRAPPED_INPUT: call.raw or ""}, raw=None)
+
+
+def _tell_examples(tool: Tool, path: str, losses: Losses) -> Tool:
+    lines = "\n".join(dumps(example) for example in tool.examples)
+    losses.add(f"{path}/examples", "examples", "rewritten", "told in the description", "info")
+    losses.add(f"{path}/description", "description", "rewritten", "the examples stand behind it", "info")
+    description = (
+        f"{tool.description}\n\nExamples of input:\n{lines}" if tool.description else f"Examples of input:\n{lines}"
+    )
+    return replace(tool, description=description, examples=())
+
+
+def _allowed_only(request: Request, can: Capabilities, losses: Losses) -> list[tuple[Tool, int]]:
+    """Where the target cannot restrict a choice to some tools, only those are declared."""
+    tools = [(tool, index) for index, tool in enumerate(request.tools)]
+    choice = request.choice
+    if choice is None or choice.mode != "allowed" or "allowed" in can.choices:
+        return tools
+    losses.add(join("choice"), "allowed tools", "rewritten", "only the allowed tools are declared", "info")
+    for tool, index in tools:
+        if tool.name not in choice.names:
+            losses.add(join("tools", index), "tool", "dropped", "it is not among the allowed ones", "info")
+    return [(tool, index) for tool, index in tools if tool.name in choice.names]
+
+
+def _declare_history(request: Request, names: Names, losses: Losses) -> list[tuple[Tool, int]]:
+    """The target wants declarations for the calls of the past, though the model is not to call again."""
+    stubs: dict[str, Tool] = {}
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                name = names.to_wire(part.namespace, part.name)
+                stubs.setdefault(name, Tool(name, input_schema={"type": "object"}))
+    if stubs:
+        detail = "the history has calls and the request declares none of them: bare declarations, choice none"
+        losses.add(join("tools"), "missing declarations", "rewritten", detail, "info")
+    return [(tool, -1) for tool in stubs.values()]
+
+
+def fit_choice(
+    request: Request, tools: list[tuple[Tool, int]], can: Capabilities, names: Names, losses: Losses
+) -> ToolChoice | None:
+    choice = request.choice
+    if not request.tools:
+        if tools:
+            return ToolChoice("none")
+        if choice is not None and choice.mode not in ("auto", "none"):
+            losses.add(join("choice"), "tool choice", "dropped", "the request declares no tools")
+        return None
+    if choice is None or choice.mode == "auto":
+        strict = [index for tool, index in tools if tool.strict]
+        if not strict or can.strict or "validated" not in can.choices:
+            return choice
+        for index in strict:
+            losses.add(join("tools", index, "strict"), "strict", "rewritten", "a mode for all tools: validated", "info")
+        return ToolChoice("validated")
+    if choice.mode == "allowed" and "allowed" not in can.choices:
+        return ToolChoice("required" if choice.required else "auto")
+    forced = choice.mode in ("required", "tool") or (choice.mode == "allowed" and choice.required)
+    if forced and not can.forced_with_budget and request.reasoning is not None and request.reasoning.mode == "budget":
+        raise EncodeError(
+            "a forced tool call and a thinking budget exclude each other here",
+            pointer=join("choice"),
+            hint="use adaptive thinking, or let the model choose",
+        )
+    if not choice.names:
+        return choice
+    spaces = {tool.name: tool.namespace for tool in request.tools}
+    return replace(choice, names=tuple(names.to_wire(spaces.get(name), name) for name in choice.names))

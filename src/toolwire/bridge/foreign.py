@@ -1,0 +1,42 @@
+"""What belongs to another provider: its fields, and its artefacts."""
+
+from __future__ import annotations
+
+from ..ir.losses import Losses, Severity
+from ..ir.parts import Artefact, Extra
+
+__all__ = ["own_artefacts", "report_extra"]
+
+# How a wire keeps its own books; nothing that another one could use.
+_BOOKKEEPING = frozenset({"id", "status", "type", "index", "object", "phase"})
+
+
+def report_extra(extra: Extra, path: str, wire: str, losses: Losses) -> None:
+    """A loss for each field that only another wire has a word for.
+
+    Where the author has set fields for the target, too, they have seen to it themselves.
+    """
+    if wire in extra:
+        return
+    for name, fields in extra.items():
+        source, _, scope = name.partition("/")
+        if name.endswith("~") or source == wire:
+            continue
+        for field, value in fields.items():
+            if field.startswith(":"):
+                detail = f"on {source} its absence means: {value}"
+                losses.add(path, field[1:], "dropped", detail, "warning")
+                continue
+            severity: Severity = "info" if field in _BOOKKEEPING else "warning"
+            detail = f"a field of {source}"
+            losses.add(f"{path}/{field}", f"{scope} {field}".strip(), "dropped", detail, severity)
+
+
+def own_artefacts(
+    artefacts: tuple[Artefact, ...], provider: str, model: str, path: str, losses: Losses
+) -> tuple[Artefact, ...]:
+    """Those that the target made itself; the others stay here."""
+    own = tuple(a for a in artefacts if a.provider == provider and (a.model is None or a.model == model))
+    if len(own) != len(artefacts):
+        losses.add(f"{path}/artefacts", "artefact", "dropped", "it goes back to its own provider and model only")
+    return own

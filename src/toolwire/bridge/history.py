@@ -1,0 +1,215 @@
+"""A conversation that the target accepts.
+
+Every provider insists that each call is answered, once, right after the turn that made it; clients trim, interrupt,
+repeat and reorder. The normaliser pairs results with calls (by id; where ids are missing, by name and order), puts them
+behind their calls in call order, answers calls that nobody answered, turns results without a call into words, and drops
+second answers. A history that is already right is recognised in one pass and only gathered into turns.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ..ir.losses import Losses
+from ..ir.parts import Part, Text, ToolCall, ToolResult
+from ..ir.request import Message
+from ..ir.text import dumps
+from .places import Place, of_message, pointer_to
+
+__all__ = ["INTERRUPTED", "Turn", "normalise"]
+
+INTERRUPTED = "No result: the call was interrupted before it was answered."
+
+
+class Turn:
+    """A message in the making: its parts, and the place that each came from."""
+
+    __slots__ = ("message", "parts", "places")
+
+    def __init__(self, message: Message, parts: Sequence[Part], places: Sequence[Place]) -> None:
+        self.message = message
+        self.parts = parts
+        self.places = places
+
+
+def normalise(messages: tuple[Message, ...], losses: Losses, one_message_a_turn: bool) -> list[Turn]:
+    """The same conversation, every call followed by its result."""
+    turns = _as_it_is(messages)
+    if turns is None:
+        turns = _put_right(messages, losses)
+    return _merge(turns) if one_message_a_turn else turns
+
+
+def _as_it_is(messages: tuple[Message, ...]) -> list[Turn] | None:
+    """The turns of a history in which every result stands where it belongs; None for any other."""
+    turns: list[Turn] = []
+    calls: list[str] = []  # ids of the calls of the last turn
+    answered = 0
+    speaker = ""
+    for index, message in enumerate(messages):
+        parts = message.parts
+        if message.role == "assistant":
+            if speaker != "assistant":
+                if answered < len(calls):
+                    return None
+                calls, answered = [], 0
+            for part in parts:
+                if type(part) is ToolCall:
+                    calls.append(part.id)
+        else:
+            for part in parts:
+                if type(part) is ToolResult:
+                    if answered == len(calls) or part.call_id != calls[answered] or not part.call_id:
+                        return None
+                    answered += 1
+                elif answered < len(calls):
+                    return None  # words before the results
+        turns.append(Turn(message, parts, of_message(index, len(parts))))
+        speaker = message.role
+    return turns if answered == len(calls) else None
+
+
+def _merge(turns: list[Turn]) -> list[Turn]:
+    """Messages of one role in a row become one."""
+    merged: list[Turn] = []
+    for turn in turns:
+        role = turn.message.role
+        if merged and merged[-1].message.role == role and (role == "user" or role == "assistant"):
+            last = merged[-1]
+            merged[-1] = Turn(Message(role), [*last.parts, *turn.parts], [*last.places, *turn.places])
+        else:
+            merged.append(turn)
+    return merged
+
+
+class _Pair:
+    """A call and its answer."""
+
+    __slots__ = ("call", "late", "place", "result", "result_place")
+
+    def __init__(self, call: ToolCall, place: Place) -> None:
+        self.call = call
+        self.place = place
+        self.result: ToolResult | None = None
+        self.result_place = place
+        self.late = False
+
+
+def _put_right(messages: tuple[Message, ...], losses: Losses) -> list[Turn]:
+    pairs, odd = _pair(messages, losses)
+    turns: list[Turn] = []
+    waiting: list[_Pair] = []  # calls of the assistant's turn that is going on
+    for index, message in enumerate(messages):
+        if message.role == "assistant":
+            turns.append(Turn(message, message.parts, of_message(index, len(message.parts))))
+            waiting += pairs.get(index, ())
+            continue
+        if waiting:
+            turns.append(_answers(waiting, losses))
+            waiting = []
+        turn = _without_results(message, index, odd)
+        if turn.parts:
+            turns.append(turn)
+    if waiting:
+        turns.append(_answers(waiting, losses))
+    return turns
+
+
+def _pair(messages: tuple[Message, ...], losses: Losses) -> tuple[dict[int, list[_Pair]], dict[Place, Text]]:
+    """The pairs by the message of their call, and for results that are no answer the words that they become."""
+    pairs: dict[int, list[_Pair]] = {}
+    odd: dict[Place, Text] = {}
+    calls = _Unanswered()
+    spoken: Place = -1  # where somebody last said something that is not a result
+    for index, message in enumerate(messages):
+        for place, part in zip(of_message(index, len(message.parts)), message.parts, strict=True):
+            if isinstance(part, ToolCall) and message.role == "assistant":
+                pair = _Pair(part, place)
+                pairs.setdefault(index, []).append(pair)
+                calls.add(pair)
+            elif isinstance(part, ToolResult):
+                found = calls.take(part)
+                if found is not None:
+                    found.result, found.result_place, found.late = part, place, spoken > found.place
+                elif part.call_id and part.call_id in calls.answered:
+                    detail = f"{part.call_id} was already answered"
+                    losses.add(pointer_to(place), "second result", "dropped", detail)
+                else:
+                    odd[place] = _as_words(part)
+                    detail = "its call is not in the history: sent as text"
+                    losses.add(pointer_to(place), "result without a call", "rewritten", detail)
+            elif message.role != "assistant":
+                spoken = place
+    return pairs, odd
+
+
+class _Unanswered:
+    """Calls that wait for a result, by id and by name, in order."""
+
+    __slots__ = ("_by_id", "_by_name", "_in_order", "answered")
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, deque[_Pair]] = {}
+        self._by_name: dict[str, deque[_Pair]] = {}
+        self._in_order: deque[_Pair] = deque()
+        self.answered: set[str] = set()
+
+    def add(self, pair: _Pair) -> None:
+        self._by_id.setdefault(pair.call.id, deque()).append(pair)
+        self._by_name.setdefault(pair.call.name, deque()).append(pair)
+        self._in_order.append(pair)
+
+    def take(self, result: ToolResult) -> _Pair | None:
+        """The call that `result` answers: that of its id; without ids the first of its name."""
+        pair = _first(self._by_id.get(result.call_id)) if result.call_id else None
+        if pair is None:
+            named = self._in_order if result.name is None else self._by_name.get(result.name)
+            pair = _first(named)
+            if pair is not None and result.call_id and pair.call.id:
+                return None  # both have ids, and they differ
+        if pair is not None:
+            self.answered.add(result.call_id or pair.call.id)
+        return pair
+
+
+def _first(pairs: deque[_Pair] | None) -> _Pair | None:
+    while pairs:
+        if pairs[0].result is None:
+            return pairs[0]
+        pairs.popleft()
+    return None
+
+
+def _as_words(result: ToolResult) -> Text:
+    text = result.text or dumps(result.structured)
+    return Text(f"[result of {result.name or 'a call'} {result.call_id}] {text}".replace(" ]", "]"))
+
+
+def _answers(pairs: list[_Pair], losses: Losses) -> Turn:
+    parts: list[Part] = []
+    for pair in pairs:
+        call = pair.call
+        if pair.result is None:
+            detail = "nobody answered the call: an error result stands in"
+            losses.add(pointer_to(pair.place), "missing result", "rewritten", detail)
+            parts.append(ToolResult(call.id, call.name, (Text(INTERRUPTED),), None, True, call.kind, call.namespace))
+            continue
+        if pair.late:
+            detail = "results stand right behind their calls"
+            losses.add(pointer_to(pair.result_place), "late result", "moved", detail, "info")
+        parts.append(pair.result if pair.result.call_id == call.id else replace(pair.result, call_id=call.id))
+    return Turn(Message("user"), parts, [pair.result_place for pair in pairs])
+
+
+def _without_results(message: Message, index: int, odd: dict[Place, Text]) -> Turn:
+    parts: list[Part] = []
+    places: list[Place] = []
+    for place, part in zip(of_message(index, len(message.parts)), message.parts, strict=True):
+        kept = odd.get(place) if type(part) is ToolResult else part
+        if kept is not None:
+            parts.append(kept)
+            places.append(place)
+    return Turn(message, parts, places)

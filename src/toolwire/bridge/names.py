@@ -1,0 +1,64 @@
+"""Tool names that the target takes, and the way back.
+
+A name that is legal stays. One that is not is cleaned and gets a hash of the original, so that it is the same in every
+turn whatever other tools there are, and two names never meet. A tool in a namespace becomes `namespace__name` where the
+target has no namespaces.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from ..wire.protocol import Limits
+from .short_hash import short_hash
+
+__all__ = ["Names"]
+
+
+class Names:
+    """A bijection between the names of a request and legal names."""
+
+    __slots__ = ("_back", "_forth", "_length", "_namespaces", "_pattern")
+
+    def __init__(self, limits: Limits, namespaces: bool) -> None:
+        self._pattern = limits.name
+        self._length = limits.name_length
+        self._namespaces = namespaces
+        self._forth: dict[tuple[str | None, str], str] = {}
+        self._back: dict[str, tuple[str | None, str]] = {}
+
+    def to_wire(self, namespace: str | None, name: str) -> str:
+        found = self._forth.get((namespace, name))
+        return found if found is not None else self._map(namespace, name)
+
+    def from_wire(self, name: str) -> tuple[str | None, str]:
+        """(namespace, name); a name that was never mapped is itself."""
+        return self._back.get(name, (None, name))
+
+    def _enter(self, namespace: str | None, name: str, wire: str) -> str:
+        self._forth[namespace, name] = wire
+        self._back.setdefault(wire, (namespace, name))
+        return wire
+
+    def _map(self, namespace: str | None, name: str) -> str:
+        whole = name if namespace is None or self._namespaces else f"{namespace}__{name}"
+        if _is_legal(self._pattern, self._length, whole) and self._back.get(whole, (namespace, name)) == (
+            namespace,
+            name,
+        ):
+            return self._enter(namespace, name, whole)
+        clean = re.sub(r"[^a-zA-Z0-9_-]+", "_", whole) or "tool"
+        if not re.match(self._pattern, clean):
+            clean = f"_{clean}"
+        for attempt in range(1000):
+            mark = short_hash(f"{namespace or ''}\n{name}\n{attempt}", 8)
+            wire = f"{clean[: self._length - 9]}_{mark}"
+            if wire not in self._back:
+                return self._enter(namespace, name, wire)
+        raise AssertionError("a thousand hashes of one name are taken")
+
+
+@lru_cache(4096)
+def _is_legal(pattern: str, length: int, name: str) -> bool:
+    return len(name) <= length and re.fullmatch(pattern, name) is not None

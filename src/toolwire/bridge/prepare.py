@@ -1,0 +1,90 @@
+"""Fit a request to its target.
+
+    prepared = prepare(request, toolwire.wire.get("gemini"))
+    body, more = wire.encode_request(prepared.request)      # what goes out
+    answer = prepared.exchange.restore(response)            # what comes back, in the request's own terms
+
+`prepare` is a pure function of the request and the target, so any process can make the Exchange again.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ..ir.losses import Losses
+from ..ir.pointer import join, split
+from ..ir.request import Params, Request
+from ..ir.tools import Tool
+from ..wire.protocol import Wire
+from .exchange import Exchange
+from .fit_history import fit_history
+from .fit_tools import fit_choice, fit_tools
+from .foreign import report_extra
+from .history import Turn
+from .names import Names
+from .places import message_of, pointer_to
+
+__all__ = ["Prepared", "prepare"]
+
+
+class Prepared:
+    """A request that fits, the way back, and what was lost."""
+
+    __slots__ = ("_tools", "_turns", "exchange", "losses", "request")
+
+    def __init__(
+        self, request: Request, exchange: Exchange, losses: Losses, turns: list[Turn], tools: list[tuple[Tool, int]]
+    ) -> None:
+        self.request = request
+        self.exchange = exchange
+        self.losses = losses
+        self._turns = turns
+        self._tools = tools
+
+    def origin(self, path: str) -> str:
+        """Where in the original request the thing at `path` of the fitted one came from."""
+        match split(path):
+            case ["messages", index, "parts", number, *rest]:
+                return pointer_to(self._turns[int(index)].places[int(number)]) + join(*rest)
+            case ["messages", index, *rest]:
+                return join("messages", message_of(self._turns[int(index)].places[0]), *rest)
+            case ["tools", index, *rest] if int(index) < len(self._tools):
+                return join("tools", self._tools[int(index)][1], *rest)
+        return path
+
+
+def prepare(request: Request, wire: Wire) -> Prepared:
+    """The request as `wire` takes it; EncodeError where it cannot be made to fit."""
+    losses = Losses()
+    can = wire.capabilities
+    names = Names(wire.limits, can.namespaces)
+    placed_tools = fit_tools(request, can, wire.name, names, losses)
+    tools = [tool for tool, _ in placed_tools]
+    choice = fit_choice(request, placed_tools, can, names, losses)
+    if choice is not None and choice.mode == "validated" and not can.strict:
+        tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]
+    turns = fit_history(request, wire, names, losses)
+    if request.extra:
+        report_extra(request.extra, "", wire.name, losses)
+    fitted = Request(
+        request.model,
+        tuple([turn.message for turn in turns]),
+        tuple(tools),
+        choice,
+        request.parallel if tools else None,
+        _fit_params(request.params, losses),
+        request.reasoning,
+        request.output,
+        request.stream,
+        request.extra,
+    )
+    return Prepared(fitted, Exchange(names, request, can.freeform), losses, turns, placed_tools)
+
+
+def _fit_params(params: Params, losses: Losses) -> Params:
+    """A user id that is a document of its own (device, account, session) stays with the provider it was made for."""
+    if params.user is not None and params.user.startswith("{"):
+        detail = "it holds more than an id, and was made for another provider"
+        losses.add(join("params", "user"), "user", "dropped", detail, "info")
+        return replace(params, user=None)
+    return params

@@ -1,0 +1,53 @@
+"""The two things an agent needs from any wire: the calls of an answer, and the way to give results back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..ir.errors import ProtocolError, UpstreamError
+from ..ir.fold import fold
+from ..ir.parts import ToolCall, ToolResult
+from ..ir.pointer import JSON, Object
+from ..ir.request import Request
+from ..ir.tools import Tool
+from ..stream.strict import parse
+from ..wire import get, mcp
+from .detect import detect
+from .exchange import Exchange
+from .fit_history import fit_results
+
+__all__ = ["calls", "list_tools", "results"]
+
+
+def calls(body: JSON | bytes | str, wire: str | None = None) -> tuple[ToolCall, ...]:
+    """The calls of an answer on any wire: a response, or the bytes of a whole stream.
+
+    Each has an id, also where the wire gave none. Run only those whose `state` is "complete".
+    """
+    found = detect(body)
+    wire = wire or found.wire
+    if found.kind == "stream":
+        decoder = get(wire).stream_decoder()
+        data = body.encode() if isinstance(body, str) else body
+        response = fold([*decoder.feed(data), *decoder.close()])
+    elif found.kind in ("response", "error"):
+        response = get(wire).decode_response(parse(body) if isinstance(body, (bytes, str)) else body)
+    else:
+        raise ProtocolError(f"a {found.kind} of {wire}, not an answer", hint="give the response, or the whole stream")
+    if response.fault is not None:
+        raise UpstreamError(response.fault)
+    return Exchange().restore(response).calls
+
+
+def results(answers: Iterable[ToolResult], wire: str) -> list[Object]:
+    """The messages (items, contents) that give results back on `wire`, to be appended to the conversation."""
+    codec = get(wire)
+    messages = fit_results(tuple(answers), codec)
+    conversation: list[Object] = codec.encode_request(Request(messages=messages)).body[codec.conversation]
+    return conversation
+
+
+def list_tools(body: JSON | bytes | str, wire: str) -> tuple[Tool, ...]:
+    """The tools of a discovery reply: MCP's `tools/list`, or a provider's tool search. Wires without one say so."""
+    document = parse(body) if isinstance(body, (bytes, str)) else body
+    return mcp.list_tools(document) if wire == mcp.NAME else get(wire).list_tools(document)

@@ -1,0 +1,201 @@
+"""A response while it is being made.
+
+The events you read from one wire are the events you write to another: one vocabulary for both directions. Every item
+(a text, a piece of reasoning, a call) opens with a Start, grows by Deltas and closes with an End, all under one `key`
+that the decoder hands out and that means nothing else; numbering on a wire is the encoder's business. Items may be open
+at the same time, their deltas interleaved.
+
+Three rules:
+
+1. Deltas are append-only. What was said is never taken back.
+2. A `CallEnd` with state `complete` means that the call may be run now, whatever comes after it.
+3. `ResponseEnd` or `StreamFault` is the last event. A stream that stops before it was cut short.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from .parts import Artefact, CallKind, CallState, Extra, Part
+from .pointer import JSON, Object
+from .response import Fault, Stop, Usage
+from .text import escape, unescape
+from .value import Value
+
+__all__ = [
+    "ArgumentEnd",
+    "CallDelta",
+    "CallEnd",
+    "CallStart",
+    "Event",
+    "Ping",
+    "ReasoningDelta",
+    "ReasoningEnd",
+    "ReasoningStart",
+    "ResponseEnd",
+    "ResponseStart",
+    "StreamFault",
+    "TextDelta",
+    "TextEnd",
+    "TextStart",
+    "UsageUpdate",
+    "WholePart",
+]
+
+
+class ResponseStart(Value, frozen=True):
+    id: str = ""
+    model: str = ""
+    created: int | None = None
+    extra: Extra = {}
+
+
+class TextStart(Value, frozen=True):
+    key: int
+    choice: int = 0
+    refusal: bool = False
+    extra: Extra = {}
+
+
+class TextDelta(Value, frozen=True, gc=False):
+    """More words. `escaped` is them as the inside of a JSON string (see `ir.text`)."""
+
+    key: int
+    escaped: bytes
+
+    @property
+    def text(self) -> str:
+        return unescape(self.escaped)
+
+    @classmethod
+    def of(cls, key: int, text: str) -> TextDelta:
+        return cls(key, escape(text))
+
+
+class TextEnd(Value, frozen=True):
+    key: int
+    artefacts: tuple[Artefact, ...] = ()
+    extra: Extra = {}
+
+
+class ReasoningStart(Value, frozen=True):
+    key: int
+    choice: int = 0
+    extra: Extra = {}
+
+
+class ReasoningDelta(Value, frozen=True, gc=False):
+    """More thoughts: of the text, or of the summary's section number `section`."""
+
+    key: int
+    escaped: bytes
+    section: int | None = None
+
+    @property
+    def text(self) -> str:
+        return unescape(self.escaped)
+
+    @classmethod
+    def of(cls, key: int, text: str, section: int | None = None) -> ReasoningDelta:
+        return cls(key, escape(text), section)
+
+
+class ReasoningEnd(Value, frozen=True):
+    key: int
+    artefacts: tuple[Artefact, ...] = ()
+    extra: Extra = {}
+
+
+class CallStart(Value, frozen=True):
+    key: int
+    id: str
+    name: str
+    kind: CallKind = "function"
+    namespace: str | None = None
+    choice: int = 0
+    extra: Extra = {}
+
+
+class CallDelta(Value, frozen=True, gc=False):
+    """More argument text (or freeform input), still escaped."""
+
+    key: int
+    escaped: bytes
+
+    @property
+    def text(self) -> str:
+        return unescape(self.escaped)
+
+    @classmethod
+    def of(cls, key: int, text: str) -> CallDelta:
+        return cls(key, escape(text))
+
+
+class ArgumentEnd(Value, frozen=True):
+    """One top-level argument is whole, though the call may not be (see `stream.arguments`)."""
+
+    key: int
+    name: str
+    value: JSON
+
+
+class CallEnd(Value, frozen=True):
+    """The call is whole. `raw` is None on wires that carry an object: there the deltas are our own spelling."""
+
+    key: int
+    arguments: Object | None = None
+    raw: str | None = None
+    state: CallState = "complete"
+    artefacts: tuple[Artefact, ...] = ()
+    extra: Extra = {}
+
+
+class WholePart(Value, frozen=True):
+    """A part that comes in one piece: media, or what only one wire knows."""
+
+    key: int
+    part: Part
+    choice: int = 0
+
+
+class UsageUpdate(Value, frozen=True):
+    """The usage so far; a later one replaces it."""
+
+    usage: Usage
+
+
+class Ping(Value, frozen=True):
+    """Nothing but a sign of life."""
+
+
+class StreamFault(Value, frozen=True):
+    """The provider failed in the middle of a stream."""
+
+    fault: Fault
+
+
+class ResponseEnd(Value, frozen=True):
+    """The end, with the stop of each choice."""
+
+    stops: tuple[Stop, ...]
+    extra: Extra = {}
+
+
+Event: TypeAlias = (
+    ResponseStart
+    | TextStart
+    | TextDelta
+    | TextEnd
+    | ReasoningStart
+    | ReasoningDelta
+    | ReasoningEnd
+    | CallStart
+    | CallDelta
+    | ArgumentEnd
+    | CallEnd
+    | WholePart
+    | UsageUpdate
+    | Ping
+    | StreamFault
+    | ResponseEnd
+)

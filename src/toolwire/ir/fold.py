@@ -1,0 +1,213 @@
+"""A stream is the same as its whole: `fold` makes one of the other, `unfold` goes back.
+
+fold(unfold(response)) == response
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from .errors import ProtocolError, TruncatedStream
+from .events import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseEnd,
+    ResponseStart,
+    StreamFault,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    UsageUpdate,
+    WholePart,
+)
+from .parts import Extra, Part, Reasoning, Refusal, Text, ToolCall
+from .response import Alternative, Fault, Response, Usage
+from .text import unescape
+
+__all__ = ["Folder", "fold", "merge_extra", "unfold"]
+
+
+def fold(events: Iterable[Event]) -> Response:
+    """The response that `events` tell of; TruncatedStream if they stop before the end."""
+    folder = Folder()
+    for event in events:
+        folder.feed(event)
+    return folder.response()
+
+
+def unfold(response: Response) -> Iterator[Event]:
+    """The events that tell of `response`, each item in one delta."""
+    yield ResponseStart(response.id, response.model, response.created)
+    key = 0
+    for choice, parts in enumerate((response.parts, *(a.parts for a in response.alternatives))):
+        for part in parts:
+            yield from _unfold_part(key, choice, part)
+            key += 1
+    if response.usage is not None:
+        yield UsageUpdate(response.usage)
+    if response.fault is not None:
+        yield StreamFault(response.fault)
+    elif response.stop is not None:
+        stops = (response.stop, *(a.stop for a in response.alternatives if a.stop is not None))
+        yield ResponseEnd(stops, response.extra)
+
+
+def _unfold_part(key: int, choice: int, part: Part) -> Iterator[Event]:
+    if isinstance(part, (Text, Refusal)):
+        yield TextStart(key, choice, isinstance(part, Refusal), part.extra)
+        if part.text:
+            yield TextDelta.of(key, part.text)
+        yield TextEnd(key, part.artefacts if isinstance(part, Text) else ())
+    elif isinstance(part, Reasoning):
+        yield ReasoningStart(key, choice, part.extra)
+        for section, words in enumerate(part.summary):
+            yield ReasoningDelta.of(key, words, section)
+        if part.text:
+            yield ReasoningDelta.of(key, part.text)
+        yield ReasoningEnd(key, part.artefacts)
+    elif isinstance(part, ToolCall):
+        yield CallStart(key, part.id, part.name, part.kind, part.namespace, choice, part.extra)
+        if part.text:
+            yield CallDelta.of(key, part.text)
+        yield CallEnd(key, part.arguments, part.raw, part.state, part.artefacts)
+    else:
+        yield WholePart(key, part, choice)
+
+
+def merge_extra(first: Extra, second: Extra) -> Extra:
+    """Both, field by field; where they disagree, `second` wins."""
+    if not first or not second:
+        return first or second
+    return {wire: {**first.get(wire, {}), **second.get(wire, {})} for wire in {**first, **second}}
+
+
+class Folder:
+    """`fold`, one event at a time."""
+
+    def __init__(self) -> None:
+        self._start = ResponseStart()
+        self._open: dict[int, tuple[Any, list[Any]]] = {}
+        self._order: list[tuple[int, int]] = []
+        self._parts: dict[int, Part] = {}
+        self._usage: Usage | None = None
+        self._end: ResponseEnd | None = None
+        self._fault: Fault | None = None
+
+    def feed(self, event: Event) -> None:
+        step = _STEPS.get(type(event))
+        if step is not None:
+            step(self, event)
+
+    def response(self) -> Response:
+        """The whole response; TruncatedStream before its end, and where the provider failed, `fault` is set."""
+        if self._end is None and self._fault is None:
+            raise TruncatedStream("the events stop before the end of the response")
+        end = self._end or ResponseEnd(())
+        stops = dict(enumerate(end.stops))
+        count = max([choice for choice, _ in self._order] + list(stops) + [0])
+        return Response(
+            id=self._start.id,
+            model=self._start.model,
+            parts=self._of_choice(0),
+            stop=stops.get(0),
+            usage=self._usage,
+            created=self._start.created,
+            alternatives=tuple(Alternative(self._of_choice(n), stops.get(n)) for n in range(1, count + 1)),
+            fault=self._fault,
+            extra=merge_extra(self._start.extra, end.extra),
+        )
+
+    def _of_choice(self, choice: int) -> tuple[Part, ...]:
+        return tuple(self._parts[key] for number, key in self._order if number == choice and key in self._parts)
+
+    def _begin(self, event: ResponseStart) -> None:
+        self._start = event
+
+    def _open_item(self, event: TextStart | ReasoningStart | CallStart) -> None:
+        if event.key in self._open or event.key in self._parts:
+            raise ProtocolError(f"item {event.key} starts twice")
+        self._open[event.key] = (event, [])
+        self._order.append((event.choice, event.key))
+
+    def _grow(self, event: TextDelta | ReasoningDelta) -> None:
+        try:
+            self._open[event.key][1].append(event)
+        except KeyError:
+            raise ProtocolError(f"a delta for item {event.key}, which is not open") from None
+
+    def _close(self, key: int) -> tuple[Any, list[Any]]:
+        try:
+            return self._open.pop(key)
+        except KeyError:
+            raise ProtocolError(f"the end of item {key}, which is not open") from None
+
+    def _end_text(self, event: TextEnd) -> None:
+        start, deltas = self._close(event.key)
+        text = unescape(b"".join([delta.escaped for delta in deltas]))
+        extra = merge_extra(start.extra, event.extra)
+        self._parts[event.key] = Refusal(text, extra) if start.refusal else Text(text, None, event.artefacts, extra)
+
+    def _end_reasoning(self, event: ReasoningEnd) -> None:
+        start, deltas = self._close(event.key)
+        sections: dict[int | None, list[bytes]] = {}
+        for delta in deltas:
+            sections.setdefault(delta.section, []).append(delta.escaped)
+        text = unescape(b"".join(sections.pop(None, [])))
+        summary = tuple(unescape(b"".join(pieces)) for _, pieces in sorted(sections.items(), key=_by_section))
+        self._parts[event.key] = Reasoning(text, summary, event.artefacts, merge_extra(start.extra, event.extra))
+
+    def _end_call(self, event: CallEnd) -> None:
+        start, _ = self._close(event.key)
+        self._parts[event.key] = ToolCall(
+            id=start.id,
+            name=start.name,
+            arguments=event.arguments,
+            raw=event.raw,
+            state=event.state,
+            kind=start.kind,
+            namespace=start.namespace,
+            artefacts=event.artefacts,
+            extra=merge_extra(start.extra, event.extra),
+        )
+
+    def _whole(self, event: WholePart) -> None:
+        self._order.append((event.choice, event.key))
+        self._parts[event.key] = event.part
+
+    def _count(self, event: UsageUpdate) -> None:
+        self._usage = event.usage
+
+    def _fail(self, event: StreamFault) -> None:
+        self._fault = event.fault
+
+    def _finish(self, event: ResponseEnd) -> None:
+        if self._open:
+            raise ProtocolError(f"the response ends while item {next(iter(self._open))} is open")
+        self._end = event
+
+
+def _by_section(entry: tuple[int | None, list[bytes]]) -> int:
+    return entry[0] or 0
+
+
+_STEPS: dict[type, Callable[[Folder, Any], None]] = {
+    ResponseStart: Folder._begin,
+    TextStart: Folder._open_item,
+    TextDelta: Folder._grow,
+    TextEnd: Folder._end_text,
+    ReasoningStart: Folder._open_item,
+    ReasoningDelta: Folder._grow,
+    ReasoningEnd: Folder._end_reasoning,
+    CallStart: Folder._open_item,
+    CallEnd: Folder._end_call,
+    WholePart: Folder._whole,
+    UsageUpdate: Folder._count,
+    StreamFault: Folder._fail,
+    ResponseEnd: Folder._finish,
+}

@@ -1,0 +1,73 @@
+"""What could not be carried over.
+
+A translation gives back a value and a list of losses. A loss is not an exception: the request still goes out, and the
+author learns what the other side will not see. In strict mode every loss above `info` becomes a `LossError` before
+anything is sent.
+
+    dropped     it is gone
+    weakened    something less precise stands in its place
+    rewritten   it says the same in other words, or stands in for something that was missing
+    moved       it is there, but elsewhere
+
+    info        undone on the way back, or without effect on the meaning
+    warning     the answer may differ
+    error       the model will not see something that it was meant to see
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, TypeAlias
+
+from .errors import LossError
+from .value import Value
+
+__all__ = ["Action", "Loss", "Losses", "Severity", "refuse"]
+
+Action: TypeAlias = Literal["dropped", "weakened", "rewritten", "moved"]
+Severity: TypeAlias = Literal["info", "warning", "error"]
+
+
+class Loss(Value, frozen=True):
+    """One thing that the other side does not get as it was meant.
+
+    >>> print(Loss("/params/top_k", "top_k", "dropped", "warning", "openai_chat has no such parameter"))
+    warning  /params/top_k  top_k dropped: openai_chat has no such parameter
+    """
+
+    path: str
+    concept: str
+    action: Action
+    severity: Severity
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.severity}  {self.path or '/'}  {self.concept} {self.action}: {self.detail}"
+
+
+class Losses:
+    """Collects losses while a value is being written; each is reported once."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self, losses: Iterable[Loss] = ()) -> None:
+        self._seen: dict[Loss, None] = dict.fromkeys(losses) if losses else {}
+
+    def add(self, path: str, concept: str, action: Action, detail: str, severity: Severity = "warning") -> None:
+        self._seen[Loss(path, concept, action, severity, detail)] = None
+
+    def extend(self, losses: Iterable[Loss]) -> None:
+        self._seen.update(dict.fromkeys(losses))
+
+    def __iter__(self) -> Iterator[Loss]:
+        return iter(self._seen)
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+
+def refuse(losses: Iterable[Loss]) -> None:
+    """Strict mode: raise LossError where a loss is more than information."""
+    serious = [loss for loss in losses if loss.severity != "info"]
+    if serious:
+        raise LossError(serious)

@@ -1,0 +1,28 @@
+"""JSON and pointers into it (RFC 6901)."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+__all__ = ["JSON", "Object", "join", "resolve", "split"]
+
+# The type checker's word for a parsed JSON document. Decoders look before they leap, so `Any` stays at the border.
+JSON: TypeAlias = Any
+Object: TypeAlias = dict[str, Any]
+
+
+def join(*segments: str | int) -> str:
+    """`join("tools", 0, "a/b") == "/tools/0/a~1b"`"""
+    return "".join(f"/{str(segment).replace('~', '~0').replace('/', '~1')}" for segment in segments)
+
+
+def split(pointer: str) -> list[str]:
+    """The inverse of `join`, with every segment as text."""
+    return [segment.replace("~1", "/").replace("~0", "~") for segment in pointer.split("/")[1:]]
+
+
+def resolve(document: JSON, pointer: str) -> JSON:
+    """What `pointer` points at; KeyError, IndexError or TypeError where there is no such place."""
+    for segment in split(pointer):
+        document = document[int(segment)] if isinstance(document, list) else document[segment]
+    return document

@@ -1,0 +1,84 @@
+"""What a client asks."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from .parts import Extra, Part
+from .pointer import JSON, Object
+from .tools import Tool, ToolChoice
+from .value import Value
+
+__all__ = ["Message", "OutputFormat", "Params", "ReasoningConfig", "Request", "Role"]
+
+# Tool results are parts of user messages: they come from outside the model. A wire that gives them a role of their own
+# says so in its codec.
+Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
+
+
+class Message(Value, frozen=True):
+    """One contribution to the conversation."""
+
+    role: Role
+    parts: tuple[Part, ...] = ()
+    extra: Extra = {}
+
+
+class Params(Value, frozen=True):
+    """Sampling and bookkeeping that more than one wire knows. None is unset."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: float | None = None
+    stop: tuple[str, ...] | None = None
+    seed: int | None = None
+    n: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    user: str | None = None
+    metadata: Object | None = None
+    store: bool | None = None
+    service_tier: str | None = None
+    cache_key: str | None = None
+    safety_identifier: str | None = None
+    verbosity: str | None = None
+    include_usage: bool | None = None
+
+
+class ReasoningConfig(Value, frozen=True):
+    """How much the model may think (`mode`, `effort`, `budget` in tokens) and whether it shows it (`visible`)."""
+
+    mode: Literal["off", "auto", "budget"] | None = None
+    effort: str | None = None
+    budget: int | None = None
+    visible: bool | None = None
+    extra: Extra = {}
+
+
+class OutputFormat(Value, frozen=True):
+    """What the final answer must look like: prose, any JSON object, or JSON that fits `schema`."""
+
+    kind: Literal["text", "json", "json_schema"]
+    schema: JSON = None
+    name: str | None = None
+    description: str | None = None
+    strict: bool | None = None
+    extra: Extra = {}
+
+
+class Request(Value, frozen=True):
+    """A whole request. `parallel` has three values: unset is not false."""
+
+    model: str = ""
+    messages: tuple[Message, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    choice: ToolChoice | None = None
+    parallel: bool | None = None
+    params: Params = Params()
+    reasoning: ReasoningConfig | None = None
+    output: OutputFormat | None = None
+    stream: bool | None = None
+    extra: Extra = {}

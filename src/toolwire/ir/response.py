@@ -1,0 +1,107 @@
+"""What a model answers, and how a provider says that it could not."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from .parts import Extra, Part, Text, ToolCall
+from .value import Value
+
+__all__ = ["Alternative", "Fault", "FaultKind", "Response", "Stop", "StopReason", "Usage"]
+
+StopReason: TypeAlias = Literal[
+    "stop",
+    "stop_sequence",
+    "tool_calls",
+    "length",
+    "context_window",
+    "content_filter",
+    "refusal",
+    "pause",
+    "malformed_call",
+    "error",
+    "unknown",
+]
+FaultKind: TypeAlias = Literal[
+    "invalid_request",
+    "authentication",
+    "billing",
+    "permission",
+    "not_found",
+    "conflict",
+    "too_large",
+    "rate_limit",
+    "overloaded",
+    "timeout",
+    "malformed_call",
+    "server",
+]
+
+
+class Stop(Value, frozen=True):
+    """Why the model stopped. Derived from the content where a provider's own word hides it: calls mean `tool_calls`."""
+
+    reason: StopReason
+    sequence: str | None = None
+    detail: str | None = None
+    extra: Extra = {}
+
+
+class Usage(Value, frozen=True):
+    """Tokens. `input` includes what was read from and written to a cache, `output` includes reasoning."""
+
+    input: int | None = None
+    output: int | None = None
+    cached: int | None = None
+    cache_write: int | None = None
+    reasoning: int | None = None
+    tool_input: int | None = None
+    extra: Extra = {}
+
+    @property
+    def total(self) -> int:
+        return (self.input or 0) + (self.output or 0)
+
+
+class Fault(Value, frozen=True):
+    """A provider's error, as a value: what happened, with which status, and when to try again."""
+
+    kind: FaultKind
+    message: str
+    status: int = 500
+    code: str | None = None
+    param: str | None = None
+    retry_after: float | None = None
+    retryable: bool | None = None
+    request_id: str | None = None
+    extra: Extra = {}
+
+
+class Alternative(Value, frozen=True):
+    """Another answer to the same request (n > 1)."""
+
+    parts: tuple[Part, ...] = ()
+    stop: Stop | None = None
+    extra: Extra = {}
+
+
+class Response(Value, frozen=True):
+    """A whole answer. `stop` is None while it is not finished; `fault` is set where the provider failed inside a 200."""
+
+    id: str = ""
+    model: str = ""
+    parts: tuple[Part, ...] = ()
+    stop: Stop | None = None
+    usage: Usage | None = None
+    created: int | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    fault: Fault | None = None
+    extra: Extra = {}
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, Text))

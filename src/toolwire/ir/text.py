@@ -1,0 +1,75 @@
+"""JSON text of canonical values.
+
+Argument deltas are the hot path of every stream: a fragment of argument text arrives inside a JSON string and leaves
+inside another JSON string. So delta events carry the fragment *still escaped*, as it stood between the quotes, and an
+encoder splices it into its own frame. `escape` and `unescape` convert at the edges, for whoever needs the text itself.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+
+import msgspec
+
+from .errors import EncodeError, ProtocolError
+from .pointer import JSON, join
+
+__all__ = ["dumps", "escape", "to_bytes", "unescape"]
+
+_encode = msgspec.json.Encoder().encode
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+def to_bytes(value: JSON) -> bytes:
+    """Compact JSON; EncodeError for what JSON cannot say (NaN, infinities, lone surrogates, foreign objects)."""
+    try:
+        data = _encode(value)
+    except (TypeError, UnicodeEncodeError, OverflowError, msgspec.MsgspecError) as error:
+        raise EncodeError(f"not a JSON value: {error}") from error
+    except RecursionError:
+        raise EncodeError("nested too deeply to be written as JSON") from None
+    if b"null" in data:  # msgspec writes NaN and the infinities as null
+        _refuse_non_finite(value)
+    return data
+
+
+def dumps(value: JSON) -> str:
+    """Compact JSON as text."""
+    return to_bytes(value).decode()
+
+
+def escape(text: str) -> bytes:
+    r"""The inside of a JSON string literal.
+
+    >>> escape('say "hi"')
+    b'say \\"hi\\"'
+    """
+    return to_bytes(text)[1:-1]
+
+
+def unescape(escaped: bytes) -> str:
+    """The text that `escaped` stands for."""
+    try:
+        return _decode_text(b'"%b"' % escaped)
+    except msgspec.DecodeError as error:
+        raise ProtocolError(f"not the inside of a JSON string: {error}") from error
+
+
+def _refuse_non_finite(value: JSON) -> None:
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise EncodeError(f"JSON has no {value}", hint="send a string or leave the field out")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _refuse_within(item, key)
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            _refuse_within(item, index)
+
+
+def _refuse_within(item: JSON, segment: str | int) -> None:
+    try:
+        _refuse_non_finite(item)
+    except EncodeError as error:
+        error.pointer = join(segment) + error.pointer
+        raise

@@ -1,0 +1,1 @@
+"""Schemas: from type hints to JSON Schema."""

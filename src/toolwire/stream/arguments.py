@@ -1,0 +1,44 @@
+"""Dispatch on the first complete argument: `ArgumentEnd` events, as soon as they are true.
+
+    watch = ArgumentWatch()
+    for event in decoder.feed(data):
+        for seen in watch.feed(event):      # the event itself, then an ArgumentEnd for each argument it completed
+            ...
+
+Not part of the decoders: who only forwards a stream does not pay for it.
+"""
+
+from __future__ import annotations
+
+from ..ir.errors import ProtocolError
+from ..ir.events import ArgumentEnd, CallDelta, CallEnd, CallStart, Event
+from .scanner import Scanner
+from .strict import parse
+
+__all__ = ["ArgumentWatch"]
+
+
+class ArgumentWatch:
+    """Adds an ArgumentEnd behind the delta that completed an argument. Freeform calls have no arguments."""
+
+    __slots__ = ("_scanners",)
+
+    def __init__(self) -> None:
+        self._scanners: dict[int, Scanner] = {}
+
+    def feed(self, event: Event) -> list[Event]:
+        events: list[Event] = [event]
+        if isinstance(event, CallDelta):
+            scanner = self._scanners.get(event.key)
+            if scanner is not None:
+                for name, raw in scanner.feed(event.text):
+                    try:
+                        events.append(ArgumentEnd(event.key, name, parse(raw)))
+                    except ProtocolError:
+                        scanner.invalid = True
+        elif isinstance(event, CallStart):
+            if event.kind == "function":
+                self._scanners[event.key] = Scanner()
+        elif isinstance(event, CallEnd):
+            self._scanners.pop(event.key, None)
+        return events

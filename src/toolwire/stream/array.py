@@ -1,0 +1,74 @@
+"""A JSON array that is still arriving, element by element: how Gemini streams when nobody asks for SSE.
+
+Only the brackets and strings are looked at; whether an element is sound is for the strict parser to say.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..ir.errors import ProtocolError
+
+__all__ = ["ArrayDecoder"]
+
+LIMIT = 64 * 1024 * 1024
+_OUTSIDE = re.compile(rb'["{}\[\]]')
+_IN_STRING = re.compile(rb'["\\]')
+
+
+class ArrayDecoder:
+    """Feed it bytes as they come; it gives back whole elements (objects), without the brackets and commas around."""
+
+    __slots__ = ("_depth", "_escaped", "_in_string", "_limit", "_pieces", "_size")
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        elements: list[bytes] = []
+        start = position = 0
+        while position < len(data):
+            if self._escaped:
+                self._escaped = False
+                position += 1
+                continue
+            found = (_IN_STRING if self._in_string else _OUTSIDE).search(data, position)
+            if found is None:
+                break
+            position = found.end()
+            mark = found.group()
+            if self._in_string:
+                self._escaped = mark == b"\\"
+                self._in_string = self._escaped
+            elif mark == b'"':
+                self._in_string = True
+            elif mark in b"{[":
+                self._depth += 1
+                if self._depth == 2:
+                    start = position - 1
+            else:
+                self._depth -= 1
+                if self._depth == 1:
+                    elements.append(b"".join([*self._pieces, data[start:position]]))
+                    self._pieces.clear()
+                    self._size = 0
+        if self._depth >= 2:
+            self._hold(data[start:])
+        return elements
+
+    def close(self) -> list[bytes]:
+        """What is left: nothing, unless an element was cut off."""
+        rest = b"".join(self._pieces)
+        self._pieces.clear()
+        return [rest] if rest else []
+
+    def _hold(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > self._limit:
+            raise ProtocolError(f"an element of more than {self._limit} bytes", status=502)
+        self._pieces.append(piece)

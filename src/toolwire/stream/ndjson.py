@@ -1,0 +1,39 @@
+"""Newline-delimited JSON: one document a line. Blank lines are skipped, the last line may lack its newline."""
+
+from __future__ import annotations
+
+from ..ir.errors import ProtocolError
+
+__all__ = ["NDJSONDecoder"]
+
+LIMIT = 64 * 1024 * 1024
+
+
+class NDJSONDecoder:
+    """Feed it bytes as they come; it gives back whole lines."""
+
+    __slots__ = ("_limit", "_pieces", "_size")
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        *lines, rest = data.split(b"\n")
+        if lines and self._pieces:
+            lines[0] = b"".join(self._pieces) + lines[0]
+            self._pieces.clear()
+            self._size = 0
+        if rest:
+            self._size += len(rest)
+            if self._size > self._limit:
+                raise ProtocolError(f"a line of more than {self._limit} bytes", status=502)
+            self._pieces.append(rest)
+        return [line for line in map(bytes.strip, lines) if line]
+
+    def close(self) -> list[bytes]:
+        """The last line, if the stream ended without its newline."""
+        rest = b"".join(self._pieces).strip()
+        self._pieces.clear()
+        return [rest] if rest else []

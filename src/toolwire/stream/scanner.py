@@ -1,0 +1,221 @@
+"""JSON that is still arriving: when is it whole, and which argument was just completed?
+
+The scanner reads every character once and forwards nothing: the caller keeps the raw text and passes it on as it is.
+Between two calls it holds a state, a depth and the pieces of the argument in progress, so a fragment costs the same
+after 100 and after 50,000 others.
+
+It follows the grammar only as far as its two questions go. What looks wrong makes it `invalid`; what does not may still
+be refused by the strict parser, which has the last word on a finished text.
+
+    outside ──{──▶ key ──"──▶ in_key ──"──▶ colon ──:──▶ value ──"──▶ string ───────┐
+                    ▲                                       ├──{[──▶ nested ⇄ text ──┤
+                    │                                       └──────▶ scalar ─────────┤
+                    └───────────────────────── , ◀──────────────────── after ◀───────┘
+                                                                         └──}──▶ done
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ..ir.errors import ProtocolError
+from .strict import parse
+
+__all__ = ["Argument", "Scanner"]
+
+Argument: TypeAlias = tuple[str, str]
+"""(name, the JSON text of its value)"""
+
+_State: TypeAlias = Callable[[str, int], int]
+
+_plain = re.compile(r'[^"\\]*').match
+_flat = re.compile(r'[^"{}\[\]]*').match
+_space = re.compile(r"[ \t\r\n]*").match
+_bare = re.compile(r"[^,{}\[\] \t\r\n]*").match
+
+
+class Scanner:
+    """Feed it argument text as it comes.
+
+    >>> scanner = Scanner()
+    >>> scanner.feed('{"city": "Par'), scanner.feed('is", "days": 3'), scanner.feed("}"), scanner.complete
+    ([], [('city', '"Paris"')], [('days', '3')], True)
+    """
+
+    __slots__ = ("_depth", "_done", "_escaped", "_from", "_key", "_names", "_pieces", "_state", "complete", "invalid")
+
+    def __init__(self) -> None:
+        self.complete = False
+        self.invalid = False
+        self._state: _State = self._outside
+        self._depth = 0
+        self._escaped = False
+        self._key: list[str] = []
+        self._names: set[str] = set()
+        self._pieces: list[str] = []
+        self._from = -1  # where the value in progress begins in this fragment; -1 outside a value
+        self._done: list[Argument] = []
+
+    def feed(self, text: str) -> list[Argument]:
+        """Takes the next fragment; gives the arguments that it completed."""
+        position, end = 0, len(text)
+        while position < end and not self.invalid:
+            position = self._state(text, position)
+        if self._from >= 0 and not self.invalid:
+            self._pieces.append(text[self._from :])
+            self._from = 0
+        if not self._done:
+            return []
+        done, self._done = self._done, []
+        return done
+
+    # Each state reads from `position` as far as it can and gives back where the next one begins.
+
+    def _outside(self, text: str, position: int) -> int:
+        position = _skip_space(text, position)
+        if position < len(text):
+            if text[position] != "{":
+                self.invalid = True
+            self._state = self._before_first_key
+            position += 1
+        return position
+
+    def _before_first_key(self, text: str, position: int) -> int:
+        position = _skip_space(text, position)
+        if position < len(text) and text[position] == "}":
+            self._finish()
+            return position + 1
+        return self._before_key(text, position)
+
+    def _before_key(self, text: str, position: int) -> int:
+        position = _skip_space(text, position)
+        if position == len(text):
+            return position
+        self._expect(text[position] == '"')
+        self._key = ['"']
+        self._state = self._in_key
+        return position + 1
+
+    def _in_key(self, text: str, position: int) -> int:
+        stop, closed = self._read_string(text, position)
+        self._key.append(text[position:stop])
+        if closed:
+            self._state = self._colon
+        return stop
+
+    def _colon(self, text: str, position: int) -> int:
+        position = _skip_space(text, position)
+        if position < len(text):
+            self._expect(text[position] == ":")
+            self._state = self._value
+            position += 1
+        return position
+
+    def _value(self, text: str, position: int) -> int:
+        position = _skip_space(text, position)
+        if position == len(text):
+            return position
+        self._from = position
+        first = text[position]
+        if first == '"':
+            self._state = self._string
+            return position + 1
+        if first in "{[":
+            self._depth = 1
+            self._state = self._nested
+            return position + 1
+        self._expect(first not in ",:}]")
+        self._state = self._scalar
+        return position
+
+    def _string(self, text: str, position: int) -> int:
+        stop, closed = self._read_string(text, position)
+        if closed:
+            self._end_value(text, stop)
+        return stop
+
+    def _nested(self, text: str, position: int) -> int:
+        stop = _flat(text, position).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+        if stop == len(text):
+            return stop
+        if text[stop] == '"':
+            self._state = self._nested_text
+        else:
+            self._depth += 1 if text[stop] in "{[" else -1
+            if self._depth == 0:
+                self._end_value(text, stop + 1)
+        return stop + 1
+
+    def _nested_text(self, text: str, position: int) -> int:
+        stop, closed = self._read_string(text, position)
+        if closed:
+            self._state = self._nested
+        return stop
+
+    def _scalar(self, text: str, position: int) -> int:
+        stop = _bare(text, position).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+        if stop < len(text):
+            self._end_value(text, stop)
+        return stop
+
+    def _after(self, text: str, position: int) -> int:
+        position = _skip_space(text, position)
+        if position == len(text):
+            return position
+        if text[position] == "}":
+            self._finish()
+        else:
+            self._expect(text[position] == ",")
+            self._state = self._before_key
+        return position + 1
+
+    def _end(self, text: str, position: int) -> int:
+        position = _skip_space(text, position)
+        self._expect(position == len(text))
+        return position
+
+    def _read_string(self, text: str, position: int) -> tuple[int, bool]:
+        """Up to and with the closing quote, if it is there."""
+        if self._escaped:
+            self._escaped = False
+            position += 1
+        while True:
+            stop = _plain(text, position).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+            if stop == len(text):
+                return stop, False
+            if text[stop] == '"':
+                return stop + 1, True
+            position = stop + 2
+            if position > len(text):
+                self._escaped = True
+                return stop + 1, False
+
+    def _end_value(self, text: str, stop: int) -> None:
+        raw = "".join([*self._pieces, text[self._from : stop]])
+        self._pieces.clear()
+        self._from = -1
+        self._state = self._after
+        try:
+            name = parse("".join(self._key))
+        except ProtocolError:
+            self.invalid = True
+            return
+        self._expect(name not in self._names)
+        self._names.add(name)
+        if not self.invalid:
+            self._done.append((name, raw))
+
+    def _finish(self) -> None:
+        self.complete = True
+        self._state = self._end
+
+    def _expect(self, met: bool) -> None:
+        if not met:
+            self.invalid = True
+            self.complete = False
+
+
+def _skip_space(text: str, position: int) -> int:
+    return _space(text, position).end()  # type: ignore[union-attr]  # the pattern matches everywhere

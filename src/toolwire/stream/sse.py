@@ -1,0 +1,114 @@
+"""Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html), as model providers use them.
+
+Lines end in LF, CRLF or CR; a blank line ends a frame; `data` lines of one frame are joined by LF; comments, `id` and
+`retry` are skipped; one BOM at the start is skipped. Two liberties: the last frame may lack its blank line, and a frame
+may be as large as `limit` and no larger.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from ..ir.errors import ProtocolError
+
+__all__ = ["Frame", "SSEDecoder"]
+
+Frame: TypeAlias = tuple[bytes, bytes]
+"""(event name or b"", data)"""
+
+_BOM = b"\xef\xbb\xbf"
+LIMIT = 64 * 1024 * 1024
+
+
+class SSEDecoder:
+    """Feed it bytes as they come; it gives back whole frames."""
+
+    __slots__ = ("_after_cr", "_limit", "_pieces", "_size", "_start")
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._pieces: list[bytes] = []  # the unfinished frame; never an empty piece
+        self._size = 0
+        self._after_cr = False
+        self._start: bytes | None = b""  # what may be the beginning of a BOM; None once that is settled
+
+    def feed(self, data: bytes) -> list[Frame]:
+        if self._start is not None:
+            data = self._skip_bom(data)
+        if self._after_cr or b"\r" in data:
+            data = self._settle_line_ends(data)
+        if not data:
+            return []
+        frames: list[Frame] = []
+        if self._pieces:
+            data = self._finish_frame(data, frames)
+        *blocks, rest = data.split(b"\n\n")
+        for block in blocks:
+            _read_frame(block, frames)
+        if rest:
+            self._hold(rest)
+        return frames
+
+    def close(self) -> list[Frame]:
+        """The last frame, if the stream ended without its blank line."""
+        frames: list[Frame] = []
+        if self._start:
+            self._hold(self._start)
+        if self._pieces:
+            _read_frame(b"".join(self._pieces), frames)
+            self._pieces.clear()
+        return frames
+
+    def _finish_frame(self, data: bytes, frames: list[Frame]) -> bytes:
+        """Completes the held frame with the head of `data`, or holds all of it; gives back what is left."""
+        if data.startswith(b"\n") and self._pieces[-1].endswith(b"\n"):
+            rest = data[1:]
+        else:
+            cut = data.find(b"\n\n")
+            if cut < 0:
+                self._hold(data)
+                return b""
+            self._pieces.append(data[:cut])
+            rest = data[cut + 2 :]
+        _read_frame(b"".join(self._pieces), frames)
+        self._pieces.clear()
+        self._size = 0
+        return rest
+
+    def _hold(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > self._limit:
+            raise ProtocolError(f"an event of more than {self._limit} bytes", status=502)
+        self._pieces.append(piece)
+
+    def _skip_bom(self, data: bytes) -> bytes:
+        assert self._start is not None
+        data = self._start + data
+        if len(data) < len(_BOM) and _BOM.startswith(data):
+            self._start = data
+            return b""
+        self._start = None
+        return data.removeprefix(_BOM)
+
+    def _settle_line_ends(self, data: bytes) -> bytes:
+        if self._after_cr and data:
+            data = data.removeprefix(b"\n")
+            self._after_cr = False
+        if data.endswith(b"\r"):
+            self._after_cr = True
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def _read_frame(block: bytes, frames: list[Frame]) -> None:
+    if block.startswith(b"data: ") and b"\n" not in block:
+        frames.append((b"", block[6:]))
+        return
+    event, data = b"", []
+    for line in block.split(b"\n"):
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            data.append(value.removeprefix(b" "))
+        elif field == b"event":
+            event = value.removeprefix(b" ")
+    if data:
+        frames.append((event, b"\n".join(data)))

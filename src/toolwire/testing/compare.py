@@ -1,0 +1,60 @@
+"""Equality of canonical values.
+
+`==` is not enough: in Python `1 == 1.0 == True`, and `extra` keeps how things were written, which is form and not meaning.
+Two values are the `same` if their JSON is, numbers by type, without form.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..ir.pointer import JSON, join
+
+__all__ = ["differences", "plain", "same"]
+
+
+def same(first: Any, second: Any) -> bool:
+    """Whether two values (canonical or JSON) mean the same."""
+    return not differences(first, second)
+
+
+def differences(first: Any, second: Any) -> list[str]:
+    """Where they differ, as JSON pointers."""
+    found: list[str] = []
+    _compare(plain(first), plain(second), (), found)
+    return found
+
+
+def plain(value: Any) -> JSON:
+    """A value as JSON, defaults and form left out."""
+    return _without_form(msgspec.to_builtins(value))
+
+
+def _without_form(value: JSON) -> JSON:
+    if isinstance(value, dict):
+        kept = {key: _without_form(item) for key, item in value.items() if not str(key).endswith("~")}
+        return {key: item for key, item in kept.items() if item != {} or key not in ("extra", "params")}
+    if isinstance(value, (list, tuple)):
+        return [_without_form(item) for item in value]
+    return value
+
+
+def _compare(first: JSON, second: JSON, path: tuple[str | int, ...], found: list[str]) -> None:
+    if type(first) is not type(second):
+        found.append(join(*path))
+    elif isinstance(first, dict):
+        for key in {**first, **second}:
+            if key not in first or key not in second:
+                found.append(join(*path, key))
+            else:
+                _compare(first[key], second[key], (*path, key), found)
+    elif isinstance(first, list):
+        if len(first) != len(second):
+            found.append(join(*path))
+            return
+        for index, (one, other) in enumerate(zip(first, second, strict=True)):
+            _compare(one, other, (*path, index), found)
+    elif first != second:
+        found.append(join(*path))

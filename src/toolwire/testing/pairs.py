@@ -1,0 +1,185 @@
+"""What changed on the way, and is it in the losses?
+
+A request is taken apart into statements, each at a path: a parameter, a field of a tool, a part that somebody said. How
+parts are gathered into messages is no statement, and an id only matters as a link, so calls are numbered. A statement
+that is missing on the other side must have a loss at its path, above it or below it; one that was added needs a loss that
+says that something was put in its place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+from typing import Any, TypeAlias
+
+from ..ir.losses import Loss
+from ..ir.parts import Part, ToolCall, ToolResult
+from ..ir.request import Request
+from ..ir.response import Response
+from ..ir.text import dumps
+from ..ir.tools import Tool
+from .compare import plain
+
+__all__ = ["unexplained_in_request", "unexplained_in_response"]
+
+Statement: TypeAlias = tuple[str, str]
+"""(path, what is said there)"""
+
+_INSTEAD = ("rewritten", "moved", "weakened")
+
+
+def unexplained_in_request(before: Request, after: Request, losses: Iterable[Loss]) -> list[str]:
+    """Paths of `before` that `after` does not have, and that no loss accounts for."""
+    losses = list(losses)
+    unexplained = _compare(_request_fields(before), _request_fields(after), losses)
+    unexplained += _compare_tools(before.tools, after.tools, losses)
+    return unexplained + _compare_said(_said_in(before), _said_in(after), losses)
+
+
+def unexplained_in_response(before: Response, after: Response, losses: Iterable[Loss]) -> list[str]:
+    losses = list(losses)
+    unexplained = _compare(_response_fields(before), _response_fields(after), losses)
+    return unexplained + _compare_said(_answered_in(before), _answered_in(after), losses)
+
+
+def _request_fields(request: Request) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in plain(request.params).items():
+        if name != "include_usage":  # about the stream, which other wires always count
+            fields[f"/params/{name}"] = value
+    if request.choice is not None and request.choice.mode != "auto":
+        mode, names = request.choice.mode, list(request.choice.names)
+        if mode == "allowed" and request.choice.required and len(names) == 1:
+            mode = "tool"
+        fields["/choice"] = [mode, names, request.choice.required and mode != "tool"]
+    if request.parallel is False:
+        fields["/parallel"] = False
+    if request.reasoning is not None:
+        for name, value in plain(request.reasoning).items():
+            # shown or not is a switch that only some wires have; not shown is what the others do anyway
+            if (name not in ("extra", "mode") and (name, value) != ("visible", False)) or value == "off":
+                fields[f"/reasoning/{name}"] = value
+    if request.output is not None and request.output.kind != "text":
+        for name, value in plain(request.output).items():
+            if name != "extra":
+                fields[f"/output/{name}"] = value
+    return fields
+
+
+def _response_fields(response: Response) -> dict[str, Any]:
+    fields: dict[str, Any] = {"/id": response.id, "/model": response.model}
+    if response.stop is not None:
+        fields["/stop"] = response.stop.reason
+        if response.stop.sequence is not None:
+            fields["/stop/sequence"] = response.stop.sequence
+    if response.usage is not None:
+        for name in ("input", "output", "cached", "cache_write", "reasoning"):
+            if getattr(response.usage, name):
+                fields[f"/usage/{name}"] = getattr(response.usage, name)
+    return fields
+
+
+def _compare(before: dict[str, Any], after: dict[str, Any], losses: list[Loss]) -> list[str]:
+    return [
+        path
+        for path, value in before.items()
+        if (path not in after or dumps(after[path]) != dumps(value)) and not _accounts(losses, path)
+    ]
+
+
+def _compare_tools(before: tuple[Tool, ...], after: tuple[Tool, ...], losses: list[Loss]) -> list[str]:
+    by_name = {(tool.namespace, tool.name): _tool_fields(tool) for tool in after}
+    unexplained: list[str] = []
+    for index, tool in enumerate(before):
+        found = by_name.get((tool.namespace, tool.name), {})
+        for field, value in _tool_fields(tool).items():
+            path = f"/tools/{index}/{field}"
+            if (field not in found or dumps(found[field]) != dumps(value)) and not _accounts(losses, path):
+                unexplained.append(path)
+    return unexplained
+
+
+def _tool_fields(tool: Tool) -> dict[str, Any]:
+    fields = {name: value for name, value in plain(tool).items() if name not in ("extra", "effect", "function")}
+    if not fields.get("strict"):
+        fields.pop("strict", None)  # unset and false are the same to whoever is not asked for strictness
+    if tool.input_schema is None and tool.kind == "function":
+        fields["input_schema"] = {"type": "object", "properties": {}}
+    return fields
+
+
+def _accounts(losses: list[Loss], path: str) -> bool:
+    return any(_above(loss.path, path) or _above(path, loss.path) for loss in losses)
+
+
+def _above(outer: str, inner: str) -> bool:
+    return inner == outer or inner.startswith(f"{outer}/")
+
+
+class _Links:
+    """Calls numbered as they come. Where there are no ids, the nth result of a name belongs to the nth call of it."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._calls: Counter[str] = Counter()
+        self._results: Counter[str] = Counter()
+
+    def call(self, call: ToolCall) -> int:
+        self._calls[call.name] += 1
+        return self._numbers.setdefault(call.id or f"{call.name} {self._calls[call.name]}", len(self._numbers))
+
+    def result(self, result: ToolResult) -> int:
+        name = result.name or ""
+        self._results[name] += 1
+        return self._numbers.get(result.call_id or f"{name} {self._results[name]}", -1)
+
+
+def _said_in(request: Request) -> list[Statement]:
+    links = _Links()
+    said: list[Statement] = []
+    for index, message in enumerate(request.messages):
+        role = "system" if message.role == "developer" else message.role
+        for number, part in enumerate(message.parts):
+            said.append((f"/messages/{index}/parts/{number}", f"{role} {_words(part, links)}"))
+    return said
+
+
+def _answered_in(response: Response) -> list[Statement]:
+    links = _Links()
+    said = [(f"/parts/{number}", _words(part, links)) for number, part in enumerate(response.parts)]
+    for choice, other in enumerate(response.alternatives):
+        for number, part in enumerate(other.parts):
+            said.append((f"/alternatives/{choice}/parts/{number}", f"{choice} {_words(part, links)}"))
+    return said
+
+
+def _words(part: Part, links: _Links) -> str:
+    said = {key: value for key, value in plain(part).items() if key != "extra"}
+    if isinstance(part, ToolCall):
+        # the same call may come as text or as an object
+        said = {"call": links.call(part), "name": part.name, "namespace": part.namespace}
+        said |= {"arguments": part.raw if part.arguments is None else part.arguments, "kind": part.kind}
+        said["artefacts"] = plain(part.artefacts)
+    elif isinstance(part, ToolResult):
+        said["call_id"] = links.result(part)
+        for name in ("name", "kind", "namespace"):  # the call's, which some wires do not repeat
+            said.pop(name, None)
+        said["parts"] = [_without_extra(item) for item in plain(part.parts)]
+    return dumps(said)
+
+
+def _without_extra(part: Any) -> Any:
+    return {key: value for key, value in part.items() if key != "extra"}
+
+
+def _compare_said(before: list[Statement], after: list[Statement], losses: list[Loss]) -> list[str]:
+    matcher = SequenceMatcher(None, [words for _, words in before], [words for _, words in after], autojunk=False)
+    unexplained: list[str] = []
+    for action, start, end, other_start, other_end in matcher.get_opcodes():
+        if action == "equal":
+            continue
+        unexplained += [path for path, _ in before[start:end] if not _accounts(losses, path)]
+        if other_end - other_start > end - start and not any(loss.action in _INSTEAD for loss in losses):
+            unexplained += [f"added: {words}" for _, words in after[other_start:other_end]]
+    return unexplained

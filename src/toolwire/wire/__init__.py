@@ -1,0 +1,75 @@
+"""JSON protocols, one package each.
+
+    toolwire.wire.names()                       # ['anthropic', 'gemini', 'openai_chat', 'openai_responses']
+    toolwire.wire.get("anthropic")              # the newest version
+    toolwire.wire.get("anthropic@2023-06-01")   # that version
+
+Nothing is imported before it is asked for. A third party adds a wire by an entry point of the group `toolwire.wire` that
+names a codec; `toolwire.testing` checks it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..ir.errors import ConfigError
+
+if TYPE_CHECKING:
+    from .protocol import Wire
+
+__all__ = ["get", "names"]
+
+_BUILT_IN = ("anthropic", "gemini", "openai_chat", "openai_responses")
+_loaded: dict[str, Wire] = {}
+
+
+def names() -> list[str]:
+    """The wires that are there, ours and others'."""
+    return sorted({*_BUILT_IN, *_entry_points()})
+
+
+def get(name: str) -> Wire:
+    """The codec of a wire; `name@version` for one of its versions."""
+    found = _loaded.get(name)
+    if found is None:
+        found = _loaded[name] = _load(name)
+    return found
+
+
+def _load(name: str) -> Wire:
+    bare, _, version = name.partition("@")
+    codec: Wire
+    if bare in _BUILT_IN:
+        from importlib import import_module
+
+        codec = import_module(f"{__name__}.{bare}").CODEC
+    else:
+        entries = _entry_points()
+        if bare not in entries:
+            raise ConfigError(f"no wire is called {bare!r}", hint=_suggest(bare))
+        codec = entries[bare].load()
+    if not version or version == codec.version:
+        return codec
+    versions: dict[str, Wire] = getattr(codec, "versions", {})
+    if version not in versions:
+        known = ", ".join(sorted(versions)) or "none"
+        raise ConfigError(f"{bare} has no version {version!r}", hint=f"versions: {known}")
+    return versions[version]
+
+
+def _entry_points() -> dict[str, _EntryPoint]:
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group="toolwire.wire")}
+
+
+def _suggest(name: str) -> str:
+    from difflib import get_close_matches
+
+    known = names()
+    near = get_close_matches(name, known, 1, 0.5)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint as _EntryPoint

@@ -1,0 +1,102 @@
+"""Anthropic Messages, versions 2023-06-01 and 2026-10-21 of the API.
+
+POST /v1/messages; named server-sent events, ended by `message_stop`. Arguments travel as objects, everything in a turn in
+one ordered list of blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...ir.losses import Losses
+from ...ir.pointer import JSON, Object
+from ...ir.request import Request
+from ...ir.response import Fault
+from ...ir.tools import Tool
+from ..protocol import Capabilities, Encoded, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
+from ..shape import each
+from . import fault, request
+from .blocks import NAME, PROVIDER
+from .places import SIGNS, locate
+from .response import decode_response, encode_response
+from .stream_decoder import MessagesStreamDecoder
+from .stream_encoder import MessagesStreamEncoder
+from .tools import discovered, read_tool, write_tool
+
+__all__ = ["CODEC", "Anthropic"]
+
+
+class Anthropic:
+    name = NAME
+    provider = PROVIDER
+    dialect = "anthropic"
+    terminal = rb'"type": ?"message_stop"'
+    conversation = "messages"
+    signs = SIGNS
+    limits = Limits(
+        name=r"[a-zA-Z0-9_-]+",
+        name_length=128,
+        id=r"[a-zA-Z0-9_-]+",
+        id_length=128,
+        max_tokens=request.DEFAULT_MAX_TOKENS,
+    )
+
+    def __init__(self, version: str, system_anywhere: bool) -> None:
+        self.version = version
+        self.versions: dict[str, Wire] = {}
+        self.capabilities = Capabilities(
+            choices=frozenset({"auto", "required", "none", "tool"}),
+            media=frozenset({"image", "file"}),
+            result_media=frozenset({"image", "file"}),
+            result_error=True,
+            strict=True,
+            parallel=True,
+            examples=True,
+            cache=frozenset({"part", "tool", "call", "result"}),
+            cache_ttls=("5m", "1h"),
+            object_arguments=True,
+            system_anywhere=system_anywhere,
+            declared_history=True,
+            developer=False,
+            unique_names=True,
+            one_message_a_turn=True,
+            forced_with_budget=False,
+        )
+
+    decode_request = staticmethod(request.decode_request)
+    decode_response = staticmethod(decode_response)
+    encode_response = staticmethod(encode_response)
+    locate = staticmethod(locate)
+
+    def encode_request(self, canonical: Request) -> Encoded:
+        return request.encode_request(canonical, self.version)
+
+    def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
+        return fault.decode_error(status, body, headers)
+
+    def encode_error(self, value: Fault) -> EncodedFault:
+        return fault.encode_error(value)
+
+    def stream_decoder(self) -> StreamDecoder:
+        return MessagesStreamDecoder()
+
+    def stream_encoder(self, canonical: Request | None = None) -> StreamEncoder:
+        return MessagesStreamEncoder(canonical)
+
+    def decode_tools(self, declarations: list[JSON]) -> tuple[Tool, ...]:
+        return tuple(each({"tools": declarations}, "tools", read_tool))
+
+    def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]:
+        losses = Losses()
+        written = [write_tool(tool, losses, f"/tools/{index}") for index, tool in enumerate(tools)]
+        return [tool for tool in written if tool is not None], losses
+
+    def list_tools(self, body: JSON) -> tuple[Tool, ...]:
+        return discovered(body)
+
+
+_OLD = Anthropic("2023-06-01", system_anywhere=False)
+_NEW = Anthropic("2026-10-21", system_anywhere=True)
+_OLD.versions = _NEW.versions = {_OLD.version: _OLD, _NEW.version: _NEW}
+
+CODEC: Wire = _NEW

@@ -1,0 +1,292 @@
+"""Content blocks of Messages, the one ordered list in which Anthropic says everything.
+
+text  image  document  thinking  redacted_thinking  tool_use  tool_result      and others, which stay Opaque
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode, b64encode
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import Artefact, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, what_is
+from ...ir.pointer import JSON, Object
+from ..shape import boolean, each, finish, leftover, obj, optional_string, string, wrong
+
+__all__ = ["NAME", "PROVIDER", "read_block", "read_blocks", "read_cache", "write_block", "write_blocks", "write_cache"]
+
+NAME = "anthropic"
+PROVIDER = "anthropic"
+_FORM = "anthropic~"
+_CACHE = "anthropic/cache_control"
+
+_TEXT = frozenset({"type", "text", "cache_control"})
+_MEDIA = frozenset({"type", "source", "title", "cache_control"})
+_SOURCE = frozenset({"type", "media_type", "data", "url", "file_id"})
+_CALL = frozenset({"type", "id", "name", "input", "cache_control"})
+_RESULT = frozenset({"type", "tool_use_id", "content", "is_error", "cache_control"})
+_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+
+
+def read_blocks(raw: Object, form: Object) -> list[Part]:
+    """The parts of a message or of a tool result; what cannot be told from them goes into `form`."""
+    value = raw.get("content")
+    if type(value) is str:
+        if value:
+            return [Text(value)]
+        form["content"] = ""
+        return []
+    if value is None:
+        form[":content"] = "null" if "content" in raw else "absent"
+        return []
+    if type(value) is not list:
+        raise wrong("a string or an array of blocks", value, "content")
+    parts = each(raw, "content", read_block)
+    if len(parts) < 2 and not (parts and needs_list(parts[0])):
+        form[":content"] = "list"
+    return parts
+
+
+def needs_list(part: Part) -> bool:
+    """Whether a part cannot be written as a bare string."""
+    return type(part) is not Text or bool(part.extra) or part.cache is not None
+
+
+def read_block(raw: JSON) -> Part:
+    kind = obj(raw).get("type")
+    if kind == "text":
+        if len(raw) == 2:
+            return Text(string(raw, "text"))
+        extra = leftover(raw, _TEXT, NAME)
+        return Text(string(raw, "text"), read_cache(raw, extra), (), extra)
+    if kind == "tool_use":
+        return _read_call(raw)
+    if kind == "tool_result":
+        return _read_result(raw)
+    if kind == "thinking":
+        return _read_thinking(raw)
+    if kind == "redacted_thinking":
+        artefact = Artefact(PROVIDER, "redacted", string(raw, "data"))
+        return Reasoning("", (), (artefact,), leftover(raw, ("type", "data"), NAME))
+    if kind == "image" or kind == "document":
+        return _read_media(raw, kind)
+    return Opaque(NAME, string(raw, "type"), raw)
+
+
+def _read_thinking(raw: Object) -> Reasoning:
+    signature = optional_string(raw, "signature")
+    artefacts = (Artefact(PROVIDER, "signature", signature),) if signature else ()
+    return Reasoning(string(raw, "thinking"), (), artefacts, leftover(raw, ("type", "thinking", "signature"), NAME))
+
+
+def _read_call(raw: Object) -> ToolCall:
+    arguments = raw.get("input")
+    if type(arguments) is not dict:
+        if arguments is not None:
+            raise wrong("an object", arguments, "input")
+        arguments = {}
+    if len(raw) == 4:
+        return ToolCall(string(raw, "id"), string(raw, "name"), arguments)
+    extra = leftover(raw, _CALL, NAME)
+    cache = read_cache(raw, extra)
+    return ToolCall(string(raw, "id"), string(raw, "name"), arguments, cache=cache, extra=extra)
+
+
+def _read_result(raw: Object) -> ToolResult:
+    form: Object = {}
+    try:
+        parts = read_blocks(raw, form)
+    except ProtocolError as error:
+        raise error if "/content" in error.pointer else error.within("content") from None
+    is_error = boolean(raw, "is_error")
+    extra = leftover(raw, _RESULT, NAME) if len(raw) > 3 or not parts else {}
+    cache = read_cache(raw, extra)
+    if form:
+        extra[_FORM] = {**extra.get(_FORM, {}), **form}
+    words = tuple(_result_part(part) for part in parts)
+    return ToolResult(string(raw, "tool_use_id"), None, words, None, bool(is_error), cache=cache, extra=extra)
+
+
+def _result_part(part: Part) -> Text | Media | Opaque:
+    if isinstance(part, (Text, Media, Opaque)):
+        return part
+    raise ProtocolError(f"a tool result cannot hold a {what_is(part)} block", pointer="/content")
+
+
+def _read_media(raw: Object, kind: str) -> Part:
+    source = obj(raw.get("source"), "source")
+    where = source.get("type")
+    if where not in ("base64", "url", "file", "text"):
+        return Opaque(NAME, kind, raw)
+    data, form = optional_string(source, "data"), {}
+    if where == "text":  # a document in plain text: our Media holds base64
+        data, form = b64encode((data or "").encode()).decode(), {":source": "text"}
+    extra = leftover(source, _SOURCE, f"{NAME}/source", leftover(raw, _MEDIA, NAME))
+    cache = read_cache(raw, extra)
+    if form:
+        extra[_FORM] = {**extra.get(_FORM, {}), **form}
+    return Media(
+        "image" if kind == "image" else "file",
+        optional_string(source, "media_type"),
+        data,
+        optional_string(source, "url"),
+        optional_string(source, "file_id"),
+        optional_string(raw, "title"),
+        cache=cache,
+        owner=PROVIDER if where == "file" else None,
+        extra=extra,
+    )
+
+
+def read_cache(raw: Object, extra: Extra) -> str | None:
+    """The time to live of a cache mark; whatever else it says goes into `extra`."""
+    mark = raw.get("cache_control")
+    if mark is None:
+        return None
+    rest = {key: value for key, value in obj(mark, "cache_control").items() if key not in ("type", "ttl")}
+    if rest:
+        extra[_CACHE] = rest
+    return optional_string(mark, "ttl") or "default"
+
+
+def write_cache(ttl: str | None, extra: Extra, out: Object) -> None:
+    if ttl is not None:
+        mark = {"type": "ephemeral"} if ttl == "default" else {"type": "ephemeral", "ttl": ttl}
+        out["cache_control"] = {**mark, **extra.get(_CACHE, {})}
+
+
+def write_blocks(parts: list[Part], form: Object, losses: Losses, path: str) -> JSON:
+    """A string or a list of blocks; None for a field that is absent."""
+    if len(parts) == 1 and ":content" not in form and not needs_list(parts[0]):
+        only = parts[0]
+        assert isinstance(only, Text)
+        return only.text
+    if not parts:
+        return [] if form.get(":content") == "list" else form.get("content")
+    blocks = []
+    for number, part in enumerate(parts):
+        block = write_block(part, losses, f"{path}/parts/{number}")
+        if block is not None:
+            blocks.append(block)
+    return blocks
+
+
+def write_block(part: Part, losses: Losses, path: str) -> Object | None:
+    if isinstance(part, Text):
+        if not part.extra and part.cache is None:
+            return {"type": "text", "text": part.text}
+        out: Object = {"type": "text", "text": part.text}
+        write_cache(part.cache, part.extra, out)
+        return finish(out, part.extra, NAME)
+    if isinstance(part, ToolCall):
+        return _write_call(part, losses, path)
+    if isinstance(part, ToolResult):
+        return _write_result(part, losses, path)
+    if isinstance(part, Reasoning):
+        return write_thinking(part, losses, path)
+    if isinstance(part, Media):
+        return _write_media(part, losses, path)
+    if isinstance(part, Refusal):
+        losses.add(path, "refusal", "rewritten", "Anthropic refuses in plain text", "info")
+        return {"type": "text", "text": part.text}
+    if part.wire == NAME:
+        return part.value
+    losses.add(path, what_is(part), "dropped", "Anthropic has no such block", "error")
+    return None
+
+
+def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
+    out: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_of(call, losses, path)}
+    if call.namespace is not None:
+        losses.add(f"{path}/namespace", "namespace", "dropped", "Anthropic calls have none")
+    if call.cache is None and not call.extra:
+        return out
+    write_cache(call.cache, call.extra, out)
+    return finish(out, call.extra, NAME)
+
+
+def arguments_of(call: ToolCall, losses: Losses, path: str) -> Object:
+    """The arguments as the object that the wire wants."""
+    if call.arguments is not None:
+        return call.arguments
+    if call.kind == "freeform":
+        losses.add(path, "freeform call", "rewritten", "sent as a call with one argument, `input`", "info")
+        return {"input": call.raw or ""}
+    detail = "they are not a JSON object: sent as text under `raw_arguments`"
+    losses.add(f"{path}/arguments", "arguments", "rewritten", detail)
+    return {"raw_arguments": call.raw or ""}
+
+
+def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
+    out: Object = {"type": "tool_result", "tool_use_id": result.call_id}
+    form = result.extra.get(_FORM, {})
+    if result.structured is not None:
+        losses.add(
+            f"{path}/structured", "structured result", "weakened", "Anthropic results are text: sent as JSON", "info"
+        )
+        out["content"] = result.text
+    else:
+        content = write_blocks(list(result.parts), form, losses, path)
+        if content is not None:
+            out["content"] = content
+        elif form.get(":content") == "null":
+            out["content"] = None
+    if result.is_error:
+        out["is_error"] = True
+    write_cache(result.cache, result.extra, out)
+    return finish(out, result.extra, NAME)
+
+
+def write_thinking(part: Reasoning, losses: Losses, path: str) -> Object | None:
+    """Only thoughts that Anthropic signed can go back to it."""
+    for artefact in part.artefacts:
+        if artefact.provider == PROVIDER and artefact.kind == "signature":
+            out = {"type": "thinking", "thinking": part.text, "signature": artefact.data}
+            return finish(out, part.extra, NAME)
+        if artefact.provider == PROVIDER and artefact.kind == "redacted":
+            return finish({"type": "redacted_thinking", "data": artefact.data}, part.extra, NAME)
+    if "signature" in part.extra.get(_FORM, {}):  # it came from here with an empty signature
+        return finish({"type": "thinking", "thinking": part.text}, part.extra, NAME)
+    losses.add(path, "reasoning", "dropped", "Anthropic takes back only thoughts that it signed")
+    return None
+
+
+def _write_media(part: Media, losses: Losses, path: str) -> Object | None:
+    source = _write_source(part)
+    if source is None or part.kind not in ("image", "file"):
+        what = part.media_type or part.kind
+        losses.add(path, part.kind, "dropped", f"Anthropic takes images and PDF or text documents, not {what}", "error")
+        return None
+    out: Object = {"type": "image" if part.kind == "image" else "document"}
+    out["source"] = finish(source, part.extra, f"{NAME}/source")
+    if part.name is not None and part.kind == "file":
+        out["title"] = part.name
+    elif part.name is not None:
+        losses.add(f"{path}/name", "name of an image", "dropped", "Anthropic names documents only", "info")
+    if part.detail is not None:
+        losses.add(f"{path}/detail", "image detail", "dropped", "Anthropic has no such setting", "info")
+    if part.url is not None and part.media_type is not None:
+        losses.add(f"{path}/media_type", "media type", "dropped", "an address goes without one", "info")
+    write_cache(part.cache, part.extra, out)
+    return finish(out, part.extra, NAME)
+
+
+def _write_source(part: Media) -> Object | None:
+    if part.file_id is not None:
+        return {"type": "file", "file_id": part.file_id}
+    if part.url is not None:
+        return {"type": "url", "url": part.url}
+    if part.data is None:
+        return None
+    if part.kind == "image":
+        source = {"type": "base64", "media_type": part.media_type, "data": part.data}
+        return source if part.media_type in _IMAGES or f"{NAME}/source" in part.extra else None
+    if part.media_type == "application/pdf":
+        return {"type": "base64", "media_type": part.media_type, "data": part.data}
+    if part.media_type == "text/plain":
+        try:
+            return {"type": "text", "media_type": "text/plain", "data": b64decode(part.data, validate=True).decode()}
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+    return None

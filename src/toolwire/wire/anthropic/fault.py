@@ -1,0 +1,88 @@
+"""Anthropic's error envelope.
+
+    {"type": "error", "error": {"type", "message", "details": {"error_code"}}, "request_id"}
+
+The code is to be matched, never the wording. A 413 may come from the edge as HTML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...ir.pointer import JSON, Object
+from ...ir.response import Fault, FaultKind
+from ..faults import kind_of_status, request_id, retry_after, should_retry, status_of_kind, words_of
+from ..protocol import EncodedFault
+from .blocks import NAME
+
+__all__ = ["decode_error", "encode_error", "read_fault", "write_fault"]
+
+_KINDS: dict[str, FaultKind] = {
+    "invalid_request_error": "invalid_request",
+    "authentication_error": "authentication",
+    "billing_error": "billing",
+    "permission_error": "permission",
+    "not_found_error": "not_found",
+    "conflict_error": "conflict",
+    "request_too_large": "too_large",
+    "rate_limit_error": "rate_limit",
+    "timeout_error": "timeout",
+    "overloaded_error": "overloaded",
+    "api_error": "server",
+}
+_TYPES: dict[FaultKind, str] = {kind: word for word, kind in _KINDS.items()} | {"malformed_call": "api_error"}
+_STATUSES: dict[FaultKind, int] = {"overloaded": 529}
+
+
+def read_fault(body: JSON, status: int | None = None) -> Fault:
+    """`body` is the whole envelope."""
+    error = body.get("error") if type(body) is dict else None
+    if type(error) is not dict:
+        return Fault(kind_of_status(status or 500), words_of(body, status or 500), status or 500)
+    kind = _KINDS.get(str(error.get("type"))) or kind_of_status(status or 500)
+    details = error.get("details")
+    code = details.get("error_code") if type(details) is dict else None
+    own = {key: value for key, value in error.items() if key not in ("type", "message")}
+    if error.get("type") != _TYPES[kind]:
+        own["type"] = error.get("type")
+    return Fault(
+        kind,
+        str(error.get("message") or words_of(None, status or 500)),
+        status or _STATUSES.get(kind) or status_of_kind(kind),
+        None if code is None else str(code),
+        request_id=body.get("request_id") if type(body.get("request_id")) is str else None,
+        extra={NAME: own} if own else {},
+    )
+
+
+def write_fault(fault: Fault) -> Object:
+    error: Object = {"type": _TYPES[fault.kind], "message": fault.message}
+    if fault.code is not None:
+        error["details"] = {"error_code": fault.code}
+    out: Object = {"type": "error", "error": {**error, **fault.extra.get(NAME, {})}}
+    if fault.request_id is not None:
+        out["request_id"] = fault.request_id
+    return out
+
+
+def decode_error(status: int | None, body: JSON, headers: Mapping[str, str] | None) -> Fault:
+    fault = read_fault(body, status)
+    return Fault(
+        fault.kind,
+        fault.message,
+        fault.status,
+        fault.code,
+        None,
+        retry_after(headers),
+        should_retry(headers),
+        fault.request_id or request_id(headers),
+        fault.extra,
+    )
+
+
+def encode_error(fault: Fault) -> EncodedFault:
+    headers = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
+    if fault.request_id:
+        headers["request-id"] = fault.request_id
+    status = 529 if fault.kind == "overloaded" else fault.status
+    return EncodedFault(status, write_fault(fault), headers)

@@ -1,0 +1,76 @@
+"""Where things stand in a Messages request, and how to recognise one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ...ir.pointer import JSON, join, split
+from ...ir.request import Request
+from ..protocol import Kind
+from ..signs import blocks, score, tools_of
+
+__all__ = ["SIGNS", "leading_system", "locate"]
+
+_FIELDS = {
+    "choice": "tool_choice",
+    "reasoning": "thinking",
+    "output": "output_config",
+    "stop": "stop_sequences",
+    "user": "metadata",
+    "deferred": "defer_loading",
+    "examples": "input_examples",
+    "cache": "cache_control",
+}
+
+
+def leading_system(request: Request) -> int:
+    """How many messages go into the field `system`."""
+    count = 0
+    for message in request.messages:
+        if message.role not in ("system", "developer") or ":place" in message.extra.get("anthropic~", {}):
+            break
+        count += 1
+    return count
+
+
+def locate(request: Request, path: str) -> str:
+    """The pointer into the Messages document for a canonical `path`."""
+    match split(path):
+        case ["params", name, *_]:
+            return join(_FIELDS.get(name, name))
+        case ["tools", index, *rest]:
+            return join("tools", index, *(_FIELDS.get(name, name) for name in rest))
+        case ["parallel", *_]:
+            return join("tool_choice", "disable_parallel_tool_use")
+        case ["reasoning", "effort"]:
+            return join("output_config", "effort")
+        case ["messages", index, *rest]:
+            system = leading_system(request)
+            rest = ["content" if name == "parts" else _FIELDS.get(name, name) for name in rest]
+            if int(index) < system:
+                return join("system", *rest[1:])
+            return join("messages", int(index) - system, *rest)
+        case [field, *_]:
+            return join(_FIELDS.get(field, field))
+    return path
+
+
+_BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "document", "server_tool_use"})
+_EVENTS = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "ping"})
+
+SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
+    "request": score(
+        (3, lambda b: type(b["messages"]) is list),
+        (4, lambda b: any("input_schema" in tool for tool in tools_of(b))),
+        (4, lambda b: any(block.get("type") in _BLOCKS for block in blocks(b, "messages"))),
+        (3, lambda b: "system" in b),
+        (1, lambda b: "max_tokens" in b),
+        (1, lambda b: str(b.get("model")).startswith("claude")),
+        (2, lambda b: not {"stop_sequences", "thinking", "output_config", "top_k"}.isdisjoint(b)),
+        (2, lambda b: any(type(block.get("source")) is dict for block in blocks(b, "messages"))),
+    ),
+    "response": score((5, lambda b: b["type"] == "message" and type(b["content"]) is list)),
+    "stream": score((5, lambda b: b["type"] in _EVENTS)),
+    "tools": score((5, lambda b: any("input_schema" in tool for tool in tools_of(b)))),
+    "error": score((5, lambda b: b["type"] == "error" and type(b["error"]) is dict)),
+}

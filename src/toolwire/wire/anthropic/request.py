@@ -1,0 +1,230 @@
+"""Messages requests, in two versions of the API.
+
+`system` is the leading system message; system messages further down stand in `messages`. Version 2026-10-21 knows no
+sampling parameters any more: they are losses there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import Extra
+from ...ir.pointer import JSON, Object, join
+from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request, Role
+from ..params import NO_PARAMS, read_params, rows, write_params
+from ..protocol import Encoded
+from ..shape import boolean, each, finish, integer, leftover, obj, optional_string, string
+from .blocks import NAME, read_blocks, write_blocks
+from .places import leading_system
+from .tools import read_choice, read_tool, write_choice, write_tool
+
+__all__ = ["DEFAULT_MAX_TOKENS", "decode_request", "encode_request"]
+
+DEFAULT_MAX_TOKENS = 8192
+_FORM = "anthropic~"
+_PARAMS = rows(max_tokens="max_tokens", temperature="temperature", top_p="top_p", top_k="top_k", stop_sequences="stop")
+_KEYS_2023 = {row.param: key for key, row in _PARAMS.items()} | {"user": ""}
+_KEYS_2026 = {"max_tokens": "max_tokens", "stop": "stop_sequences", "user": ""}
+_KNOWN = frozenset(_PARAMS) | {
+    "model",
+    "messages",
+    "system",
+    "tools",
+    "tool_choice",
+    "stream",
+    "metadata",
+    "thinking",
+    "output_config",
+}
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
+
+def decode_request(body: Object) -> Request:
+    if type(obj(body).get("messages")) is not list:
+        raise ProtocolError("expected an array of messages", pointer="/messages")
+    params: dict[str, Any] = {}
+    read_params(body, _PARAMS, params)
+    extra = leftover(body, _KNOWN, NAME)
+    _read_user(body, params, extra)
+    choice, parallel = read_choice(body.get("tool_choice"))
+    reasoning, output = _read_thinking(body, extra)
+    return Request(
+        optional_string(body, "model") or "",
+        _read_messages(body),
+        tuple(each(body, "tools", read_tool)),
+        choice,
+        parallel,
+        Params(**params) if params else NO_PARAMS,
+        reasoning,
+        output,
+        boolean(body, "stream"),
+        extra,
+    )
+
+
+def _read_messages(body: Object) -> tuple[Message, ...]:
+    messages: list[Message] = []
+    if body.get("system"):
+        messages.append(_message("system", {"content": body["system"]}, "system"))
+    leading = True
+    for message in each(body, "messages", _read_message):
+        if leading and message.role == "system":
+            # at the head, yet not in the field `system`
+            form = {**message.extra.get(_FORM, {}), ":place": "messages"}
+            message = Message(message.role, message.parts, {**message.extra, _FORM: form})
+        else:
+            leading = False
+        messages.append(message)
+    return tuple(messages)
+
+
+def _read_message(raw: JSON) -> Message:
+    role = obj(raw).get("role")
+    if role not in ("user", "assistant", "system"):
+        raise ProtocolError(f"unknown role {role!r}", pointer="/role", hint="user, assistant or system")
+    return _message(role, raw)
+
+
+def _message(role: Role, raw: Object, field: str = "content") -> Message:
+    form: Object = {}
+    try:
+        parts = read_blocks(raw, form)
+    except ProtocolError as error:
+        error.pointer = error.pointer.replace("/content", f"/{field}", 1)
+        raise
+    extra = leftover(raw, ("role", "content"), NAME) if len(raw) > 2 or not parts else {}
+    if form:
+        extra[_FORM] = {**extra.get(_FORM, {}), **form}
+    return Message(role, tuple(parts), extra)
+
+
+def _read_user(body: Object, params: dict[str, Any], extra: Extra) -> None:
+    metadata = body.get("metadata")
+    if not metadata:
+        return
+    user = optional_string(obj(metadata, "metadata"), "user_id")
+    if user is not None:
+        params["user"] = user
+    leftover(metadata, ("user_id",), f"{NAME}/metadata", extra)
+
+
+def _read_thinking(body: Object, extra: Extra) -> tuple[ReasoningConfig | None, OutputFormat | None]:
+    thinking, config = body.get("thinking") or {}, body.get("output_config") or {}
+    obj(thinking, "thinking")
+    effort = optional_string(obj(config, "output_config"), "effort")
+    leftover(config, ("effort", "format"), f"{NAME}/output_config", extra)
+    output = None if config.get("format") is None else _read_format(obj(config["format"], "output_config", "format"))
+    if not thinking:
+        return (None if effort is None else ReasoningConfig(effort=effort)), output
+    mode = _MODES.get(string(thinking, "type"), "auto")
+    shown = optional_string(thinking, "display")
+    rest = leftover(thinking, ("type", "budget_tokens", "display"), NAME)
+    if thinking["type"] not in _MODES:
+        rest[NAME] = {**rest.get(NAME, {}), "type": thinking["type"]}
+    visible = None if shown is None else shown != "omitted"
+    return ReasoningConfig(mode, effort, integer(thinking, "budget_tokens"), visible, rest), output
+
+
+_MODES: dict[str, Literal["off", "auto", "budget"]] = {"disabled": "off", "adaptive": "auto", "enabled": "budget"}
+_TYPES = {mode: kind for kind, mode in _MODES.items()}
+
+
+def _read_format(raw: Object) -> OutputFormat:
+    if raw.get("type") == "json_schema":
+        return OutputFormat("json_schema", raw.get("schema"), extra=leftover(raw, ("type", "schema"), NAME))
+    return OutputFormat("text", extra={f"{NAME}/format": raw})
+
+
+def encode_request(request: Request, version: str) -> Encoded:
+    losses = Losses()
+    out: Object = {"model": request.model} if request.model else {}
+    _write_max_tokens(request, out, losses)
+    start = leading_system(request)
+    system = _write_system(request.messages[:start], losses)
+    if system is not None:
+        out["system"] = system
+    out["messages"] = [
+        _write_message(message, f"/messages/{start + index}", losses)
+        for index, message in enumerate(request.messages[start:])
+    ]
+    tools = [write_tool(tool, losses, f"/tools/{index}") for index, tool in enumerate(request.tools)]
+    if any(tool is not None for tool in tools):
+        out["tools"] = [tool for tool in tools if tool is not None]
+    choice = write_choice(request, losses)
+    if choice is not None:
+        out["tool_choice"] = choice
+    write_params(request.params, _KEYS_2023 if version == "2023-06-01" else _KEYS_2026, out, NAME, losses)
+    metadata: Object = {} if request.params.user is None else {"user_id": request.params.user}
+    if metadata := finish(metadata, request.extra, f"{NAME}/metadata"):
+        out["metadata"] = metadata
+    _write_thinking(request, out, losses)
+    if request.stream is not None:
+        out["stream"] = request.stream
+    return Encoded(finish(out, request.extra, NAME), losses)
+
+
+def _write_max_tokens(request: Request, out: Object, losses: Losses) -> None:
+    if request.params.max_tokens is None:
+        out["max_tokens"] = DEFAULT_MAX_TOKENS
+        detail = f"Anthropic requires it and the request has none: {DEFAULT_MAX_TOKENS}"
+        losses.add(join("params", "max_tokens"), "max_tokens", "rewritten", detail, "info")
+
+
+def _write_system(messages: tuple[Message, ...], losses: Losses) -> JSON:
+    """The field `system`."""
+    if len(messages) == 1:
+        return write_blocks(list(messages[0].parts), messages[0].extra.get(_FORM, {}), losses, "/messages/0")
+    blocks: list[Object] = []
+    for index, message in enumerate(messages):
+        written = write_blocks(list(message.parts), {":content": "list"}, losses, f"/messages/{index}")
+        blocks.extend(written or [])
+    return blocks or None
+
+
+def _write_message(message: Message, path: str, losses: Losses) -> Object:
+    role = "system" if message.role == "developer" else message.role
+    content = write_blocks(list(message.parts), message.extra.get(_FORM, {}), losses, path)
+    return finish({"role": role, "content": [] if content is None else content}, message.extra, NAME)
+
+
+def _write_thinking(request: Request, out: Object, losses: Losses) -> None:
+    config: Object = {}
+    reasoning, output = request.reasoning, request.output
+    if reasoning is not None:
+        if reasoning.mode is not None:
+            out["thinking"] = _thinking(reasoning)
+        if reasoning.effort is not None:
+            config["effort"] = reasoning.effort if reasoning.effort in _EFFORTS else "low"
+            if config["effort"] != reasoning.effort:
+                detail = f"Anthropic has no effort {reasoning.effort!r}: 'low'"
+                losses.add(join("reasoning", "effort"), "effort", "weakened", detail)
+    if output is not None:
+        _write_format(output, config, losses)
+    if config := finish(config, request.extra, f"{NAME}/output_config"):
+        out["output_config"] = config
+
+
+def _thinking(reasoning: ReasoningConfig) -> Object:
+    assert reasoning.mode is not None
+    thinking: Object = {"type": _TYPES[reasoning.mode]}
+    if reasoning.budget is not None and reasoning.mode == "budget":
+        thinking["budget_tokens"] = reasoning.budget
+    if reasoning.visible is not None and reasoning.mode != "off":
+        thinking["display"] = "summarized" if reasoning.visible else "omitted"
+    return finish(thinking, reasoning.extra, NAME)
+
+
+def _write_format(output: OutputFormat, config: Object, losses: Losses) -> None:
+    if f"{NAME}/format" in output.extra:
+        config["format"] = output.extra[f"{NAME}/format"]
+    elif output.kind == "json_schema":
+        config["format"] = finish({"type": "json_schema", "schema": output.schema}, output.extra, NAME)
+        for concept in ("name", "description", "strict"):
+            if getattr(output, concept) is not None:
+                detail = "Anthropic formats are always enforced and have no name"
+                losses.add(join("output", concept), f"output {concept}", "dropped", detail, "info")
+    elif output.kind == "json":
+        detail = "Anthropic has no JSON mode without a schema"
+        losses.add(join("output"), "output format json", "dropped", detail)

@@ -1,0 +1,157 @@
+"""Messages responses: stop reasons and usage.
+
+`input_tokens` on this wire leaves out what was read from or written to the cache; ours includes it.
+"""
+
+from __future__ import annotations
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import Part, Reasoning
+from ...ir.pointer import JSON, Object
+from ...ir.response import Response, Stop, StopReason, Usage
+from ..protocol import Encoded
+from ..shape import each, finish, integer, leftover, obj, optional_string
+from .blocks import NAME, read_block, write_block
+from .fault import read_fault
+
+__all__ = ["decode_response", "encode_response", "read_stop", "read_usage", "write_stop", "write_usage"]
+
+_FORM = "anthropic~"
+_KNOWN = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage"})
+_REASONS: dict[str, StopReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop_sequence",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "context_window",
+    "refusal": "refusal",
+    "pause_turn": "pause",
+}
+_WORDS: dict[StopReason, str] = {reason: word for word, reason in _REASONS.items()} | {
+    "content_filter": "refusal",
+    "malformed_call": "end_turn",
+    "error": "end_turn",
+    "unknown": "end_turn",
+}
+
+
+def decode_response(body: Object) -> Response:
+    if obj(body).get("type") == "error":
+        return Response(fault=read_fault(body))
+    if type(body.get("content")) is not list:
+        raise ProtocolError("expected an array of content blocks", pointer="/content")
+    parts = each(body, "content", read_block)
+    return Response(
+        optional_string(body, "id") or "",
+        optional_string(body, "model") or "",
+        tuple(parts),
+        read_stop(body, any(_is_call(part) for part in parts)),
+        read_usage(body.get("usage")),
+        extra=leftover(body, _KNOWN, NAME),
+    )
+
+
+def _is_call(part: Part) -> bool:
+    return type(part).__name__ == "ToolCall"
+
+
+def read_stop(raw: Object, calls: bool) -> Stop | None:
+    word = raw.get("stop_reason")
+    if word is None:
+        return None
+    reason = _REASONS.get(str(word), "unknown")
+    if reason == "stop" and calls:
+        reason = "tool_calls"
+    details = raw.get("stop_details")
+    explanation = details.get("explanation") if type(details) is dict else None
+    extra = {}
+    if details:
+        extra[NAME] = {"stop_details": details}
+    if _WORDS[reason] != word:
+        extra[_FORM] = {":stop_reason": word}
+    return Stop(reason, optional_string(raw, "stop_sequence"), explanation if type(explanation) is str else None, extra)
+
+
+_USAGE = frozenset(
+    {"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens_details"}
+)
+
+
+def read_usage(raw: JSON) -> Usage | None:
+    if raw is None:
+        return None
+    obj(raw, "usage")
+    read, written = integer(raw, "cache_read_input_tokens"), integer(raw, "cache_creation_input_tokens")
+    details = raw.get("output_tokens_details")
+    details = obj(details, "usage", "output_tokens_details") if details is not None else {}
+    fresh = integer(raw, "input_tokens")
+    return Usage(
+        None if fresh is None else fresh + (read or 0) + (written or 0),
+        integer(raw, "output_tokens"),
+        read,
+        written,
+        integer(details, "thinking_tokens"),
+        extra=leftover(details, ("thinking_tokens",), f"{NAME}/output", leftover(raw, _USAGE, NAME)),
+    )
+
+
+def write_usage(usage: Usage) -> Object:
+    fresh = max((usage.input or 0) - (usage.cached or 0) - (usage.cache_write or 0), 0)
+    out: Object = {"input_tokens": fresh, "output_tokens": usage.output or 0}
+    if usage.cached is not None:
+        out["cache_read_input_tokens"] = usage.cached
+    if usage.cache_write is not None:
+        out["cache_creation_input_tokens"] = usage.cache_write
+    details: Object = {} if usage.reasoning is None else {"thinking_tokens": usage.reasoning}
+    if details := finish(details, usage.extra, f"{NAME}/output"):
+        out["output_tokens_details"] = details
+    return finish(out, usage.extra, NAME)
+
+
+def encode_response(response: Response) -> Encoded:
+    losses = Losses()
+    content: list[Object] = []
+    for number, part in enumerate(response.parts):
+        block = _write_answer(part, losses, f"/parts/{number}")
+        if block is not None:
+            content.append(block)
+    if response.alternatives:
+        detail = "an Anthropic answer has one choice"
+        losses.add("/alternatives", "alternatives", "dropped", detail, "error")
+    out: Object = {
+        "id": response.id,
+        "type": "message",
+        "role": "assistant",
+        "model": response.model,
+        "content": content,
+        **write_stop(response.stop, losses),
+        "usage": write_usage(response.usage or Usage()),
+    }
+    return Encoded(finish(out, response.extra, NAME), losses)
+
+
+def _write_answer(part: Part, losses: Losses, path: str) -> Object | None:
+    """A client takes thoughts that nobody signed, too; it just cannot hand them to Anthropic."""
+    if isinstance(part, Reasoning) and not any(artefact.provider == NAME for artefact in part.artefacts):
+        if part.artefacts:
+            losses.add(f"{path}/artefacts", "artefact of reasoning", "dropped", "it is another provider's")
+        words = part.text or "\n\n".join(part.summary)
+        return {"type": "thinking", "thinking": words, "signature": ""} if words else None
+    artefacts = getattr(part, "artefacts", ())
+    if any(artefact.provider != NAME for artefact in artefacts):
+        losses.add(f"{path}/artefacts", "artefact", "dropped", "it is another provider's")
+    return write_block(part, losses, path)
+
+
+def write_stop(stop: Stop | None, losses: Losses) -> Object:
+    if stop is None:
+        return {"stop_reason": None, "stop_sequence": None}
+    if stop.reason in ("content_filter", "unknown"):
+        detail = f"Anthropic has no word for it: {_WORDS[stop.reason]!r}"
+        losses.add("/stop", f"stop reason {stop.reason}", "weakened", detail, "info")
+    word = stop.extra.get(_FORM, {}).get(":stop_reason", _WORDS[stop.reason])
+    out = {"stop_reason": word, "stop_sequence": stop.sequence}
+    if stop.reason == "refusal" and stop.detail is not None:
+        out["stop_details"] = {"type": "refusal", "category": None, "explanation": stop.detail}
+    return finish(out, stop.extra, NAME)

@@ -1,0 +1,237 @@
+"""Messages streams, read: the one wire whose events say what they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ...ir.errors import ProtocolError
+from ...ir.events import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    Ping,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseEnd,
+    ResponseStart,
+    StreamFault,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    UsageUpdate,
+    WholePart,
+)
+from ...ir.parts import Artefact, Extra, Opaque
+from ...ir.pointer import Object
+from ...ir.text import dumps, unescape
+from ...stream.strict import parse_arguments
+from ..shape import obj, optional_string, string, unknown
+from ..sse_stream import STRING, SSEStreamDecoder, is_utf8
+from .blocks import NAME, PROVIDER
+from .fault import read_fault
+from .response import read_stop, read_usage
+
+__all__ = ["MessagesStreamDecoder"]
+
+_FAST = re.compile(
+    rb'\{"type": ?"content_block_delta", ?"index": ?(\d{1,6}), ?"delta": ?\{"type": ?'
+    rb'"(?:input_json_delta", ?"partial_json|text_delta", ?"text|thinking_delta", ?"thinking)": ?'
+    + STRING
+    + rb" ?\} ?\}"
+).fullmatch
+_MESSAGE = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"})
+
+
+class _Block:
+    """A content block that is still growing."""
+
+    __slots__ = ("artefacts", "delta", "fields", "key", "kind", "pieces")
+
+    def __init__(self, key: int, kind: str, fields: Object) -> None:
+        self.key = key
+        self.kind = kind
+        self.fields = fields
+        self.delta: Callable[[int, bytes], Event] | None = _DELTAS.get(kind)
+        self.pieces: list[bytes] = []
+        self.artefacts: tuple[Artefact, ...] = ()
+
+
+_DELTAS: dict[str, Callable[[int, bytes], Event]] = {
+    "text": TextDelta,
+    "tool_use": CallDelta,
+    "thinking": ReasoningDelta,
+}
+
+
+class MessagesStreamDecoder(SSEStreamDecoder):
+    """Feed it the bytes of a Messages stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._blocks: dict[int, _Block] = {}
+        self._usage: Object = {}
+        self._called = False
+        self._stop: Object = {}
+        self._extra: Extra = {}
+
+    def _whole(self) -> bool:
+        return False  # only message_stop ends it
+
+    def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
+        fast = _FAST(payload)
+        if fast is not None and not self._halves:
+            block, fragment = self._blocks.get(int(fast[1])), fast[2]
+            if block is not None and block.delta is not None and is_utf8(fragment):
+                if fragment:
+                    if block.kind == "tool_use":
+                        block.pieces.append(fragment)
+                    events.append(block.delta(block.key, fragment))
+                return
+        event = self._read(payload)
+        kind = event.get("type", name.decode("utf-8", "replace"))
+        step = _STEPS.get(kind)
+        if step is not None:
+            step(self, event, events)
+
+    def _message_start(self, event: Object, events: list[Event]) -> None:
+        message = obj(event.get("message"), "message")
+        self._extra = unknown(message, _MESSAGE, NAME)
+        events.append(ResponseStart(optional_string(message, "id") or "", optional_string(message, "model") or ""))
+        self._count(message.get("usage"), events)
+
+    def _count(self, usage: Any, events: list[Event]) -> None:
+        """Counts are totals so far; one that is absent keeps its value."""
+        if usage is None:
+            return
+        self._usage.update((key, value) for key, value in obj(usage, "usage").items() if value is not None)
+        total = read_usage(self._usage)
+        if total is not None:
+            events.append(UsageUpdate(total))
+
+    def _block_start(self, event: Object, events: list[Event]) -> None:
+        fields = obj(event.get("content_block"), "content_block")
+        kind = string(fields, "type")
+        index = _index(event)
+        if index in self._blocks:
+            raise ProtocolError(f"content block {index} starts twice", pointer="/index", status=502)
+        block = self._blocks[index] = _Block(self._new_key(), kind, fields)
+        if kind == "text":
+            events.append(TextStart(block.key, 0, False, unknown(fields, ("type", "text"), NAME)))
+            self._grow(block, optional_string(fields, "text"), events)
+        elif kind == "tool_use":
+            self._called = True
+            extra = unknown(fields, ("type", "id", "name", "input"), NAME)
+            events.append(CallStart(block.key, string(fields, "id"), string(fields, "name"), extra=extra))
+        elif kind == "thinking" or kind == "redacted_thinking":
+            events.append(
+                ReasoningStart(block.key, 0, unknown(fields, ("type", "thinking", "signature", "data"), NAME))
+            )
+            self._grow(block, optional_string(fields, "thinking"), events)
+            self._sign(block, "signature", optional_string(fields, "signature"))
+            self._sign(block, "redacted", optional_string(fields, "data"))
+
+    def _block_delta(self, event: Object, events: list[Event]) -> None:
+        block = self._open_block(event)
+        delta = obj(event.get("delta"), "delta")
+        kind = delta.get("type")
+        if kind == "signature_delta":
+            self._sign(block, "signature", optional_string(delta, "signature"))
+        elif kind == "citations_delta":
+            block.fields = {
+                **block.fields,
+                "citations": [*(block.fields.get("citations") or ()), delta.get("citation")],
+            }
+        elif kind in _TEXT_OF:
+            self._grow(block, optional_string(delta, _TEXT_OF[kind]), events)
+        else:
+            self.losses.add("/parts", f"{kind}", "dropped", "an unknown kind of delta")
+
+    def _grow(self, block: _Block, words: str | None, events: list[Event]) -> None:
+        if not words:
+            return
+        escaped = self._escape(block.key, words)
+        if block.delta is None or block.kind == "tool_use":
+            block.pieces.append(escaped)
+        if block.delta is not None and escaped:
+            events.append(block.delta(block.key, escaped))
+
+    def _sign(self, block: _Block, kind: str, data: str | None) -> None:
+        if data:
+            block.artefacts = (Artefact(PROVIDER, kind, data),)
+
+    def _block_stop(self, event: Object, events: list[Event]) -> None:
+        block = self._open_block(event)
+        del self._blocks[_index(event)]
+        if block.kind == "text":
+            citations = block.fields.get("citations")
+            events.append(TextEnd(block.key, (), {NAME: {"citations": citations}} if citations else {}))
+        elif block.kind == "tool_use":
+            self._end_call(block, events)
+        elif block.kind == "thinking" or block.kind == "redacted_thinking":
+            events.append(ReasoningEnd(block.key, block.artefacts))
+        else:
+            value = block.fields
+            if block.pieces:
+                value = {**value, "input": parse_arguments(unescape(b"".join(block.pieces)))[0] or {}}
+            events.append(WholePart(block.key, Opaque(NAME, block.kind, value)))
+
+    def _end_call(self, block: _Block, events: list[Event]) -> None:
+        whole = block.fields.get("input")
+        if not block.pieces and whole:  # some servers send the arguments with the start
+            self._grow(block, dumps(whole), events)
+        raw = unescape(b"".join(block.pieces))
+        arguments, state = parse_arguments(raw)
+        events.append(CallEnd(block.key, arguments, None if state == "complete" else raw, state))
+
+    def _open_block(self, event: Object) -> _Block:
+        block = self._blocks.get(_index(event))
+        if block is None:
+            raise ProtocolError(f"content block {event.get('index')} is not open", pointer="/index", status=502)
+        return block
+
+    def _message_delta(self, event: Object, events: list[Event]) -> None:
+        self._stop.update(obj(event.get("delta"), "delta"))
+        self._count(event.get("usage"), events)
+
+    def _message_stop(self, event: Object, events: list[Event]) -> None:
+        if self._blocks:
+            raise ProtocolError(f"the message ends while content block {next(iter(self._blocks))} is open", status=502)
+        self._finish(events)
+        self._over = True
+
+    def _finish(self, events: list[Event]) -> None:
+        stop = read_stop(self._stop, self._called)
+        for name, fields in unknown(self._stop, ("stop_reason", "stop_sequence", "stop_details"), NAME).items():
+            self._extra = {**self._extra, name: {**self._extra.get(name, {}), **fields}}
+        events.append(ResponseEnd((stop,) if stop is not None else (), self._extra))
+
+    def _ping(self, event: Object, events: list[Event]) -> None:
+        events.append(Ping())
+
+    def _error(self, event: Object, events: list[Event]) -> None:
+        self._over = True
+        events.append(StreamFault(read_fault(event)))
+
+
+_TEXT_OF = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
+_STEPS: dict[str, Callable[[MessagesStreamDecoder, Object, list[Event]], None]] = {
+    "message_start": MessagesStreamDecoder._message_start,
+    "content_block_start": MessagesStreamDecoder._block_start,
+    "content_block_delta": MessagesStreamDecoder._block_delta,
+    "content_block_stop": MessagesStreamDecoder._block_stop,
+    "message_delta": MessagesStreamDecoder._message_delta,
+    "message_stop": MessagesStreamDecoder._message_stop,
+    "ping": MessagesStreamDecoder._ping,
+    "error": MessagesStreamDecoder._error,
+}
+
+
+def _index(event: Object) -> int:
+    index = event.get("index")
+    if type(index) is not int or index < 0:
+        raise ProtocolError("expected a block index", pointer="/index", status=502)
+    return index

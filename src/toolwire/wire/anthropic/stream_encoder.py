@@ -1,0 +1,257 @@
+"""Messages streams, written.
+
+Blocks come one after the other on this wire: an item that starts while another is open waits, with its deltas, until
+that one is closed. Indexes are dense, a call's arguments are one sequence of fragments, and the message starts only when
+the first content is there, so that the usage known by then goes into `message_start`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...ir.errors import EncodeError
+from ...ir.events import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    Ping,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseEnd,
+    ResponseStart,
+    StreamFault,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    UsageUpdate,
+    WholePart,
+)
+from ...ir.losses import Losses
+from ...ir.parts import Artefact
+from ...ir.pointer import Object
+from ...ir.request import Request
+from ...ir.response import Usage
+from ...ir.text import dumps, escape, to_bytes, unescape
+from ..shape import finish
+from .blocks import NAME, PROVIDER, write_block
+from .fault import write_fault
+from .response import write_stop, write_usage
+
+__all__ = ["MessagesStreamEncoder"]
+
+_DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":"'
+_STARTS = (TextStart, ReasoningStart, CallStart)
+_ENDS = (TextEnd, ReasoningEnd, CallEnd)
+
+
+class MessagesStreamEncoder:
+    """Feed it events; it gives the bytes of a Messages stream."""
+
+    def __init__(self, request: Request | None = None) -> None:
+        self.losses = Losses()
+        self._start: ResponseStart | None = None
+        self._started = False
+        self._usage = Usage()
+        self._open: int | None = None  # the key of the block that is open
+        self._waiting: dict[int, list[Event]] = {}
+        self._dropped: set[int] = set()
+        self._index = 0
+        self._head = b""  # all of a delta event before the fragment; empty while the block is not written yet
+        self._freeform: list[bytes] = []
+        self._section: int | None = None
+
+    def feed(self, event: Event) -> bytes:
+        kind = type(event)
+        if kind is CallDelta or kind is TextDelta:
+            if event.key == self._open and self._head:  # type: ignore[union-attr]
+                return b"".join((self._head, event.escaped, b'"}}\n\n'))  # type: ignore[union-attr]
+        if kind is UsageUpdate or kind is ResponseStart:
+            return self._prepare(event)
+        return self._begin() + self._dispatch(event)
+
+    def _prepare(self, event: Event) -> bytes:
+        if isinstance(event, ResponseStart):
+            self._start = event
+        elif isinstance(event, UsageUpdate):
+            self._usage = event.usage
+        return b""
+
+    def _begin(self) -> bytes:
+        if self._started:
+            return b""
+        if self._start is None:
+            raise EncodeError("the first event of a stream is ResponseStart")
+        self._started = True
+        message: Object = {
+            "id": self._start.id,
+            "type": "message",
+            "role": "assistant",
+            "model": self._start.model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": write_usage(self._usage),
+        }
+        return _event("message_start", {"message": finish(message, self._start.extra, NAME)})
+
+    def _dispatch(self, event: Event) -> bytes:
+        if isinstance(event, (*_STARTS, WholePart)) and event.choice:
+            self._dropped.add(event.key)
+            self.losses.add("/alternatives", "alternatives", "dropped", "an Anthropic answer has one choice", "error")
+            return b""
+        key = getattr(event, "key", None)
+        if key in self._dropped:
+            return b""
+        if key is None or key == self._open:
+            return self._write(event)
+        if self._open is None:
+            self._open = key
+            return self._write(event)
+        self._waiting.setdefault(key, []).append(event)
+        return b""
+
+    def _write(self, event: Event) -> bytes:
+        step = _STEPS.get(type(event))
+        out = b"" if step is None else step(self, event)
+        if isinstance(event, (*_ENDS, WholePart)):
+            self._open = None
+            self._head = b""
+            if self._waiting:
+                out += self._write_waiting()
+        return out
+
+    def _write_waiting(self) -> bytes:
+        self._open, events = next(iter(self._waiting.items()))
+        del self._waiting[self._open]
+        return b"".join([self._write(event) for event in events])
+
+    def _open_block(self, block: Object, delta: bytes, field: bytes) -> bytes:
+        self._head = _DELTA % (self._index, delta, field)
+        return _event("content_block_start", {"index": self._index, "content_block": block})
+
+    def _close_block(self) -> bytes:
+        self._index += 1
+        return _event("content_block_stop", {"index": self._index - 1})
+
+    def _fragment(self, escaped: bytes) -> bytes:
+        return b"".join((self._head, escaped, b'"}}\n\n'))
+
+    def _text_start(self, event: TextStart) -> bytes:
+        if event.refusal:
+            self.losses.add("/parts", "refusal", "rewritten", "Anthropic refuses in plain text", "info")
+        block = finish({"type": "text", "text": ""}, event.extra, NAME)
+        return self._open_block(block, b"text_delta", b"text")
+
+    def _text_delta(self, event: TextDelta) -> bytes:
+        return self._fragment(event.escaped)
+
+    def _text_end(self, event: TextEnd) -> bytes:
+        self._report_foreign(event.artefacts)
+        out = b""
+        for citation in event.extra.get(NAME, {}).get("citations", ()):
+            delta = {"type": "citations_delta", "citation": citation}
+            out += _event("content_block_delta", {"index": self._index, "delta": delta})
+        return out + self._close_block()
+
+    def _reasoning_start(self, event: ReasoningStart) -> bytes:
+        self._section = None
+        return b""  # thoughts or redacted thoughts? the next event tells
+
+    def _open_thinking(self) -> bytes:
+        block = {"type": "thinking", "thinking": "", "signature": ""}
+        return self._open_block(block, b"thinking_delta", b"thinking")
+
+    def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+        opening, gap = b"", b""
+        if not self._head:
+            opening = self._open_thinking()
+        elif event.section != self._section:
+            gap = b"\\n\\n"
+        self._section = event.section
+        return opening + self._fragment(gap + event.escaped)
+
+    def _reasoning_end(self, event: ReasoningEnd) -> bytes:
+        self._report_foreign(event.artefacts)
+        own = {artefact.kind: artefact.data for artefact in event.artefacts if artefact.provider == PROVIDER}
+        if "redacted" in own:
+            block = {"type": "redacted_thinking", "data": own["redacted"]}
+            return self._open_block(block, b"", b"") + self._close_block()
+        if not self._head:
+            if "signature" not in own:
+                return b""  # nothing that this client could read
+            return self._open_thinking() + self._sign(own["signature"]) + self._close_block()
+        signature = self._sign(own["signature"]) if "signature" in own else b""
+        return signature + self._close_block()
+
+    def _sign(self, signature: str) -> bytes:
+        delta = {"type": "signature_delta", "signature": signature}
+        return _event("content_block_delta", {"index": self._index, "delta": delta})
+
+    def _call_start(self, event: CallStart) -> bytes:
+        self._freeform = []
+        if event.namespace is not None:
+            self.losses.add("/parts", "namespace", "dropped", "Anthropic calls have none")
+        block = {"type": "tool_use", "id": event.id, "name": event.name, "input": {}}
+        out = self._open_block(finish(block, event.extra, NAME), b"input_json_delta", b"partial_json")
+        if event.kind == "freeform":
+            self.losses.add("/parts", "freeform call", "rewritten", "a call with one argument, `input`", "info")
+            self._head = b""
+        return out
+
+    def _call_delta(self, event: CallDelta) -> bytes:
+        if self._head:
+            return self._fragment(event.escaped)
+        self._freeform.append(event.escaped)
+        return b""
+
+    def _call_end(self, event: CallEnd) -> bytes:
+        self._report_foreign(event.artefacts)
+        out = b""
+        if not self._head:
+            text = dumps({"input": unescape(b"".join(self._freeform))})
+            out = _DELTA % (self._index, b"input_json_delta", b"partial_json") + escape(text) + b'"}}\n\n'
+        return out + self._close_block()
+
+    def _whole_part(self, event: WholePart) -> bytes:
+        block = write_block(event.part, self.losses, "/parts")
+        return b"" if block is None else self._open_block(block, b"", b"") + self._close_block()
+
+    def _report_foreign(self, artefacts: tuple[Artefact, ...]) -> None:
+        if any(artefact.provider != PROVIDER for artefact in artefacts):
+            self.losses.add("/parts", "artefact", "dropped", "it is another provider's")
+
+    def _ping(self, event: Ping) -> bytes:
+        return _event("ping", {})
+
+    def _fail(self, event: StreamFault) -> bytes:
+        return b"event: error\ndata: " + to_bytes(write_fault(event.fault)) + b"\n\n"
+
+    def _end(self, event: ResponseEnd) -> bytes:
+        stop = write_stop(event.stops[0] if event.stops else None, self.losses)
+        delta = finish(stop, {NAME: {k: v for k, v in event.extra.get(NAME, {}).items() if k == "container"}}, NAME)
+        out = _event("message_delta", {"delta": delta, "usage": write_usage(self._usage)})
+        return out + _event("message_stop", {})
+
+
+def _event(name: str, fields: Object) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), to_bytes({"type": name, **fields}))
+
+
+_STEPS: dict[type, Callable[[MessagesStreamEncoder, Any], bytes]] = {
+    TextStart: MessagesStreamEncoder._text_start,
+    TextDelta: MessagesStreamEncoder._text_delta,
+    TextEnd: MessagesStreamEncoder._text_end,
+    ReasoningStart: MessagesStreamEncoder._reasoning_start,
+    ReasoningDelta: MessagesStreamEncoder._reasoning_delta,
+    ReasoningEnd: MessagesStreamEncoder._reasoning_end,
+    CallStart: MessagesStreamEncoder._call_start,
+    CallDelta: MessagesStreamEncoder._call_delta,
+    CallEnd: MessagesStreamEncoder._call_end,
+    WholePart: MessagesStreamEncoder._whole_part,
+    Ping: MessagesStreamEncoder._ping,
+    StreamFault: MessagesStreamEncoder._fail,
+    ResponseEnd: MessagesStreamEncoder._end,
+}

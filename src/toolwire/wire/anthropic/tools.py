@@ -1,0 +1,133 @@
+"""Tool declarations and tool choice on Messages.
+
+    {"name", "description", "input_schema", "strict", "cache_control", "defer_loading", "input_examples", …}
+
+A tool with another `type` than `custom` is the provider's own and travels whole. The switch for parallel calls sits
+inside the tool choice, so asking for one call at a time makes a choice where there was none.
+"""
+
+from __future__ import annotations
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses, Severity
+from ...ir.pointer import JSON, Object, join
+from ...ir.request import Request
+from ...ir.tools import ChoiceMode, Tool, ToolChoice
+from ..shape import boolean, each, finish, leftover, obj, optional_string, string, wrong
+from .blocks import NAME, read_cache, write_cache
+
+__all__ = ["discovered", "read_choice", "read_tool", "write_choice", "write_tool"]
+
+_TOOL = frozenset({"name", "description", "input_schema", "strict", "cache_control", "defer_loading", "input_examples"})
+_NO_PARAMETERS: Object = {"type": "object", "properties": {}}
+
+
+def read_tool(raw: JSON) -> Tool:
+    kind = obj(raw).get("type")
+    if kind is not None and kind != "custom":
+        return Tool(str(raw.get("name", kind)), kind="builtin", extra={NAME: raw})
+    schema = raw.get("input_schema")
+    if type(schema) is not dict:
+        if "input_schema" not in raw:
+            raise ProtocolError("'input_schema' is missing")
+        raise wrong("a JSON Schema object", schema, "input_schema")
+    name, description = string(raw, "name"), optional_string(raw, "description")
+    if len(raw) == 2 + (description is not None):
+        return Tool(name, description, schema)
+    extra = leftover(raw, _TOOL, NAME)
+    return Tool(
+        name,
+        description,
+        schema,
+        strict=boolean(raw, "strict"),
+        examples=tuple(each(raw, "input_examples", obj)),
+        deferred=boolean(raw, "defer_loading"),
+        cache=read_cache(raw, extra),
+        extra=extra,
+    )
+
+
+def discovered(body: JSON) -> tuple[Tool, ...]:
+    """The tools that a tool search found: in a response, in its content, or in one block. Anthropic tells only names."""
+    blocks = body.get("content", [body]) if type(body) is dict and body.get("type") == "message" else body
+    found: list[Tool] = []
+    for block in blocks if type(blocks) is list else [blocks]:
+        if type(block) is dict and block.get("type") == "tool_search_tool_result":
+            result = obj(block.get("content"), "content")
+            found += each(result, "tool_references", lambda raw: Tool(string(obj(raw), "tool_name")))
+    if not found:
+        raise ProtocolError("no tool_search_tool_result block", pointer="/content")
+    return tuple(found)
+
+
+_UNWRITABLE: tuple[tuple[str, Severity], ...] = (
+    ("output_schema", "info"),
+    ("namespace", "warning"),
+    ("grammar", "warning"),
+)
+
+
+def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
+    if tool.kind == "builtin":
+        if NAME in tool.extra:
+            return tool.extra[NAME]
+        losses.add(path, "built-in tool", "dropped", f"Anthropic has no {tool.name!r}", "error")
+        return None
+    for concept, severity in _UNWRITABLE:
+        if getattr(tool, concept) is not None:
+            losses.add(f"{path}/{concept}", concept, "dropped", "Anthropic declarations have no place for it", severity)
+    out: Object = {"name": tool.name}
+    if tool.description is not None:
+        out["description"] = tool.description
+    out["input_schema"] = _NO_PARAMETERS if tool.input_schema is None else tool.input_schema
+    if tool.strict is not None:
+        out["strict"] = tool.strict
+    if tool.deferred is not None:
+        out["defer_loading"] = tool.deferred
+    if tool.examples:
+        out["input_examples"] = list(tool.examples)
+    if not tool.extra and tool.cache is None:
+        return out
+    write_cache(tool.cache, tool.extra, out)
+    return finish(out, tool.extra, NAME)
+
+
+_MODES: dict[str, ChoiceMode] = {"auto": "auto", "any": "required", "none": "none", "tool": "tool"}
+_TYPES: dict[ChoiceMode, str] = {"auto": "auto", "required": "any", "none": "none", "tool": "tool"}
+_CHOICE = frozenset({"type", "name", "disable_parallel_tool_use"})
+
+
+def read_choice(raw: JSON) -> tuple[ToolChoice | None, bool | None]:
+    """(choice, parallel)"""
+    if raw is None:
+        return None, None
+    kind = obj(raw, "tool_choice").get("type")
+    mode = _MODES.get(str(kind))
+    if mode is None:
+        raise ProtocolError(
+            f"unknown tool choice {kind!r}", pointer="/tool_choice/type", hint="auto, any, tool or none"
+        )
+    try:
+        names = (string(raw, "name"),) if mode == "tool" else ()
+        disabled = boolean(raw, "disable_parallel_tool_use")
+    except ProtocolError as error:
+        raise error.within("tool_choice") from None
+    return ToolChoice(mode, names, extra=leftover(raw, _CHOICE, NAME)), None if disabled is None else not disabled
+
+
+def write_choice(request: Request, losses: Losses) -> Object | None:
+    choice = request.choice
+    if choice is None:
+        if request.parallel is None or not request.tools:
+            return None
+        choice = ToolChoice("auto")
+    kind = _TYPES.get(choice.mode)
+    if kind is None:
+        kind = "any" if choice.required else "auto"
+        losses.add(join("choice"), f"tool choice {choice.mode}", "weakened", f"Anthropic has no such choice: {kind!r}")
+    out: Object = {"type": kind}
+    if kind == "tool":
+        out["name"] = choice.names[0]
+    if request.parallel is not None and kind != "none":
+        out["disable_parallel_tool_use"] = not request.parallel
+    return finish(out, choice.extra, NAME)

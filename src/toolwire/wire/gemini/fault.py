@@ -1,0 +1,113 @@
+"""Google's error envelope.
+
+    {"error": {"code": 429, "message", "status": "RESOURCE_EXHAUSTED", "details": [{"@type": …RetryInfo, "retryDelay": "30s"}]}}
+
+In a stream it may come as a list of one. When to try again is said in the body, not in a header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...ir.pointer import JSON, Object
+from ...ir.response import Fault, FaultKind
+from ..faults import kind_of_status, request_id, retry_after, should_retry, status_of_kind, words_of
+from ..protocol import EncodedFault
+from .spelling import NAME
+
+__all__ = ["decode_error", "encode_error", "read_fault", "write_fault"]
+
+_KINDS: dict[str, FaultKind] = {
+    "INVALID_ARGUMENT": "invalid_request",
+    "FAILED_PRECONDITION": "invalid_request",
+    "OUT_OF_RANGE": "invalid_request",
+    "UNAUTHENTICATED": "authentication",
+    "PERMISSION_DENIED": "permission",
+    "NOT_FOUND": "not_found",
+    "ALREADY_EXISTS": "conflict",
+    "ABORTED": "conflict",
+    "RESOURCE_EXHAUSTED": "rate_limit",
+    "UNAVAILABLE": "overloaded",
+    "DEADLINE_EXCEEDED": "timeout",
+    "INTERNAL": "server",
+    "UNKNOWN": "server",
+}
+_WORDS: dict[FaultKind, str] = {
+    "invalid_request": "INVALID_ARGUMENT",
+    "authentication": "UNAUTHENTICATED",
+    "billing": "FAILED_PRECONDITION",
+    "permission": "PERMISSION_DENIED",
+    "not_found": "NOT_FOUND",
+    "conflict": "ABORTED",
+    "too_large": "INVALID_ARGUMENT",
+    "rate_limit": "RESOURCE_EXHAUSTED",
+    "overloaded": "UNAVAILABLE",
+    "timeout": "DEADLINE_EXCEEDED",
+    "malformed_call": "INTERNAL",
+    "server": "INTERNAL",
+}
+_RETRY = "type.googleapis.com/google.rpc.RetryInfo"
+
+
+def read_fault(body: JSON, status: int | None = None) -> Fault:
+    """`body` is the whole envelope."""
+    if type(body) is list and body:
+        body = body[0]
+    error = body.get("error") if type(body) is dict else None
+    if type(error) is not dict:
+        return Fault(kind_of_status(status or 500), words_of(body, status or 500), status or 500)
+    code = error.get("code")
+    status = status or (code if type(code) is int and 400 <= code < 600 else None)
+    word = str(error.get("status"))
+    kind = _KINDS.get(word) or kind_of_status(status or 500)
+    own = {key: value for key, value in error.items() if key not in ("code", "message", "status")}
+    if word != _WORDS[kind]:
+        own["status"] = error.get("status")
+    return Fault(
+        kind,
+        str(error.get("message") or words_of(None, status or 500)),
+        status or status_of_kind(kind),
+        retry_after=_retry_delay(error.get("details")),
+        extra={NAME: own} if own else {},
+    )
+
+
+def _retry_delay(details: JSON) -> float | None:
+    for entry in details if type(details) is list else ():
+        delay = entry.get("retryDelay") if type(entry) is dict else None
+        if type(delay) is str and delay.endswith("s"):
+            try:
+                return max(float(delay[:-1]), 0.0)
+            except ValueError:
+                continue
+    return None
+
+
+def write_fault(fault: Fault) -> Object:
+    error: Object = {"code": fault.status, "message": fault.message, "status": _WORDS[fault.kind]}
+    if fault.retry_after is not None:
+        error["details"] = [{"@type": _RETRY, "retryDelay": f"{fault.retry_after:g}s"}]
+    return {"error": {**error, **fault.extra.get(NAME, {})}}
+
+
+def decode_error(status: int | None, body: JSON, headers: Mapping[str, str] | None) -> Fault:
+    fault = read_fault(body, status)
+    return Fault(
+        fault.kind,
+        fault.message,
+        fault.status,
+        None,
+        None,
+        fault.retry_after if fault.retry_after is not None else retry_after(headers),
+        should_retry(headers),
+        request_id(headers),
+        fault.extra,
+    )
+
+
+def encode_error(fault: Fault) -> EncodedFault:
+    status = 503 if fault.status == 529 else fault.status
+    headers = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
+    body = write_fault(fault)
+    body["error"]["code"] = status
+    return EncodedFault(status, body, headers)

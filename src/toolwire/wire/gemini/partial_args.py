@@ -1,0 +1,88 @@
+"""Arguments that arrive as JSONPath assignments (Vertex, `streamFunctionCallArguments`).
+
+    {"jsonPath": "$.trip.stops[1].city", "stringValue": "Par", "willContinue": true}
+
+Strings continue until they no longer say so; numbers, booleans and nulls come whole. Containers are made on the way.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Any
+
+from ...ir.errors import ProtocolError
+from ...ir.pointer import JSON, Object
+from ..shape import obj, string
+from .spelling import camel
+
+__all__ = ["PartialArguments"]
+
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d{1,6})\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
+
+
+class PartialArguments:
+    """Feed it the `partialArgs` of one call; `value` is the object so far."""
+
+    def __init__(self) -> None:
+        self.value: Object = {}
+
+    def feed(self, raw: JSON) -> None:
+        fields = camel(obj(raw))
+        steps = _steps(string(fields, "jsonPath"))
+        holder: Any = self.value
+        for step, following in pairwise(steps):
+            holder = _enter(holder, step, [] if isinstance(following, int) else {})
+        last = steps[-1]
+        if "stringValue" in fields:
+            before = _get(holder, last)
+            value = string(fields, "stringValue")
+            _set(holder, last, before + value if isinstance(before, str) else value)
+        elif "numberValue" in fields:
+            number = fields["numberValue"]
+            _set(holder, last, int(number) if isinstance(number, float) and number.is_integer() else number)
+        elif "boolValue" in fields:
+            _set(holder, last, fields["boolValue"])
+        elif "nullValue" in fields:
+            _set(holder, last, None)
+
+
+def _steps(path: str) -> list[str | int]:
+    steps: list[str | int] = []
+    position = 1
+    while path[:1] == "$" and position < len(path):
+        found = _STEP.match(path, position)
+        if found is None:
+            break
+        name, index, single, double = found.groups()
+        steps.append(int(index) if index is not None else name or single or double or "")
+        position = found.end()
+    if not steps or position < len(path):
+        raise ProtocolError(f"not a JSONPath that arguments can be put at: {path!r}", pointer="/jsonPath", status=502)
+    return steps
+
+
+def _get(holder: Any, step: str | int) -> Any:
+    if isinstance(step, int):
+        return holder[step] if isinstance(holder, list) and step < len(holder) else None
+    return holder.get(step) if isinstance(holder, dict) else None
+
+
+def _set(holder: Any, step: str | int, value: Any) -> None:
+    if isinstance(step, int) and isinstance(holder, list):
+        if step > len(holder) + 1000:
+            raise ProtocolError(f"an array index far beyond the array: {step}", pointer="/jsonPath", status=502)
+        holder.extend([None] * (step + 1 - len(holder)))
+        holder[step] = value
+    elif isinstance(step, str) and isinstance(holder, dict):
+        holder[step] = value
+    else:
+        raise ProtocolError("a JSONPath that contradicts an earlier one", pointer="/jsonPath", status=502)
+
+
+def _enter(holder: Any, step: str | int, empty: Any) -> Any:
+    inner = _get(holder, step)
+    if not isinstance(inner, (dict, list)):
+        _set(holder, step, empty)
+        inner = empty
+    return inner

@@ -1,0 +1,298 @@
+"""Parts of Gemini contents.
+
+    {"text"}  {"text", "thought": true}  {"functionCall"}  {"functionResponse"}  {"inlineData"}  {"fileData"}      any of
+    them with a `thoughtSignature` beside it, which belongs to exactly that part
+
+A function response must be an object, so every client wraps what a tool gave in a key of its own taste. The wrapper is
+form: `{"output": "22 °C"}` is the text 22 °C, `{"error": …}` is a failure.
+"""
+
+from __future__ import annotations
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import (
+    Artefact,
+    Extra,
+    Media,
+    MediaKind,
+    Opaque,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    what_is,
+)
+from ...ir.pointer import JSON, Object
+from ..shape import boolean, each, obj, optional_string, string, wrong
+from .spelling import NAME, camel, put, take
+
+__all__ = ["PROVIDER", "read_part", "signature_of", "write_part", "write_result"]
+
+PROVIDER = "google"
+_FORM = "gemini~"
+_CALL = "gemini/functionCall"
+_RESULT = "gemini/functionResponse"
+_DATA = "gemini/data"
+
+_TEXT = frozenset({"text", "thought", "thoughtSignature"})
+_CALL_PART = frozenset({"functionCall", "thoughtSignature"})
+_RESULT_PART = frozenset({"functionResponse", "thoughtSignature"})
+_INLINE_PART = frozenset({"inlineData"})
+_FILE_PART = frozenset({"fileData"})
+_CALL_FIELDS = frozenset({"id", "name", "args"})
+_RESULT_FIELDS = frozenset({"id", "name", "response", "parts"})
+_DATA_FIELDS = frozenset({"mimeType", "data", "fileUri", "displayName"})
+
+_WRAPPERS = ("output", "result", "return_value", "content")
+_OWN_FILES = ("https://generativelanguage.googleapis.com/", "gs://")
+
+
+def read_part(raw: JSON) -> Part:
+    obj(raw)
+    fields = camel(raw)
+    if "text" in fields:
+        return _read_text(raw)
+    if "functionCall" in fields:
+        return _read_call(raw)
+    if "functionResponse" in fields:
+        return _read_result(raw)
+    if "inlineData" in fields:
+        return _read_data(raw, "inlineData", _INLINE_PART)
+    if "fileData" in fields:
+        return _read_data(raw, "fileData", _FILE_PART)
+    known = [key for key in fields if key != "thoughtSignature"]
+    return Opaque(NAME, known[0] if known else "part", raw)
+
+
+def signature_of(fields: Object) -> tuple[Artefact, ...]:
+    signature = optional_string(fields, "thoughtSignature")
+    return (Artefact(PROVIDER, "thought_signature", signature),) if signature else ()
+
+
+def _read_text(raw: Object) -> Text | Reasoning:
+    if len(raw) == 1:
+        return Text(string(raw, "text"))
+    extra: Extra = {}
+    fields = take(raw, _TEXT, NAME, extra)
+    text = optional_string(fields, "text") or ""
+    if boolean(fields, "thought"):
+        return Reasoning(text, (), signature_of(fields), extra)
+    return Text(text, None, signature_of(fields), extra)
+
+
+def _read_call(raw: Object) -> ToolCall:
+    extra: Extra = {}
+    fields = take(raw, _CALL_PART, NAME, extra)
+    call = take(obj(fields["functionCall"], "functionCall"), _CALL_FIELDS, _CALL, extra)
+    try:
+        arguments = call.get("args")
+        if arguments is not None and type(arguments) is not dict:
+            raise wrong("an object", arguments, "args")
+        call_id, name = optional_string(call, "id") or "", string(call, "name")
+    except ProtocolError as error:
+        raise error.within("functionCall") from None
+    if arguments is None and "args" not in call:
+        extra.setdefault(f"{_CALL}~", {})[":args"] = "absent"
+    return ToolCall(call_id, name, arguments or {}, artefacts=signature_of(fields), extra=extra)
+
+
+def _read_result(raw: Object) -> ToolResult:
+    extra: Extra = {}
+    fields = take(raw, _RESULT_PART, NAME, extra)
+    result = take(obj(fields["functionResponse"], "functionResponse"), _RESULT_FIELDS, _RESULT, extra)
+    try:
+        response = result.get("response")
+        response = {} if response is None else obj(response, "response")
+        words, structured, is_error, wrapper = _unwrap(response, result.get("name"))
+        media = each(result, "parts", _read_result_media)
+        call_id, name = optional_string(result, "id") or "", optional_string(result, "name")
+    except ProtocolError as error:
+        raise error.within("functionResponse") from None
+    if "response" not in result:
+        wrapper = "absent"
+    if wrapper is not None:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":wrapper": wrapper}
+    if signature_of(fields):
+        extra[NAME] = {**extra.get(NAME, {}), "thoughtSignature": fields["thoughtSignature"]}
+    return ToolResult(call_id, name, (*words, *media), structured, is_error, extra=extra)
+
+
+def _unwrap(response: Object, name: JSON) -> tuple[tuple[Text, ...], JSON, bool, str | None]:
+    """(words, structured, is_error, wrapper)"""
+    wrapper: str | None = None
+    if len(response) == 1:
+        (wrapper,) = response
+        if wrapper not in (*_WRAPPERS, "error") or response[wrapper] is None:
+            wrapper = None
+    elif len(response) == 2 and response.get("name") == name and "content" in response:
+        wrapper = "name"
+    if wrapper is None:
+        return (), response, False, None
+    value = response["content" if wrapper == "name" else wrapper]
+    if type(value) is str:
+        return ((Text(value),) if value else ()), None, wrapper == "error", wrapper
+    return (), value, wrapper == "error", wrapper
+
+
+def _read_result_media(raw: JSON) -> Media | Opaque:
+    part = read_part(raw)
+    if isinstance(part, (Media, Opaque)):
+        return part
+    raise ProtocolError(f"a function response cannot hold a {what_is(part)} part")
+
+
+def _read_data(raw: Object, field: str, known: frozenset[str]) -> Media:
+    extra: Extra = {}
+    fields = take(raw, known, NAME, extra)
+    data = take(obj(fields[field], field), _DATA_FIELDS, _DATA, extra)
+    media_type, uri = optional_string(data, "mimeType"), optional_string(data, "fileUri")
+    own = uri is not None and uri.startswith(_OWN_FILES)
+    return Media(
+        _kind(media_type),
+        media_type,
+        optional_string(data, "data"),
+        None if own else uri,
+        uri if own else None,
+        optional_string(data, "displayName"),
+        owner=PROVIDER if own else None,
+        extra=extra,
+    )
+
+
+def _guess(uri: str, kind: MediaKind) -> str:
+    from mimetypes import guess_type  # reads the system's tables, and is needed for bare addresses only
+
+    return guess_type(uri.partition("?")[0])[0] or _LIKELY[kind]
+
+
+_LIKELY: dict[MediaKind, str] = {
+    "image": "image/jpeg",
+    "audio": "audio/mpeg",
+    "video": "video/mp4",
+    "file": "application/octet-stream",
+}
+
+
+def _kind(media_type: str | None) -> MediaKind:
+    match (media_type or "").partition("/")[0]:
+        case "image":
+            return "image"
+        case "audio":
+            return "audio"
+        case "video":
+            return "video"
+    return "file"
+
+
+def write_part(part: Part, losses: Losses, path: str) -> Object | None:
+    if isinstance(part, Text):
+        if not part.extra and not part.artefacts and part.cache is None:
+            return {"text": part.text}
+        return put(_signed({"text": part.text}, part.artefacts, part.cache, losses, path), part.extra, NAME)
+    if isinstance(part, ToolCall):
+        return _write_call(part, losses, path)
+    if isinstance(part, ToolResult):
+        return write_result(part, losses, path)
+    if isinstance(part, Reasoning):
+        words = part.text or "\n\n".join(part.summary)
+        return put(_signed({"text": words, "thought": True}, part.artefacts, None, losses, path), part.extra, NAME)
+    if isinstance(part, Media):
+        return _write_data(part, losses, path)
+    if isinstance(part, Refusal):
+        losses.add(path, "refusal", "rewritten", "Gemini refuses in plain text", "info")
+        return {"text": part.text}
+    if part.wire == NAME:
+        return part.value
+    losses.add(path, what_is(part), "dropped", "Gemini has no such part", "error")
+    return None
+
+
+def _signed(out: Object, artefacts: tuple[Artefact, ...], cache: str | None, losses: Losses, path: str) -> Object:
+    for artefact in artefacts:
+        if artefact.provider == PROVIDER:
+            out["thoughtSignature"] = artefact.data
+        else:
+            losses.add(f"{path}/artefacts", "artefact", "dropped", "it is another provider's")
+    if cache is not None:
+        losses.add(f"{path}/cache", "cache", "dropped", "Gemini has no cache marks", "info")
+    return out
+
+
+def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
+    inner: Object = {"id": call.id} if call.id else {}
+    inner["name"] = call.name
+    if call.arguments is None:
+        inner["args"] = _stand_in(call, losses, path)
+    elif call.arguments or ":args" not in call.extra.get(f"{_CALL}~", {}):
+        inner["args"] = call.arguments
+    if call.namespace is not None:
+        losses.add(f"{path}/namespace", "namespace", "dropped", "Gemini calls have none")
+    out: Object = {"functionCall": put(inner, call.extra, _CALL)}
+    return put(_signed(out, call.artefacts, call.cache, losses, path), call.extra, NAME)
+
+
+def _stand_in(call: ToolCall, losses: Losses, path: str) -> Object:
+    """Arguments for a call that has no object."""
+    if call.kind == "freeform":
+        losses.add(path, "freeform call", "rewritten", "sent as a call with one argument, `input`", "info")
+        return {"input": call.raw or ""}
+    detail = "they are not a JSON object: sent as text under `raw_arguments`"
+    losses.add(f"{path}/arguments", "arguments", "rewritten", detail)
+    return {"raw_arguments": call.raw or ""}
+
+
+def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
+    inner: Object = {"id": result.call_id} if result.call_id else {}
+    if result.name is not None:
+        inner["name"] = result.name
+    wrapper = result.extra.get(_FORM, {}).get(":wrapper")
+    if wrapper != "absent" or result.parts or result.structured:
+        inner["response"] = _wrap(result, wrapper, losses, path)
+    media = [write_part(part, losses, path) for part in result.parts if not isinstance(part, Text)]
+    if any(part is not None for part in media):
+        inner["parts"] = [part for part in media if part is not None]
+    if result.cache is not None:
+        losses.add(f"{path}/cache", "cache", "dropped", "Gemini has no cache marks", "info")
+    return put({"functionResponse": put(inner, result.extra, _RESULT)}, result.extra, NAME)
+
+
+def _wrap(result: ToolResult, wrapper: str | None, losses: Losses, path: str) -> Object:
+    words = [part.text for part in result.parts if isinstance(part, Text)]
+    if len(words) > 1:
+        losses.add(f"{path}/parts", "parts of a result", "weakened", "Gemini results are one object: joined", "info")
+    value: JSON = "".join(words) if result.structured is None else result.structured
+    if result.is_error:
+        return {"error": value}
+    if wrapper == "name":
+        return {"name": result.name, "content": value}
+    if wrapper in _WRAPPERS:
+        return {wrapper: value}
+    if type(value) is dict and wrapper is None and _unwrap(value, result.name)[3] is None:
+        return value
+    return {"output": value}
+
+
+def _write_data(part: Media, losses: Losses, path: str) -> Object | None:
+    data: Object = {} if part.media_type is None else {"mimeType": part.media_type}
+    uri = part.url or part.file_id
+    if part.media_type is None and uri is not None and NAME not in part.extra and _DATA not in part.extra:
+        data["mimeType"] = _guess(uri, part.kind)
+        detail = f"Gemini wants one: {data['mimeType']}, by the look of the address"
+        losses.add(f"{path}/media_type", "media type", "rewritten", detail, "info")
+    if part.data is not None:
+        data["data"] = part.data
+    elif uri is not None:
+        data["fileUri"] = uri
+    else:
+        losses.add(path, part.kind, "dropped", "it has no content", "error")
+        return None
+    if part.name is not None:
+        data["displayName"] = part.name
+    for concept in ("detail", "cache"):
+        if getattr(part, concept) is not None:
+            losses.add(f"{path}/{concept}", concept, "dropped", "Gemini has no such setting", "info")
+    field = "inlineData" if part.data is not None else "fileData"
+    return put({field: put(data, part.extra, _DATA)}, part.extra, NAME)

@@ -1,0 +1,77 @@
+"""Where things stand in a generateContent request, and how to recognise one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ...ir.pointer import JSON, join, split
+from ...ir.request import Request
+from ..protocol import Kind
+from ..signs import score, tools_of
+
+__all__ = ["SIGNS", "locate"]
+
+_FIELDS = {
+    "max_tokens": "maxOutputTokens",
+    "top_p": "topP",
+    "top_k": "topK",
+    "stop": "stopSequences",
+    "n": "candidateCount",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+    "logprobs": "responseLogprobs",
+    "top_logprobs": "logprobs",
+    "input_schema": "parametersJsonSchema",
+    "output_schema": "responseJsonSchema",
+}
+
+
+def locate(request: Request, path: str) -> str:
+    """The pointer into the generateContent document for a canonical `path`."""
+    match split(path):
+        case ["params", name, *_]:
+            return join("generationConfig", _FIELDS.get(name, name))
+        case ["tools", index, *rest]:
+            return _tool(request, int(index), [_FIELDS.get(name, name) for name in rest])
+        case ["messages", index, *rest]:
+            first_is_system = bool(request.messages) and request.messages[0].role == "system"
+            if int(index) == 0 and first_is_system:
+                return join("systemInstruction", *rest)
+            return join("contents", int(index) - first_is_system, *rest)
+        case ["choice", *_]:
+            return join("toolConfig", "functionCallingConfig")
+        case ["reasoning", *_]:
+            return join("generationConfig", "thinkingConfig")
+        case ["output", *_]:
+            return join("generationConfig", "responseMimeType")
+    return path
+
+
+def _tool(request: Request, index: int, rest: list[str]) -> str:
+    tool = request.tools[index]
+    entry = tool.extra.get("gemini~", {}).get(":entry", 0)
+    if tool.kind == "builtin":
+        return join("tools", entry, tool.name)
+    before = [
+        other
+        for other in request.tools[:index]
+        if other.kind != "builtin" and other.extra.get("gemini~", {}).get(":entry", 0) == entry
+    ]
+    return join("tools", entry, "functionDeclarations", len(before), *rest)
+
+
+SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
+    "request": score((8, lambda b: type(b["contents"]) is list)),
+    "response": score((6, lambda b: "candidates" in b or "promptFeedback" in b)),
+    "stream": score((6, lambda b: "candidates" in b or "promptFeedback" in b)),
+    "tools": score((6, lambda b: any(_declares(tool) for tool in tools_of(b)))),
+    "error": score((4, lambda b: type(_envelope(b)["error"]["status"]) is str and "code" in _envelope(b)["error"])),
+}
+
+
+def _declares(tool: JSON) -> bool:
+    return not {"functionDeclarations", "function_declarations", "parametersJsonSchema"}.isdisjoint(tool)
+
+
+def _envelope(body: JSON) -> JSON:
+    return body[0] if type(body) is list else body

@@ -1,0 +1,258 @@
+"""generateContent requests. The model is in the URL, not in the body; what streams is decided there, too."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import Extra, Part
+from ...ir.pointer import JSON, Object, join
+from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request, Role
+from ..params import NO_PARAMS, read_params, rows, write_params
+from ..protocol import Encoded
+from ..shape import boolean, each, integer, obj, optional_string
+from .parts import read_part, write_part
+from .spelling import NAME, put, take
+from .tools import read_choice, read_tools, write_choice, write_tools
+
+__all__ = ["decode_request", "encode_request"]
+
+_FORM = "gemini~"
+_GENERATION = "gemini/generationConfig"
+_TOOL_CONFIG = "gemini/toolConfig"
+_PARAMS = rows(
+    maxOutputTokens="max_tokens",
+    temperature="temperature",
+    topP="top_p",
+    topK="top_k",
+    stopSequences="stop",
+    seed="seed",
+    candidateCount="n",
+    presencePenalty="presence_penalty",
+    frequencyPenalty="frequency_penalty",
+    responseLogprobs="logprobs",
+    logprobs="top_logprobs",
+)
+_KEYS = {row.param: key for key, row in _PARAMS.items()}
+_KNOWN = frozenset({"model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"})
+_CONFIG = frozenset(_PARAMS) | {"responseMimeType", "responseSchema", "responseJsonSchema", "thinkingConfig"}
+_THINKING = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
+
+
+def decode_request(body: Object) -> Request:
+    extra: Extra = {}
+    fields = take(obj(body), _KNOWN, NAME, extra)
+    contents = fields.get("contents")
+    if type(contents) is not list:
+        raise ProtocolError("expected an array of contents", pointer="/contents")
+    messages = each(fields, "contents", _read_content)
+    if (system := fields.get("systemInstruction")) is not None:
+        messages.insert(0, _read_system(system))
+    params: dict[str, Any] = {}
+    reasoning, output = _read_config(fields.get("generationConfig"), params, extra)
+    model = optional_string(fields, "model")
+    if model is not None:
+        extra[_FORM] = {**extra.get(_FORM, {}), "model": model}
+    return Request(
+        (model or "").removeprefix("models/"),
+        tuple(messages),
+        read_tools(fields),
+        _read_tool_config(fields.get("toolConfig"), extra),
+        None,
+        Params(**params) if params else NO_PARAMS,
+        reasoning,
+        output,
+        None,
+        extra,
+    )
+
+
+def _read_system(raw: JSON) -> Message:
+    if type(raw) is str:  # liberal: the words themselves
+        raw = {"parts": [{"text": raw}]}
+    try:
+        return _message("system", obj(raw))
+    except ProtocolError as error:
+        raise error.within("systemInstruction") from None
+
+
+def _read_content(raw: JSON) -> Message:
+    role = obj(raw).get("role")
+    if role == "model":
+        return _message("assistant", raw)
+    if role == "user":
+        return _message("user", raw)
+    if role is None or role == "function":
+        return _message("user", raw)
+    raise ProtocolError(f"unknown role {role!r}", pointer="/role", hint="user or model")
+
+
+def _message(role: Role, raw: Object) -> Message:
+    parts = raw.get("parts")
+    if type(parts) is dict:  # protobuf takes one where it wants a list
+        raw = {**raw, "parts": [parts]}
+    read = each(raw, "parts", read_part)
+    extra: Extra = {}
+    if len(raw) != 2 or not read:
+        take(raw, ("role", "parts"), NAME, extra)
+    given = raw.get("role")
+    if given != _ROLES.get(role):
+        form: Object = {"role": given} if given is not None else {":role": "absent"}
+        extra[_FORM] = {**extra.get(_FORM, {}), **form}
+    return Message(role, tuple(read), extra)
+
+
+_ROLES: dict[Role, str] = {"user": "user", "assistant": "model"}
+
+
+def _read_tool_config(raw: JSON, extra: Extra) -> Any:
+    if raw is None:
+        return None
+    fields = take(obj(raw, "toolConfig"), ("functionCallingConfig",), _TOOL_CONFIG, extra)
+    return read_choice(fields.get("functionCallingConfig"))
+
+
+def _read_config(raw: JSON, params: dict[str, Any], extra: Extra) -> tuple[ReasoningConfig | None, OutputFormat | None]:
+    if raw is None:
+        return None, None
+    config = take(obj(raw, "generationConfig"), _CONFIG, _GENERATION, extra)
+    try:
+        read_params(config, _PARAMS, params)
+        return _read_thinking(config.get("thinkingConfig")), _read_format(config)
+    except ProtocolError as error:
+        raise error.within("generationConfig") from None
+
+
+def _read_thinking(raw: JSON) -> ReasoningConfig | None:
+    if raw is None:
+        return None
+    extra: Extra = {}
+    fields = take(obj(raw, "thinkingConfig"), _THINKING, NAME, extra)
+    level, budget = optional_string(fields, "thinkingLevel"), integer(fields, "thinkingBudget")
+    mode: Literal["off", "auto", "budget"] | None = None
+    if budget is not None:
+        mode = "off" if budget == 0 else "auto" if budget < 0 else "budget"
+        if budget < 0:
+            extra[_FORM] = {**extra.get(_FORM, {}), "thinkingBudget": budget}
+    elif level is not None:
+        mode = "auto"
+        if level != level.upper() or level.lower() not in _LEVELS:
+            extra[_FORM] = {**extra.get(_FORM, {}), ":level": level}
+    return ReasoningConfig(
+        mode,
+        None if level is None else level.lower(),
+        budget if mode == "budget" else None,
+        boolean(fields, "includeThoughts"),
+        extra,
+    )
+
+
+_LEVELS = ("minimal", "low", "medium", "high")
+
+
+def _read_format(config: Object) -> OutputFormat | None:
+    kind = optional_string(config, "responseMimeType")
+    form: Object = {}
+    schema = config.get("responseJsonSchema")
+    if schema is None and config.get("responseSchema") is not None:
+        schema, form = config["responseSchema"], {":schema": "responseSchema"}
+    if schema is not None:
+        if kind != "application/json":
+            form[":mime"] = kind
+        return OutputFormat("json_schema", schema, extra={_FORM: form} if form else {})
+    if kind is None:
+        return None
+    if kind == "application/json":
+        return OutputFormat("json")
+    return OutputFormat("text", extra={} if kind == "text/plain" else {f"{NAME}/format": {"responseMimeType": kind}})
+
+
+def encode_request(request: Request) -> Encoded:
+    losses = Losses()
+    out: Object = {}
+    contents: list[Object] = []
+    system: list[Object] = []
+    system_extra: Extra = {}
+    for index, message in enumerate(request.messages):
+        parts = _write_parts(message.parts, f"/messages/{index}", losses)
+        if message.role in ("system", "developer"):
+            if contents:
+                detail = "Gemini has one system instruction, at the head"
+                losses.add(f"/messages/{index}", "system message", "moved", detail)
+            system.extend(parts)
+            system_extra = message.extra if index == 0 else {}
+        else:
+            contents.append(_write_content(message, parts))
+    out["contents"] = contents
+    if system or (request.messages and request.messages[0].role == "system" and not request.messages[0].parts):
+        out["systemInstruction"] = put({"parts": system}, system_extra, NAME)
+    if tools := write_tools(request.tools, losses):
+        out["tools"] = tools
+    config = write_choice(request, losses)
+    tool_config: Object = {} if config is None else {"functionCallingConfig": config}
+    if tool_config := put(tool_config, request.extra, _TOOL_CONFIG):
+        out["toolConfig"] = tool_config
+    if generation := _write_config(request, losses):
+        out["generationConfig"] = generation
+    return Encoded(put(out, request.extra, NAME), losses)
+
+
+def _write_parts(parts: tuple[Part, ...], path: str, losses: Losses) -> list[Object]:
+    written = [write_part(part, losses, f"{path}/parts/{number}") for number, part in enumerate(parts)]
+    return [part for part in written if part is not None]
+
+
+def _write_content(message: Message, parts: list[Object]) -> Object:
+    form = message.extra.get(_FORM, {})
+    out: Object = {} if ":role" in form else {"role": form.get("role", _ROLES[message.role])}
+    out["parts"] = parts
+    if not parts and "parts" not in form and message.extra:
+        del out["parts"]
+    return put(out, message.extra, NAME)
+
+
+def _write_config(request: Request, losses: Losses) -> Object:
+    out: Object = {}
+    write_params(request.params, _KEYS, out, NAME, losses)
+    if request.reasoning is not None:
+        thinking = _write_thinking(request.reasoning, losses)
+        if thinking:
+            out["thinkingConfig"] = thinking
+    if request.output is not None:
+        _write_format(request.output, out, losses)
+    return put(out, request.extra, _GENERATION)
+
+
+def _write_thinking(reasoning: ReasoningConfig, losses: Losses) -> Object:
+    out: Object = {}
+    if reasoning.visible is not None:
+        out["includeThoughts"] = reasoning.visible
+    if reasoning.mode == "off":
+        out["thinkingBudget"] = 0
+    elif reasoning.mode == "budget" and reasoning.budget is not None:
+        out["thinkingBudget"] = reasoning.budget
+    if reasoning.effort is not None:
+        level = reasoning.effort if reasoning.effort in _LEVELS else "high"
+        out["thinkingLevel"] = reasoning.extra.get(_FORM, {}).get(":level", level.upper())
+        if level != reasoning.effort and ":level" not in reasoning.extra.get(_FORM, {}):
+            detail = f"Gemini has no level {reasoning.effort!r}: 'HIGH'"
+            losses.add(join("reasoning", "effort"), "effort", "weakened", detail)
+    return put(out, reasoning.extra, NAME)
+
+
+def _write_format(output: OutputFormat, out: Object, losses: Losses) -> None:
+    form = output.extra.get(_FORM, {})
+    if f"{NAME}/format" in output.extra:
+        out.update(output.extra[f"{NAME}/format"])
+    elif output.kind == "json_schema":
+        mime = form.get(":mime", "application/json")
+        if mime is not None:
+            out["responseMimeType"] = mime
+        out[form.get(":schema", "responseJsonSchema")] = output.schema
+        for concept in ("name", "description", "strict"):
+            if getattr(output, concept) is not None:
+                detail = "Gemini formats are always enforced and have no name"
+                losses.add(join("output", concept), f"output {concept}", "dropped", detail, "info")
+    else:
+        out["responseMimeType"] = "application/json" if output.kind == "json" else "text/plain"

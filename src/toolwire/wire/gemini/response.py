@@ -1,0 +1,264 @@
+"""generateContent responses: candidates, finish reasons, usage.
+
+`STOP` also stands for "the model calls a function", and a blocked prompt has no candidates at all. A malformed call is a
+failure that can be asked again, not an empty answer.
+"""
+
+from __future__ import annotations
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import Extra, Part, ToolCall
+from ...ir.pointer import JSON, Object
+from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
+from ..protocol import Encoded
+from ..shape import each, integer, obj, optional_string
+from .fault import read_fault
+from .parts import read_part, write_part
+from .spelling import NAME, put, take
+
+__all__ = [
+    "blocked",
+    "decode_response",
+    "encode_response",
+    "fault_of",
+    "read_stop",
+    "read_usage",
+    "write_stop",
+    "write_usage",
+]
+
+_FORM = "gemini~"
+_CANDIDATE = "gemini/candidate"
+_CONTENT = "gemini/content"
+_KNOWN = frozenset({"candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId"})
+CANDIDATE = frozenset({"content", "finishReason", "finishMessage", "index"})
+_REASONS: dict[str, StopReason] = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    "SAFETY": "content_filter",
+    "RECITATION": "content_filter",
+    "LANGUAGE": "content_filter",
+    "BLOCKLIST": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+    "SPII": "content_filter",
+    "IMAGE_SAFETY": "content_filter",
+    "IMAGE_PROHIBITED_CONTENT": "content_filter",
+    "IMAGE_RECITATION": "content_filter",
+    "MALFORMED_FUNCTION_CALL": "malformed_call",
+    "UNEXPECTED_TOOL_CALL": "malformed_call",
+    "TOO_MANY_TOOL_CALLS": "malformed_call",
+    "MALFORMED_RESPONSE": "malformed_call",
+    "CONTINUATION": "pause",
+    "OTHER": "error",
+}
+_WORDS: dict[StopReason, str] = {
+    "stop": "STOP",
+    "stop_sequence": "STOP",
+    "tool_calls": "STOP",
+    "length": "MAX_TOKENS",
+    "context_window": "MAX_TOKENS",
+    "content_filter": "SAFETY",
+    "refusal": "SAFETY",
+    "pause": "CONTINUATION",
+    "malformed_call": "MALFORMED_FUNCTION_CALL",
+    "error": "OTHER",
+    "unknown": "OTHER",
+}
+
+
+def decode_response(body: Object) -> Response:
+    if "error" in obj(body) and "candidates" not in body:
+        return Response(fault=read_fault(body))
+    extra: Extra = {}
+    fields = take(body, _KNOWN, NAME, extra)
+    candidates = each(fields, "candidates", _read_candidate)
+    feedback = fields.get("promptFeedback")
+    if not candidates and feedback is None:
+        raise ProtocolError("expected candidates or promptFeedback", pointer="/candidates")
+    if feedback is not None:
+        extra[NAME] = {**extra.get(NAME, {}), "promptFeedback": feedback}
+    first, *others = candidates or [Alternative((), blocked(obj(feedback, "promptFeedback")))]
+    return Response(
+        id=optional_string(fields, "responseId") or "",
+        model=optional_string(fields, "modelVersion") or "",
+        parts=first.parts,
+        stop=first.stop,
+        usage=read_usage(fields.get("usageMetadata")),
+        alternatives=tuple(others),
+        fault=fault_of(first.stop, bool(first.parts)),
+        extra={**extra, **first.extra},
+    )
+
+
+def blocked(feedback: Object) -> Stop | None:
+    """The stop of a prompt that was blocked."""
+    reason = feedback.get("blockReason", feedback.get("block_reason"))
+    if reason is None:
+        return None
+    message = feedback.get("blockReasonMessage")
+    detail = message if type(message) is str else f"the prompt was blocked: {reason}"
+    return Stop("content_filter", detail=detail, extra={_FORM: {":blocked": True}})
+
+
+def fault_of(stop: Stop | None, has_parts: bool) -> Fault | None:
+    if stop is None or has_parts:
+        return None
+    if stop.reason == "malformed_call":
+        message = stop.detail or "the model made a malformed function call"
+        return Fault("malformed_call", message, 502, "malformed_function_call", retryable=True)
+    if stop.reason == "error":
+        return Fault("server", stop.detail or "the model stopped for another reason", 502)
+    return None
+
+
+def _read_candidate(raw: JSON) -> Alternative:
+    extra: Extra = {}
+    fields = take(obj(raw), CANDIDATE, _CANDIDATE, extra)
+    content = fields.get("content")
+    parts: list[Part] = []
+    outer: Extra = {}
+    if content is not None:
+        parts = _read_parts(obj(content, "content"), outer)
+    else:
+        outer[f"{_CONTENT}~"] = {":content": "absent"}
+    return Alternative(tuple(parts), read_stop(fields, tuple(parts), extra), outer)
+
+
+def _read_parts(content: Object, outer: Extra) -> list[Part]:
+    fields = take(content, ("role", "parts"), _CONTENT, outer)
+    if fields.get("role") != "model":
+        outer[f"{_CONTENT}~"] = {**outer.get(f"{_CONTENT}~", {}), ":role": fields.get("role")}
+    if "parts" not in fields:
+        outer[f"{_CONTENT}~"] = {**outer.get(f"{_CONTENT}~", {}), ":parts": "absent"}
+    try:
+        return each(fields, "parts", read_part)
+    except ProtocolError as error:
+        raise error.within("content") from None
+
+
+def read_stop(candidate: Object, parts: tuple[Part, ...], extra: Extra) -> Stop | None:
+    word, detail = optional_string(candidate, "finishReason"), optional_string(candidate, "finishMessage")
+    form: Object = {}
+    if "index" not in candidate:
+        form[":index"] = "absent"
+    if word is None:
+        return None if not extra else Stop("unknown", extra={**extra, _FORM: {**form, ":finishReason": None}})
+    reason = _REASONS.get(word, "unknown")
+    if reason == "stop" and any(type(part) is ToolCall for part in parts):
+        reason = "tool_calls"
+    if _WORDS[reason] != word:
+        form[":finishReason"] = word
+    return Stop(reason, detail=detail, extra={**extra, _FORM: form} if form else extra)
+
+
+_USAGE = frozenset(
+    {
+        "promptTokenCount",
+        "candidatesTokenCount",
+        "totalTokenCount",
+        "thoughtsTokenCount",
+        "cachedContentTokenCount",
+        "toolUsePromptTokenCount",
+    }
+)
+
+
+def read_usage(raw: JSON) -> Usage | None:
+    if raw is None:
+        return None
+    extra: Extra = {}
+    fields = take(obj(raw, "usageMetadata"), _USAGE, NAME, extra)
+    prompt, tools = integer(fields, "promptTokenCount"), integer(fields, "toolUsePromptTokenCount")
+    candidates, thoughts = integer(fields, "candidatesTokenCount"), integer(fields, "thoughtsTokenCount")
+    usage = Usage(
+        None if prompt is None else prompt + (tools or 0),
+        None if candidates is None and thoughts is None else (candidates or 0) + (thoughts or 0),
+        integer(fields, "cachedContentTokenCount"),
+        None,
+        thoughts,
+        tools,
+        extra,
+    )
+    form: Object = {}
+    if candidates is None and thoughts is not None:
+        form[":candidates"] = "absent"
+    if fields.get("totalTokenCount") != usage.total:
+        form[":total"] = fields.get("totalTokenCount")
+    if form:
+        extra[_FORM] = {**extra.get(_FORM, {}), **form}
+    return usage
+
+
+def write_usage(usage: Usage, losses: Losses) -> Object:
+    if usage.cache_write:
+        losses.add("/usage/cache_write", "tokens written to a cache", "dropped", "Gemini does not count them", "info")
+    form = usage.extra.get(_FORM, {})
+    out: Object = {}
+    if usage.input is not None:
+        out["promptTokenCount"] = usage.input - (usage.tool_input or 0)
+    if usage.output is not None and ":candidates" not in form:
+        out["candidatesTokenCount"] = usage.output - (usage.reasoning or 0)
+    for key, value in (
+        ("thoughtsTokenCount", usage.reasoning),
+        ("cachedContentTokenCount", usage.cached),
+        ("toolUsePromptTokenCount", usage.tool_input),
+        ("totalTokenCount", form.get(":total", usage.total)),
+    ):
+        if value is not None:
+            out[key] = value
+    return put(out, usage.extra, NAME)
+
+
+def encode_response(response: Response) -> Encoded:
+    losses = Losses()
+    out: Object = {}
+    feedback_only = response.stop is not None and ":blocked" in response.stop.extra.get(_FORM, {})
+    if not feedback_only:
+        answers: list[Response | Alternative] = [response, *response.alternatives]
+        out["candidates"] = [_write_candidate(index, answer, losses) for index, answer in enumerate(answers)]
+    if response.usage is not None:
+        out["usageMetadata"] = write_usage(response.usage, losses)
+    if response.model:
+        out["modelVersion"] = response.model
+    if response.id:
+        out["responseId"] = response.id
+    return Encoded(put(out, response.extra, NAME), losses)
+
+
+def _write_candidate(index: int, answer: Response | Alternative, losses: Losses) -> Object:
+    path = "" if index == 0 else f"/alternatives/{index - 1}"
+    parts = []
+    for number, part in enumerate(answer.parts):
+        written = write_part(part, losses, f"{path}/parts/{number}")
+        if written is not None:
+            parts.append(written)
+    form = answer.extra.get(f"{_CONTENT}~", {})
+    out: Object = {}
+    if parts or ":content" not in form:
+        content: Object = {"role": form.get(":role", "model"), "parts": parts}
+        if content["role"] is None:
+            del content["role"]
+        if not parts and ":parts" in form:
+            del content["parts"]
+        out["content"] = put(content, answer.extra, _CONTENT)
+    stop = answer.stop
+    out.update(write_stop(stop, losses, path))
+    if stop is None or ":index" not in stop.extra.get(_FORM, {}):
+        out["index"] = index
+    return out if stop is None else put(out, stop.extra, _CANDIDATE)
+
+
+def write_stop(stop: Stop | None, losses: Losses, path: str) -> Object:
+    if stop is None:
+        return {}
+    word = stop.extra.get(_FORM, {}).get(":finishReason", _WORDS[stop.reason])
+    if stop.sequence is not None:
+        losses.add(f"{path}/stop/sequence", "stop sequence", "dropped", "Gemini does not say which one it was", "info")
+    if stop.reason in ("context_window", "refusal"):
+        detail = f"Gemini has no word for it: {word}"
+        losses.add(f"{path}/stop", f"stop reason {stop.reason}", "weakened", detail, "info")
+    out: Object = {} if word is None else {"finishReason": word}
+    if stop.detail is not None:
+        out["finishMessage"] = stop.detail
+    return out

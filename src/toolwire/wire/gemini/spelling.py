@@ -1,0 +1,63 @@
+"""Gemini's JSON is protobuf's, and protobuf takes camelCase and snake_case alike; clients send both, even in one request.
+
+`take` reads an object in either spelling as camelCase and remembers which fields were spelled otherwise (form `:snake`);
+`put` writes them back that way. What we send on our own is camelCase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ...ir.parts import Extra
+from ...ir.pointer import Object
+from ..shape import finish, is_empty, leftover
+
+__all__ = ["NAME", "camel", "put", "take"]
+
+NAME = "gemini"
+
+_FIELDS = """
+systemInstruction toolConfig generationConfig safetySettings cachedContent
+thoughtSignature functionCall functionResponse inlineData fileData executableCode codeExecutionResult videoMetadata
+mimeType displayName fileUri partialArgs jsonPath stringValue numberValue boolValue nullValue willContinue
+functionDeclarations parametersJsonSchema responseJsonSchema
+functionCallingConfig allowedFunctionNames streamFunctionCallArguments
+topP topK candidateCount maxOutputTokens stopSequences responseLogprobs presencePenalty frequencyPenalty
+responseMimeType responseSchema responseModalities thinkingConfig includeThoughts thinkingBudget thinkingLevel
+usageMetadata promptFeedback blockReason modelVersion responseId finishReason finishMessage safetyRatings
+promptTokenCount candidatesTokenCount totalTokenCount thoughtsTokenCount cachedContentTokenCount toolUsePromptTokenCount
+toolCall toolResponse partMetadata mediaResolution
+""".split()
+_SNAKE = {"".join(f"_{c.lower()}" if c.isupper() else c for c in name): name for name in _FIELDS}
+_CAMEL = {name: snake for snake, name in _SNAKE.items()}
+_SNAKE_KEYS = frozenset(_SNAKE)
+
+
+def camel(raw: Object) -> Object:
+    """`raw` with the fields we know in camelCase."""
+    if _SNAKE_KEYS.isdisjoint(raw):
+        return raw
+    return {_SNAKE.get(key, key): value for key, value in raw.items()}
+
+
+def take(raw: Object, known: Collection[str], scope: str, extra: Extra) -> Object:
+    """`raw` in camelCase; its spelling and whatever is not in `known` go into `extra` under `scope`."""
+    fields = camel(raw)
+    if fields is not raw:
+        extra.setdefault(f"{scope}~", {})[":snake"] = [_SNAKE[key] for key in raw if key in _SNAKE]
+    for key, value in fields.items():
+        if key not in known or value is False or is_empty(value):
+            leftover(fields, known, scope, extra)
+            break
+    return fields
+
+
+def put(out: Object, extra: Extra, scope: str) -> Object:
+    """`out` with what the wire had beyond it, in its own spelling."""
+    if not extra:
+        return out
+    out = finish(out, extra, scope)
+    form = extra.get(f"{scope}~")
+    if form and ":snake" in form:
+        out = {_CAMEL[key] if key in form[":snake"] else key: value for key, value in out.items()}
+    return out

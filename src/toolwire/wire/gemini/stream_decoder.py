@@ -1,0 +1,215 @@
+"""generateContent streams, read: server-sent events or one long JSON array.
+
+Each chunk is a whole response with the next parts in it. A part of words continues the item before it if that is of the
+same kind; a function call comes whole, or (on Vertex) as assignments that are put together first. A signature closes
+the words before it, also when it comes in an empty part of its own.
+"""
+
+from __future__ import annotations
+
+from ...ir.errors import ProtocolError, TruncatedStream
+from ...ir.events import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseEnd,
+    ResponseStart,
+    StreamFault,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    UsageUpdate,
+    WholePart,
+)
+from ...ir.fold import merge_extra
+from ...ir.parts import Extra, Part, Reasoning, Text, ToolCall
+from ...ir.pointer import JSON, Object
+from ...ir.response import Stop
+from ...ir.text import dumps, escape
+from ...stream.array import ArrayDecoder
+from ..shape import integer, obj, optional_string, string, unknown
+from ..sse_stream import SSEStreamDecoder
+from .fault import read_fault
+from .partial_args import PartialArguments
+from .parts import read_part, signature_of
+from .response import CANDIDATE, blocked, fault_of, read_stop, read_usage
+from .spelling import NAME, camel
+
+__all__ = ["GeminiStreamDecoder"]
+
+_CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "promptFeedback"})
+
+
+class _Candidate:
+    __slots__ = ("called", "extra", "index", "open", "partial", "spoke", "stop")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.open: tuple[str, int] | None = None  # ("text" | "thought", key)
+        self.partial: tuple[int, PartialArguments] | None = None
+        self.called = False
+        self.spoke = False
+        self.stop: Stop | None = None
+        self.extra: Extra = {}
+
+
+class GeminiStreamDecoder(SSEStreamDecoder):
+    """Feed it the bytes of a streamGenerateContent answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._array: ArrayDecoder | None = None
+        self._framed = False
+        self._started = False
+        self._candidates: dict[int, _Candidate] = {}
+        self._extra: Extra = {}
+
+    def _feed(self, data: bytes, events: list[Event]) -> None:
+        if not self._framed and data.strip():
+            self._framed = True
+            if data.lstrip()[:1] == b"[":
+                self._array = ArrayDecoder()
+        if self._array is None:
+            super()._feed(data, events)
+            return
+        for element in self._array.feed(data):
+            if not self._over:
+                self._frame(b"", element, events)
+
+    def close(self) -> list[Event]:
+        if self._array is not None and self._array.close() and not self._whole():
+            raise TruncatedStream("the stream stopped in the middle of an element", hint="ask again")
+        return super().close()
+
+    def _whole(self) -> bool:
+        return bool(self._candidates) and all(c.stop is not None for c in self._candidates.values())
+
+    def _finish(self, events: list[Event]) -> None:
+        candidates = [self._candidates[index] for index in sorted(self._candidates)]
+        for candidate in candidates:
+            self._hush(candidate, events)
+        stops = tuple(candidate.stop for candidate in candidates if candidate.stop is not None)
+        fault = fault_of(stops[0], candidates[0].spoke)
+        if fault is not None:
+            events.append(StreamFault(fault))
+        else:
+            events.append(ResponseEnd(stops, self._extra))
+
+    def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
+        chunk = camel(self._read(payload))
+        if "error" in chunk and "candidates" not in chunk:
+            self._over = True
+            events.append(StreamFault(read_fault(chunk)))
+            return
+        if not self._started:
+            self._started = True
+            model = optional_string(chunk, "modelVersion") or ""
+            events.append(ResponseStart(optional_string(chunk, "responseId") or "", model))
+        usage = read_usage(chunk.get("usageMetadata"))
+        if usage is not None:
+            events.append(UsageUpdate(usage))
+        self._extra = merge_extra(self._extra, unknown(chunk, _CHUNK, NAME))
+        feedback = chunk.get("promptFeedback")
+        if feedback is not None:
+            self._block(obj(feedback, "promptFeedback"))
+        candidates = chunk.get("candidates") or []
+        for raw in candidates if type(candidates) is list else [candidates]:
+            self._read_candidate(camel(obj(raw, "candidates")), events)
+
+    def _block(self, feedback: Object) -> None:
+        self._extra = merge_extra(self._extra, {NAME: {"promptFeedback": feedback}})
+        stop = blocked(feedback)
+        if stop is not None:
+            self._candidates.setdefault(0, _Candidate(0)).stop = stop
+
+    def _read_candidate(self, fields: Object, events: list[Event]) -> None:
+        index = integer(fields, "index") or 0
+        candidate = self._candidates.get(index)
+        if candidate is None:
+            candidate = self._candidates[index] = _Candidate(index)
+        content = fields.get("content")
+        parts = camel(obj(content, "candidates", index, "content")).get("parts") if content is not None else None
+        for number, raw in enumerate(parts if type(parts) is list else ()):
+            try:
+                self._read_part(candidate, obj(raw), events)
+            except ProtocolError as error:
+                raise error.within("candidates", index, "content", "parts", number) from None
+        candidate.extra = merge_extra(candidate.extra, unknown(fields, CANDIDATE, f"{NAME}/candidate"))
+        if fields.get("finishReason") is not None:
+            self._hush(candidate, events)
+            seen: tuple[Part, ...] = (ToolCall("", ""),) if candidate.called else ()
+            stop = read_stop({**fields, "index": index}, seen, candidate.extra)
+            candidate.stop = stop
+
+    def _read_part(self, candidate: _Candidate, raw: Object, events: list[Event]) -> None:
+        fields = camel(raw)
+        call = fields.get("functionCall")
+        if call is not None and self._is_partial(candidate, camel(obj(call, "functionCall"))):
+            self._read_partial(candidate, camel(call), fields, events)
+            return
+        part = read_part(raw)
+        if isinstance(part, (Text, Reasoning)):
+            self._say(candidate, part, events)
+            return
+        self._hush(candidate, events)
+        candidate.spoke = True
+        if isinstance(part, ToolCall):
+            self._call(candidate, part, events)
+        else:
+            events.append(WholePart(self._new_key(), part, candidate.index))
+
+    def _say(self, candidate: _Candidate, part: Text | Reasoning, events: list[Event]) -> None:
+        kind = "text" if isinstance(part, Text) else "thought"
+        if not part.text and not part.artefacts:
+            return
+        candidate.spoke = True
+        if candidate.open is None or candidate.open[0] != kind:
+            self._hush(candidate, events)
+            key = self._new_key()
+            candidate.open = (kind, key)
+            events.append(TextStart(key, candidate.index) if kind == "text" else ReasoningStart(key, candidate.index))
+        key = candidate.open[1]
+        escaped = self._escape(key, part.text)
+        if escaped:
+            events.append(TextDelta(key, escaped) if kind == "text" else ReasoningDelta(key, escaped))
+        if part.artefacts:  # a signature belongs to the part that it came with, so the next words are another part
+            events.append(TextEnd(key, part.artefacts) if kind == "text" else ReasoningEnd(key, part.artefacts))
+            candidate.open = None
+
+    def _hush(self, candidate: _Candidate, events: list[Event]) -> None:
+        if candidate.open is not None:
+            kind, key = candidate.open
+            events.append(TextEnd(key) if kind == "text" else ReasoningEnd(key))
+            candidate.open = None
+
+    def _call(self, candidate: _Candidate, call: ToolCall, events: list[Event]) -> None:
+        candidate.called = True
+        key = self._new_key()
+        events.append(CallStart(key, call.id, call.name, choice=candidate.index))
+        events.append(CallDelta(key, escape(dumps(call.arguments))))
+        extra = {name: fields for name, fields in call.extra.items() if not name.endswith("~")}
+        events.append(CallEnd(key, call.arguments, None, "complete", call.artefacts, extra))
+
+    def _is_partial(self, candidate: _Candidate, call: Object) -> bool:
+        return candidate.partial is not None or bool(call.get("partialArgs")) or bool(call.get("willContinue"))
+
+    def _read_partial(self, candidate: _Candidate, call: Object, fields: Object, events: list[Event]) -> None:
+        self._hush(candidate, events)
+        candidate.called = candidate.spoke = True
+        if candidate.partial is None:
+            key = self._new_key()
+            candidate.partial = (key, PartialArguments())
+            name, call_id = string(call, "name"), optional_string(call, "id") or ""
+            events.append(CallStart(key, call_id, name, choice=candidate.index))
+        key, arguments = candidate.partial
+        pieces: JSON = call.get("partialArgs") or []
+        for piece in pieces if type(pieces) is list else [pieces]:
+            arguments.feed(piece)
+        if not call.get("willContinue"):
+            candidate.partial = None
+            events.append(CallDelta(key, escape(dumps(arguments.value))))
+            events.append(CallEnd(key, arguments.value, None, "complete", signature_of(fields)))

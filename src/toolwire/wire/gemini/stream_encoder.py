@@ -1,0 +1,181 @@
+"""generateContent streams, written: each chunk a small response, function calls whole.
+
+The official client reads lines and takes whatever is not `data: ` for the beginning of an error, so a sign of life is an
+empty line here, not a comment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...ir.errors import EncodeError
+from ...ir.events import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    Ping,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseEnd,
+    ResponseStart,
+    StreamFault,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    UsageUpdate,
+    WholePart,
+)
+from ...ir.losses import Losses
+from ...ir.parts import Artefact, Reasoning, Text, ToolCall
+from ...ir.pointer import Object
+from ...ir.request import Request
+from ...ir.response import Usage
+from ...ir.text import to_bytes, unescape
+from .fault import write_fault
+from .parts import PROVIDER, write_part
+from .response import write_stop, write_usage
+from .spelling import NAME, put
+
+__all__ = ["GeminiStreamEncoder"]
+
+
+class GeminiStreamEncoder:
+    """Feed it events; it gives the bytes of a streamGenerateContent answer (alt=sse)."""
+
+    def __init__(self, request: Request | None = None) -> None:
+        self.losses = Losses()
+        self._tail = b""  # modelVersion and responseId, the same in every chunk
+        self._started = False
+        self._open: dict[int, Any] = {}  # the start event of each open item
+        self._numbers: dict[int, int] = {}  # which part of the answer each item is
+        self._said: set[int] = set()
+        self._sections: dict[int, int | None] = {}
+        self._freeform: dict[int, list[bytes]] = {}
+        self._usage: Usage | None = None
+
+    def feed(self, event: Event) -> bytes:
+        step = _STEPS.get(type(event))
+        return b"" if step is None else step(self, event)
+
+    def _start(self, event: ResponseStart) -> bytes:
+        fields: Object = {}
+        if event.model:
+            fields["modelVersion"] = event.model
+        if event.id:
+            fields["responseId"] = event.id
+        self._started = True
+        self._tail = b"," + to_bytes(fields)[1:-1] if fields else b""
+        return b""
+
+    def _chunk(self, choice: int, part: bytes) -> bytes:
+        if not self._started:
+            raise EncodeError("the first event of a stream is ResponseStart")
+        head = b'data: {"candidates":[{"content":{"role":"model","parts":['
+        return b'%b%b]},"index":%d}]%b}\n\n' % (head, part, choice, self._tail)
+
+    def _begin(self, event: TextStart | ReasoningStart | CallStart) -> bytes:
+        self._open[event.key] = event
+        self._numbers[event.key] = len(self._numbers)
+        if isinstance(event, TextStart) and event.refusal:
+            self.losses.add("/parts", "refusal", "rewritten", "Gemini refuses in plain text", "info")
+        return b""
+
+    def _text_delta(self, event: TextDelta) -> bytes:
+        self._said.add(event.key)
+        return self._chunk(self._open[event.key].choice, b'{"text":"%b"}' % event.escaped)
+
+    def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+        before = self._sections.setdefault(event.key, event.section)
+        self._sections[event.key] = event.section
+        gap = b"" if before == event.section else b"\\n\\n"
+        self._said.add(event.key)
+        return self._chunk(self._open[event.key].choice, b'{"text":"%b%b","thought":true}' % (gap, event.escaped))
+
+    def _text_end(self, event: TextEnd) -> bytes:
+        return self._sign(self._open.pop(event.key), Text("", None, self._own(event.artefacts)))
+
+    def _reasoning_end(self, event: ReasoningEnd) -> bytes:
+        return self._sign(self._open.pop(event.key), Reasoning("", (), self._own(event.artefacts)))
+
+    def _sign(self, start: TextStart | ReasoningStart, part: Text | Reasoning) -> bytes:
+        """A signature comes behind the words, in an empty part of its own."""
+        if not part.artefacts:
+            return b""
+        return self._chunk(start.choice, to_bytes(write_part(part, self.losses, "/parts")))
+
+    def _own(self, artefacts: tuple[Artefact, ...]) -> tuple[Artefact, ...]:
+        if any(artefact.provider != PROVIDER for artefact in artefacts):
+            self.losses.add("/parts", "artefact", "dropped", "it is another provider's")
+        return tuple(artefact for artefact in artefacts if artefact.provider == PROVIDER)
+
+    def _call_delta(self, event: CallDelta) -> bytes:
+        start = self._open[event.key]
+        if start.kind == "freeform":
+            self._freeform.setdefault(event.key, []).append(event.escaped)
+        return b""
+
+    def _call_end(self, event: CallEnd) -> bytes:
+        start: CallStart = self._open.pop(event.key)
+        raw = event.raw
+        if start.kind == "freeform":
+            raw = unescape(b"".join(self._freeform.pop(event.key, [])))
+        call = ToolCall(
+            start.id,
+            start.name,
+            event.arguments,
+            raw,
+            event.state,
+            start.kind,
+            start.namespace,
+            artefacts=self._own(event.artefacts),
+            extra={**start.extra, **event.extra},
+        )
+        path = f"/parts/{self._numbers[event.key]}"
+        return self._chunk(start.choice, to_bytes(write_part(call, self.losses, path)))
+
+    def _whole_part(self, event: WholePart) -> bytes:
+        part = write_part(event.part, self.losses, "/parts")
+        return b"" if part is None else self._chunk(event.choice, to_bytes(part))
+
+    def _count(self, event: UsageUpdate) -> bytes:
+        self._usage = event.usage
+        return b""
+
+    def _ping(self, event: Ping) -> bytes:
+        return b"\n"
+
+    def _fail(self, event: StreamFault) -> bytes:
+        return b"data: " + to_bytes(write_fault(event.fault)) + b"\n\n"
+
+    def _end(self, event: ResponseEnd) -> bytes:
+        candidates = []
+        for index, stop in enumerate(event.stops):
+            candidate = {**write_stop(stop, self.losses, ""), "index": index}
+            candidates.append(put(candidate, stop.extra, f"{NAME}/candidate"))
+        fields: Object = {"candidates": candidates}
+        if self._usage is not None:
+            fields["usageMetadata"] = write_usage(self._usage, self.losses)
+        fields = put(fields, {NAME: event.extra.get(NAME, {})}, NAME)
+        return b"data: %b%b}\n\n" % (to_bytes(fields)[:-1], self._tail)
+
+
+_STEPS: dict[type, Callable[[GeminiStreamEncoder, Any], bytes]] = {
+    ResponseStart: GeminiStreamEncoder._start,
+    TextStart: GeminiStreamEncoder._begin,
+    TextDelta: GeminiStreamEncoder._text_delta,
+    TextEnd: GeminiStreamEncoder._text_end,
+    ReasoningStart: GeminiStreamEncoder._begin,
+    ReasoningDelta: GeminiStreamEncoder._reasoning_delta,
+    ReasoningEnd: GeminiStreamEncoder._reasoning_end,
+    CallStart: GeminiStreamEncoder._begin,
+    CallDelta: GeminiStreamEncoder._call_delta,
+    CallEnd: GeminiStreamEncoder._call_end,
+    WholePart: GeminiStreamEncoder._whole_part,
+    UsageUpdate: GeminiStreamEncoder._count,
+    Ping: GeminiStreamEncoder._ping,
+    StreamFault: GeminiStreamEncoder._fail,
+    ResponseEnd: GeminiStreamEncoder._end,
+}

@@ -1,0 +1,183 @@
+"""Function declarations and function calling configuration.
+
+    tools: [{"functionDeclarations": [{"name", "description", "parametersJsonSchema" | "parameters", …}]}, {"googleSearch": {}}]
+    toolConfig: {"functionCallingConfig": {"mode": AUTO | ANY | NONE | VALIDATED, "allowedFunctionNames": […]}}
+
+A schema goes out as `parametersJsonSchema`, which takes JSON Schema; `parameters`, an OpenAPI subset, is written where it
+came from.
+"""
+
+from __future__ import annotations
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses, Severity
+from ...ir.parts import Extra
+from ...ir.pointer import JSON, Object, join
+from ...ir.request import Request
+from ...ir.tools import Tool, ToolChoice
+from ..shape import each, obj, optional_string, string
+from .spelling import NAME, camel, put, take
+
+__all__ = ["read_choice", "read_tools", "write_choice", "write_tools"]
+
+_FORM = "gemini~"
+_ENTRY = "gemini/tool"
+_CONFIG = "gemini/functionCallingConfig"
+_FUNCTION = frozenset({"name", "description", "parameters", "parametersJsonSchema", "response", "responseJsonSchema"})
+
+
+def read_tools(raw: Object) -> tuple[Tool, ...]:
+    entries = each(raw, "tools", _read_entry)
+    tools: list[Tool] = []
+    for number, entry in enumerate(entries):
+        for tool in entry:
+            form = {**tool.extra.get(_FORM, {}), ":entry": number}
+            tools.append(_with_extra(tool, {**tool.extra, _FORM: form}) if len(entries) > 1 else tool)
+    return tuple(tools)
+
+
+def _with_extra(tool: Tool, extra: Extra) -> Tool:
+    return Tool(
+        tool.name,
+        tool.description,
+        tool.input_schema,
+        tool.output_schema,
+        kind=tool.kind,
+        extra=extra,
+    )
+
+
+def _read_entry(raw: JSON) -> list[Tool]:
+    """One object of the list: declarations, built-in tools, or both."""
+    fields = camel(obj(raw))
+    spelled: Extra = {} if fields is raw else {f"{_ENTRY}~": {":snake": ["functionDeclarations"]}}
+    tools = each(fields, "functionDeclarations", _read_function)
+    if spelled:
+        tools = [_with_extra(tool, {**tool.extra, **spelled}) for tool in tools]
+    for key in fields:
+        if key != "functionDeclarations":
+            tools.append(Tool(key, kind="builtin", extra={NAME: {key: fields[key]}}))
+    return tools
+
+
+def _read_function(raw: JSON) -> Tool:
+    extra: Extra = {}
+    fields = take(obj(raw), _FUNCTION, NAME, extra)
+    form: Object = {}
+    schema, output = fields.get("parametersJsonSchema"), fields.get("responseJsonSchema")
+    if schema is None and fields.get("parameters") is not None:
+        schema = fields["parameters"]
+        form[":schema"] = "parameters"
+    if output is None and fields.get("response") is not None:
+        output = fields["response"]
+        form[":output"] = "response"
+    if form:
+        extra[_FORM] = {**extra.get(_FORM, {}), **form}
+    return Tool(
+        string(fields, "name"),
+        optional_string(fields, "description"),
+        None if schema is None else obj(schema, "parametersJsonSchema" if ":schema" not in form else "parameters"),
+        None if output is None else obj(output, "response"),
+        extra=extra,
+    )
+
+
+def write_tools(tools: tuple[Tool, ...], losses: Losses) -> list[Object]:
+    entries: dict[object, Object] = {}
+    for index, tool in enumerate(tools):
+        path = f"/tools/{index}"
+        entry = tool.extra.get(_FORM, {}).get(":entry")
+        if tool.kind == "builtin":
+            if NAME not in tool.extra:
+                losses.add(path, "built-in tool", "dropped", f"Gemini has no {tool.name!r}", "error")
+                continue
+            entries.setdefault(f"builtin {index}" if entry is None else entry, {}).update(tool.extra[NAME])
+            continue
+        group = entries.setdefault(entry, {})
+        key = "function_declarations" if f"{_ENTRY}~" in tool.extra else "functionDeclarations"
+        group.setdefault(key, []).append(_write_function(tool, losses, path))
+    return list(entries.values())
+
+
+_UNWRITABLE: tuple[tuple[str, Severity], ...] = (
+    ("strict", "warning"),
+    ("namespace", "warning"),
+    ("deferred", "warning"),
+    ("examples", "warning"),
+    ("grammar", "warning"),
+    ("cache", "info"),
+)
+
+
+def _write_function(tool: Tool, losses: Losses, path: str) -> Object:
+    for concept, severity in _UNWRITABLE:
+        if getattr(tool, concept):
+            losses.add(f"{path}/{concept}", concept, "dropped", "Gemini declarations have no place for it", severity)
+    form = tool.extra.get(_FORM, {})
+    out: Object = {"name": tool.name}
+    if tool.description is not None:
+        out["description"] = tool.description
+    if tool.input_schema is not None:
+        out[form.get(":schema", "parametersJsonSchema")] = tool.input_schema
+    if tool.output_schema is not None:
+        out[form.get(":output", "responseJsonSchema")] = tool.output_schema
+    return put(out, tool.extra, NAME)
+
+
+def read_choice(config: JSON) -> ToolChoice | None:
+    """From `functionCallingConfig`."""
+    if config is None:
+        return None
+    extra: Extra = {}
+    known = ("mode", "allowedFunctionNames")
+    fields = take(obj(config, "toolConfig", "functionCallingConfig"), known, _CONFIG, extra)
+    word = optional_string(fields, "mode")
+    names = tuple(each(fields, "allowedFunctionNames", _name))
+    mode = (word or "AUTO").upper()
+    if mode not in ("AUTO", "ANY", "NONE", "VALIDATED", "MODE_UNSPECIFIED"):
+        pointer = join("toolConfig", "functionCallingConfig", "mode")
+        raise ProtocolError(f"unknown mode {word!r}", pointer=pointer, hint="AUTO, ANY, NONE or VALIDATED")
+    if word != mode or mode == "MODE_UNSPECIFIED":
+        extra[_FORM] = {":mode": word}
+    if mode == "NONE":
+        return ToolChoice("none", names, extra=extra)
+    if mode == "ANY":
+        if len(names) == 1:
+            return ToolChoice("tool", names, extra=extra)
+        return ToolChoice("allowed", names, True, extra) if names else ToolChoice("required", extra=extra)
+    if names:
+        if mode == "AUTO":
+            extra[_FORM] = {":mode": word}
+        return ToolChoice("allowed", names, False, extra)
+    return ToolChoice("validated" if mode == "VALIDATED" else "auto", extra=extra)
+
+
+def _name(value: JSON) -> str:
+    return string({"name": value}, "name")
+
+
+def write_choice(request: Request, losses: Losses) -> Object | None:
+    """The `functionCallingConfig`."""
+    if request.parallel is False:
+        losses.add(join("parallel"), "one call at a time", "dropped", "Gemini has no such switch")
+    choice = request.choice
+    if choice is None:
+        return None
+    out: Object = {}
+    match choice.mode:
+        case "auto" | "none" | "validated":
+            out["mode"] = choice.mode.upper()
+        case "required":
+            out["mode"] = "ANY"
+        case "tool":
+            out["mode"] = "ANY"
+        case "allowed":
+            out["mode"] = "ANY" if choice.required else "VALIDATED"
+    if choice.names:
+        out["allowedFunctionNames"] = list(choice.names)
+    form = choice.extra.get(_FORM, {})
+    if ":mode" in form:
+        out["mode"] = form[":mode"]
+        if out["mode"] is None:
+            del out["mode"]
+    return put(out, choice.extra, _CONFIG)

@@ -1,0 +1,105 @@
+"""MCP's bare tool shape. MCP carries declarations, calls and results between programs, not conversations with a model, so
+this is no wire in the sense of `protocol.Wire`: declarations both ways, and discovery replies.
+
+    {"name", "description", "inputSchema", "outputSchema", "annotations": {"readOnlyHint", "idempotentHint", …}, "title", "_meta"}
+
+Hints of a server are hints: an effect is read from them, and who trusts the server decides what it is worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ..ir.errors import ProtocolError
+from ..ir.losses import Losses, Severity
+from ..ir.pointer import JSON, Object
+from ..ir.tools import Effect, Tool
+from .protocol import Kind
+from .shape import each, finish, leftover, obj, optional_string, string
+from .signs import score, tools_of
+
+__all__ = ["NAME", "SIGNS", "decode_tools", "encode_tools", "list_tools"]
+
+NAME = "mcp"
+_TOOL = frozenset({"name", "description", "inputSchema", "outputSchema"})
+SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
+    "tools": score((6, lambda body: any("inputSchema" in tool for tool in tools_of(_reply(body))))),
+}
+
+
+def _reply(body: JSON) -> JSON:
+    """A JSON-RPC reply, its result, or a bare list."""
+    return body["result"] if type(body) is dict and type(body.get("result")) is dict else body
+
+
+def list_tools(body: JSON) -> tuple[Tool, ...]:
+    """The tools of a `tools/list` reply."""
+    reply = _reply(body)
+    tools = reply.get("tools") if type(reply) is dict else reply
+    if type(tools) is not list:
+        raise ProtocolError(
+            "expected a tools/list reply", pointer="/tools", hint='{"tools": […]} or the JSON-RPC message'
+        )
+    return decode_tools(tools)
+
+
+def decode_tools(declarations: list[JSON]) -> tuple[Tool, ...]:
+    return tuple(each({"tools": declarations}, "tools", _read_tool))
+
+
+def _read_tool(raw: JSON) -> Tool:
+    schema, output = obj(raw).get("inputSchema"), raw.get("outputSchema")
+    return Tool(
+        string(raw, "name"),
+        optional_string(raw, "description"),
+        None if schema is None else obj(schema, "inputSchema"),
+        None if output is None else obj(output, "outputSchema"),
+        effect=_effect(raw.get("annotations")),
+        extra=leftover(raw, _TOOL, NAME),
+    )
+
+
+def _effect(annotations: JSON) -> Effect:
+    if type(annotations) is dict:
+        if annotations.get("readOnlyHint") is True:
+            return "read"
+        if annotations.get("idempotentHint") is True:
+            return "idempotent"
+    return "write"
+
+
+_UNWRITABLE: tuple[tuple[str, Severity], ...] = (
+    ("strict", "info"),
+    ("namespace", "warning"),
+    ("deferred", "info"),
+    ("examples", "warning"),
+    ("grammar", "warning"),
+    ("cache", "info"),
+)
+
+
+def encode_tools(tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]:
+    losses = Losses()
+    out: list[Object] = []
+    for index, tool in enumerate(tools):
+        path = f"/tools/{index}"
+        if tool.kind == "builtin":
+            losses.add(path, "built-in tool", "dropped", "it runs at its provider, not on a server", "error")
+            continue
+        for concept, severity in _UNWRITABLE:
+            if getattr(tool, concept):
+                losses.add(f"{path}/{concept}", concept, "dropped", "MCP declarations have no place for it", severity)
+        out.append(_write_tool(tool))
+    return out, losses
+
+
+def _write_tool(tool: Tool) -> Object:
+    out: Object = {"name": tool.name}
+    if tool.description is not None:
+        out["description"] = tool.description
+    out["inputSchema"] = {"type": "object", "properties": {}} if tool.input_schema is None else tool.input_schema
+    if tool.output_schema is not None:
+        out["outputSchema"] = tool.output_schema
+    if tool.effect != "write" and NAME not in tool.extra:
+        out["annotations"] = {"readOnlyHint": tool.effect in ("pure", "read"), "idempotentHint": True}
+    return finish(out, tool.extra, NAME)

@@ -1,0 +1,80 @@
+"""OpenAI Chat Completions, and the many servers that speak it.
+
+POST /v1/chat/completions; server-sent events of `data:` only, ended by `[DONE]`. Arguments travel as JSON text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from ...ir.errors import ConfigError
+from ...ir.losses import Losses
+from ...ir.pointer import JSON, Object
+from ...ir.request import Request
+from ...ir.response import Fault
+from ...ir.tools import Tool
+from .. import openai_fault
+from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
+from ..shape import each
+from .content import NAME
+from .places import SIGNS, locate
+from .request import decode_request, encode_request
+from .response import decode_response, encode_response
+from .stream_decoder import ChatStreamDecoder
+from .stream_encoder import ChatStreamEncoder
+from .tools import read_tool, write_tool
+
+__all__ = ["CODEC", "OpenAIChat"]
+
+
+class OpenAIChat:
+    name = NAME
+    version: ClassVar[str | None] = None
+    provider = "openai"
+    dialect = "openai"
+    terminal = rb'"finish_reason": ?"'
+    conversation = "messages"
+    signs = SIGNS
+    limits = Limits(name=r"[a-zA-Z0-9_-]+", name_length=64, id=r"[a-zA-Z0-9_-]+", id_length=40, tools=128)
+    capabilities = Capabilities(
+        choices=frozenset({"auto", "required", "none", "tool", "allowed"}),
+        media=frozenset({"image", "audio", "file"}),
+        freeform=True,
+        strict=True,
+        parallel=True,
+        cache=frozenset({"part"}),
+        cache_ttls=("30m", "12h"),
+        ordered=False,
+    )
+    decode_request = staticmethod(decode_request)
+    encode_request = staticmethod(encode_request)
+    decode_response = staticmethod(decode_response)
+    encode_response = staticmethod(encode_response)
+    locate = staticmethod(locate)
+
+    def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
+        return openai_fault.decode_error(NAME, status, body, headers)
+
+    def encode_error(self, fault: Fault) -> EncodedFault:
+        return openai_fault.encode_error(NAME, fault)
+
+    def stream_decoder(self) -> StreamDecoder:
+        return ChatStreamDecoder()
+
+    def stream_encoder(self, request: Request | None = None) -> StreamEncoder:
+        return ChatStreamEncoder(request)
+
+    def decode_tools(self, declarations: list[JSON]) -> tuple[Tool, ...]:
+        return tuple(each({"tools": declarations}, "tools", read_tool))
+
+    def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]:
+        losses = Losses()
+        written = [write_tool(tool, losses, f"/tools/{index}") for index, tool in enumerate(tools)]
+        return [tool for tool in written if tool is not None], losses
+
+    def list_tools(self, body: JSON) -> tuple[Tool, ...]:
+        raise ConfigError(f"{NAME} has no discovery reply", hint="the tools of a request are in its `tools`")
+
+
+CODEC: Wire = OpenAIChat()

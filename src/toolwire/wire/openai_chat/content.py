@@ -1,0 +1,176 @@
+"""Content of Chat messages: a string, or a list of parts.
+
+A single plain text is written as a string, unless it came as a list of one (form `:content`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.losses import Losses
+from ...ir.parts import Extra, Media, Opaque, Part, Refusal, Text, what_is
+from ...ir.pointer import JSON, Object
+from ..media import data_url, split_data_url
+from ..shape import each, finish, leftover, obj, optional_string, string, wrong
+
+__all__ = ["NAME", "read_cache", "read_content", "write_content", "write_part"]
+
+NAME = "openai_chat"
+_FORM = "openai_chat~"
+
+
+def read_content(raw: Object, form: Object) -> list[Part]:
+    """The parts of a message; what cannot be told from them goes into `form`."""
+    value = raw.get("content")
+    if type(value) is str:
+        if value:
+            return [Text(value)]
+        form["content"] = ""
+        return []
+    if value is None:
+        return []
+    if type(value) is not list:
+        raise wrong("a string or an array", value, "content")
+    parts = each(raw, "content", _read_part)
+    if len(parts) < 2:
+        form[":content"] = "list"
+    return parts
+
+
+def _read_part(raw: JSON) -> Part:
+    if type(raw) is str:  # some servers take bare strings in a list
+        return Text(raw, extra={_FORM: {":content": "bare"}})
+    kind = obj(raw).get("type")
+    if kind == "text":
+        if len(raw) == 2:
+            return Text(string(raw, "text"))
+        return Text(string(raw, "text"), read_cache(raw), (), leftover(raw, _PART, NAME))
+    if kind == "image_url":
+        return _read_image(raw)
+    if kind == "input_audio":
+        audio = obj(raw.get("input_audio"), "input_audio")
+        media_type = f"audio/{optional_string(audio, 'format') or 'wav'}"
+        return Media(
+            "audio", media_type, string(audio, "data"), cache=read_cache(raw), extra=_outer(raw, audio, _AUDIO)
+        )
+    if kind == "file":
+        return _read_file(raw)
+    if kind == "refusal":
+        return Refusal(string(raw, "refusal"), leftover(raw, _PART, NAME))
+    return Opaque(NAME, string(raw, "type"), raw)
+
+
+_PART = frozenset({"type", "text", "refusal", "image_url", "input_audio", "file", "prompt_cache_breakpoint"})
+_IMAGE = frozenset({"url", "detail"})
+_AUDIO = frozenset({"data", "format"})
+_FILE = frozenset({"file_data", "file_id", "filename"})
+
+
+def _outer(raw: Object, inner: Object, known: frozenset[str]) -> Extra:
+    return leftover(inner, known, f"{NAME}/media", leftover(raw, _PART, NAME))
+
+
+def _read_image(raw: Object) -> Media:
+    image = raw.get("image_url")
+    extra: Extra = {}
+    if type(image) is str:  # liberal: the URL itself
+        extra = {_FORM: {":image_url": "string"}}
+        image = {"url": image}
+    image = obj(image, "image_url")
+    media_type, data, url = split_data_url(string(image, "url"))
+    return Media(
+        "image",
+        media_type,
+        data,
+        url,
+        detail=optional_string(image, "detail"),
+        cache=read_cache(raw),
+        extra=leftover(image, _IMAGE, f"{NAME}/media", leftover(raw, _PART, NAME, extra)),
+    )
+
+
+def _read_file(raw: Object) -> Media:
+    file = obj(raw.get("file"), "file")
+    media_type, data, url = split_data_url(optional_string(file, "file_data") or "")
+    return Media(
+        "file",
+        media_type,
+        data if data is not None else url or None,
+        file_id=optional_string(file, "file_id"),
+        name=optional_string(file, "filename"),
+        cache=read_cache(raw),
+        owner="openai" if file.get("file_id") else None,
+        extra=_outer(raw, file, _FILE),
+    )
+
+
+def read_cache(raw: Object) -> str | None:
+    mark = raw.get("prompt_cache_breakpoint")
+    return None if mark is None else optional_string(obj(mark, "prompt_cache_breakpoint"), "ttl") or "default"
+
+
+def write_content(
+    parts: Sequence[Part], form: Object, losses: Losses, path: str, numbers: Sequence[int] | None = None
+) -> JSON:
+    """A string or a list; None for nothing. `numbers`: which parts of the message at `path` these are."""
+    if len(parts) == 1 and type(parts[0]) is Text and ":content" not in form:
+        only = parts[0]
+        if only.cache is None and not only.extra:
+            return only.text
+    if not parts:
+        return [] if ":content" in form else form.get("content")
+    numbers = range(len(parts)) if numbers is None else numbers
+    written = [write_part(part, losses, f"{path}/parts/{number}") for part, number in zip(parts, numbers, strict=True)]
+    return [item for item in written if item is not None]
+
+
+def write_part(part: Part, losses: Losses, path: str) -> JSON:
+    if isinstance(part, Text):
+        if _FORM in part.extra and ":content" in part.extra[_FORM]:
+            return part.text
+        return finish({"type": "text", "text": part.text, **_cache(part.cache)}, part.extra, NAME)
+    if isinstance(part, Media):
+        out = _write_media(part)
+        if out is not None:
+            if part.name is not None and part.kind != "file":
+                losses.add(f"{path}/name", f"name of an {part.kind}", "dropped", "Chat names files only", "info")
+            if part.url is not None and part.media_type is not None:
+                losses.add(f"{path}/media_type", "media type", "dropped", "an address goes without one", "info")
+            return finish({**out, **_cache(part.cache)}, part.extra, NAME)
+    elif isinstance(part, Refusal):
+        return finish({"type": "refusal", "refusal": part.text}, part.extra, NAME)
+    elif isinstance(part, Opaque) and part.wire == NAME:
+        return part.value
+    losses.add(path, what_is(part), "dropped", "Chat messages have no place for it", "error")
+    return None
+
+
+def _cache(ttl: str | None) -> Object:
+    if ttl is None:
+        return {}
+    return {"prompt_cache_breakpoint": {"mode": "explicit"} if ttl == "default" else {"mode": "explicit", "ttl": ttl}}
+
+
+def _write_media(part: Media) -> Object | None:
+    within = f"{NAME}/media"
+    if part.kind == "image" and (part.url or part.data is not None):
+        url = part.url or data_url(part.media_type or "image/png", part.data or "")
+        if ":image_url" in part.extra.get(_FORM, {}):
+            return {"type": "image_url", "image_url": url}
+        image: Object = {"url": url}
+        if part.detail is not None:
+            image["detail"] = part.detail
+        return {"type": "image_url", "image_url": finish(image, part.extra, within)}
+    if part.kind == "audio" and part.data is not None:
+        audio = {"data": part.data, "format": (part.media_type or "audio/wav").removeprefix("audio/")}
+        return {"type": "input_audio", "input_audio": finish(audio, part.extra, within)}
+    if part.kind == "file" and (part.data is not None or part.file_id):
+        file: Object = {}
+        if part.data is not None:
+            file["file_data"] = data_url(part.media_type, part.data) if part.media_type else part.data
+        if part.file_id is not None:
+            file["file_id"] = part.file_id
+        if part.name is not None:
+            file["filename"] = part.name
+        return {"type": "file", "file": finish(file, part.extra, within)}
+    return None

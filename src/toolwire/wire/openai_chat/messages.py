@@ -1,0 +1,298 @@
+"""Chat messages.
+
+One message is one `Message`, in order. A `tool` message is a user message with one ToolResult: what comes from a tool
+comes from outside the model. The deprecated `function_call` and role `function` are read as a call and a result without
+an id, and written back as they came.
+"""
+
+from __future__ import annotations
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import Artefact, CallState, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from ...ir.pointer import JSON, Object
+from ...ir.request import Message
+from ...stream.strict import parse_arguments
+from ..shape import each, finish, leftover, obj, optional_string, string, wrong
+from .content import NAME, read_content, write_content
+
+__all__ = [
+    "read_assistant",
+    "read_call",
+    "read_message",
+    "write_assistant",
+    "write_call",
+    "write_message",
+    "write_result",
+]
+
+_FORM = "openai_chat~"
+_PLAIN = frozenset({"role", "content"})
+_RESULT = frozenset({"role", "tool_call_id", "content", "name"})
+_CALL = frozenset({"id", "type", "function", "custom"})
+_FUNCTION = frozenset({"name", "arguments"})
+_CUSTOM = frozenset({"name", "input"})
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+
+
+def read_message(raw: JSON) -> Message:
+    role = obj(raw).get("role")
+    if role == "assistant":
+        return read_assistant(raw)
+    content = raw.get("content")
+    if type(content) is str and content:  # nearly every message; the rest of this module is for the others
+        if len(raw) == 2 and (role == "user" or role == "system" or role == "developer"):
+            return Message(role, (Text(content),))
+        if len(raw) == 3 and role == "tool" and type(raw.get("tool_call_id")) is str:
+            return Message("user", (ToolResult(raw["tool_call_id"], None, (Text(content),)),))
+    if role == "tool":
+        return Message("user", (_read_result(raw, string(raw, "tool_call_id"), {}),))
+    if role == "function":
+        return Message("user", (_read_result(raw, "", {":result": "function"}),))
+    if role not in ("user", "system", "developer"):
+        raise ProtocolError(
+            f"unknown role {role!r}", pointer="/role", hint="system, developer, user, assistant or tool"
+        )
+    form: Object = {}
+    parts = read_content(raw, form)
+    extra = leftover(raw, _PLAIN, NAME) if len(raw) > 2 or not parts else {}
+    return Message(role, tuple(parts), _with_form(extra, form))
+
+
+def _with_form(extra: Extra, form: Object) -> Extra:
+    if form:
+        extra[_FORM] = {**extra.get(_FORM, {}), **form}
+    return extra
+
+
+def _read_result(raw: Object, call_id: str, form: Object) -> ToolResult:
+    parts = read_content(raw, form)
+    extra = leftover(raw, _RESULT, NAME) if len(raw) > 3 or not parts else {}
+    name = optional_string(raw, "name")
+    if name is not None:
+        form[":name"] = True
+    return ToolResult(call_id, name, tuple(map(_result_part, parts)), extra=_with_form(extra, form))
+
+
+def _result_part(part: Part) -> Text | Media | Opaque:
+    if isinstance(part, (Text, Media, Opaque)):
+        return part
+    assert isinstance(part, Refusal)
+    return Opaque(NAME, "refusal", {"type": "refusal", "refusal": part.text})
+
+
+def read_assistant(raw: Object) -> Message:
+    """An assistant message, of a request or of a response."""
+    if len(raw) == 3 and "content" in raw and raw.get("tool_calls"):
+        content = raw["content"]
+        if content is None or (type(content) is str and content):
+            calls = each(raw, "tool_calls", read_call)
+            return Message("assistant", (*calls,) if content is None else (Text(content), *calls))
+    return _read_any_assistant(raw)
+
+
+def _read_any_assistant(raw: Object) -> Message:
+    form: Object = {}
+    parts: list[Part] = []
+    known = {"role", "content"}
+    for field in REASONING_FIELDS:
+        thoughts = optional_string(raw, field)
+        if thoughts and not parts:
+            parts.append(Reasoning(thoughts, extra={_FORM: {":field": field}}))
+            known.add(field)
+    if "content" in raw:
+        parts += read_content(raw, form)
+    else:
+        form[":content"] = "absent"
+    if refusal := optional_string(raw, "refusal"):
+        parts.append(Refusal(refusal))
+        known.add("refusal")
+    if raw.get("tool_calls"):
+        parts += each(raw, "tool_calls", read_call)
+        known.add("tool_calls")
+    elif raw.get("function_call"):
+        parts.append(_read_function_call(obj(raw["function_call"], "function_call")))
+        known.add("function_call")
+    if len(raw) == len(known) and parts and not form:
+        return Message("assistant", tuple(parts))
+    extra = leftover(raw, known, NAME)
+    if raw.get("content", 0) is None:
+        _forget_null_content(extra)
+    return Message("assistant", tuple(parts), _with_form(extra, form))
+
+
+def _forget_null_content(extra: Extra) -> None:
+    """Null is how an assistant message without words is written anyway."""
+    del extra[_FORM]["content"]
+    if not extra[_FORM]:
+        del extra[_FORM]
+
+
+def read_call(raw: JSON) -> ToolCall:
+    if type(raw) is dict and len(raw) == 3 and raw.get("type") == "function":
+        call_id, function = raw.get("id"), raw.get("function")
+        if call_id and type(call_id) is str and type(function) is dict and len(function) == 2:
+            name, text = function.get("name"), function.get("arguments")
+            if type(name) is str and type(text) is str:
+                arguments, state = parse_arguments(text)
+                return ToolCall(call_id, name, arguments, text, state)
+    return _read_any_call(raw)
+
+
+def _read_any_call(raw: JSON) -> ToolCall:
+    kind = obj(raw).get("type", "custom" if "custom" in raw else "function")
+    call_id = optional_string(raw, "id") or ""
+    if kind == "custom":
+        return _read_custom_call(raw, call_id)
+    if kind != "function":
+        raise ProtocolError(f"unknown call type {kind!r}", pointer="/type", hint='"function" or "custom"')
+    function = obj(raw.get("function"), "function")
+    try:
+        name = string(function, "name")
+        arguments, text, state = read_arguments(function)
+    except ProtocolError as error:
+        raise error.within("function") from None
+    artefacts = read_signature(raw)
+    extra = leftover(raw, (*_CALL, "extra_content") if artefacts else _CALL, NAME)
+    extra = leftover(function, _FUNCTION, f"{NAME}/function", extra)
+    form = {":type": "absent"} if "type" not in raw else {}
+    return ToolCall(call_id, name, arguments, text, state, artefacts=artefacts, extra=_with_form(extra, form))
+
+
+def _read_custom_call(raw: Object, call_id: str) -> ToolCall:
+    custom = obj(raw.get("custom"), "custom")
+    extra = leftover(custom, _CUSTOM, f"{NAME}/function", leftover(raw, _CALL, NAME))
+    try:
+        return ToolCall(call_id, string(custom, "name"), None, string(custom, "input"), kind="freeform", extra=extra)
+    except ProtocolError as error:
+        raise error.within("custom") from None
+
+
+def read_arguments(function: Object) -> tuple[Object | None, str | None, CallState]:
+    value = function.get("arguments")
+    if type(value) is str:
+        arguments, state = parse_arguments(value)
+        return arguments, value, state
+    if value is None:
+        return {}, "", "complete"
+    if type(value) is dict:  # Mistral and some open servers send the object itself
+        return value, None, "complete"
+    raise wrong("a string", value, "arguments")
+
+
+def read_signature(raw: Object) -> tuple[Artefact, ...]:
+    """Gemini behind its Chat-compatible front: `extra_content.google.thought_signature`."""
+    match raw.get("extra_content"):
+        case {"google": {"thought_signature": str(data), **others}, **more} if not others and not more:
+            return (Artefact("google", "thought_signature", data),)
+    return ()
+
+
+def _read_function_call(raw: Object) -> ToolCall:
+    try:
+        arguments, text, state = read_arguments(raw)
+        name = string(raw, "name")
+    except ProtocolError as error:
+        raise error.within("function_call") from None
+    extra = leftover(raw, _FUNCTION, f"{NAME}/function", {_FORM: {":call": "function_call"}})
+    return ToolCall("", name, arguments, text, state, extra=extra)
+
+
+def write_message(message: Message, path: str, out: list[Object], losses: Losses) -> None:
+    if message.role == "assistant":
+        out.append(write_assistant(message.parts, message.extra, path, losses))
+        return
+    rest: list[Part] = []
+    numbers: list[int] = []
+    for number, part in enumerate(message.parts):
+        if isinstance(part, ToolResult):
+            out.append(write_result(part, losses, f"{path}/parts/{number}"))
+        elif isinstance(part, (ToolCall, Reasoning)):
+            what = "call" if isinstance(part, ToolCall) else "reasoning"
+            losses.add(f"{path}/parts/{number}", what, "dropped", "only an assistant message has one", "error")
+        else:
+            rest.append(part)
+            numbers.append(number)
+    if rest or not message.parts:
+        content = write_content(rest, message.extra.get(_FORM, {}), losses, path, numbers)
+        out.append(finish({"role": message.role, "content": "" if content is None else content}, message.extra, NAME))
+
+
+def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
+    form = result.extra.get(_FORM, {})
+    if result.is_error:
+        losses.add(f"{path}/is_error", "is_error", "dropped", "Chat results have no error flag", "error")
+    if result.structured is not None:
+        losses.add(f"{path}/structured", "structured result", "weakened", "Chat results are text: sent as JSON", "info")
+        content: JSON = result.text
+    else:
+        content = write_content(result.parts, form, losses, path)
+    out: Object = {"role": "tool", "tool_call_id": result.call_id, "content": "" if content is None else content}
+    if ":result" in form:
+        out = {"role": "function", "content": content}
+    if ":name" in form:
+        out["name"] = result.name
+    return finish(out, result.extra, NAME)
+
+
+def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Losses) -> Object:
+    out: Object = {"role": "assistant"}
+    content: list[Part] = []
+    calls: list[Object] = []
+    for number, part in enumerate(parts):
+        if isinstance(part, ToolCall):
+            if ":call" in part.extra.get(_FORM, {}):
+                out["function_call"] = finish(_write_function(part), part.extra, f"{NAME}/function")
+            else:
+                calls.append(write_call(part, losses, f"{path}/parts/{number}"))
+        elif isinstance(part, Reasoning):
+            _write_reasoning(part, out, losses, f"{path}/parts/{number}")
+        elif isinstance(part, ToolResult):
+            losses.add(f"{path}/parts/{number}", "result", "dropped", "an assistant message has none", "error")
+        else:
+            if calls:
+                detail = "on Chat all text stands before all calls"
+                losses.add(f"{path}/parts/{number}", "order of text and calls", "moved", detail)
+            content.append(part)
+    last = content[-1] if content else None
+    if isinstance(last, Refusal):  # one that is followed by other words is a part of the content
+        out["refusal"] = last.text
+        content.pop()
+    form = extra.get(_FORM, {})
+    if content or form.get(":content") != "absent":
+        out["content"] = write_content(content, form, losses, path)
+    if calls:
+        out["tool_calls"] = calls
+    return finish(out, extra, NAME)
+
+
+def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) -> None:
+    form = part.extra.get(_FORM)
+    if form is None:
+        losses.add(path, "reasoning", "dropped", "Chat requests carry no reasoning")
+    else:
+        out[form[":field"]] = part.text
+
+
+def _write_function(call: ToolCall) -> Object:
+    return {"name": call.name, "arguments": call.text}
+
+
+def write_call(call: ToolCall, losses: Losses, path: str) -> Object:
+    if call.namespace is not None:
+        losses.add(f"{path}/namespace", "namespace", "dropped", "Chat calls have none")
+    if call.kind == "freeform":
+        custom: Object = finish({"name": call.name, "input": call.raw or ""}, call.extra, f"{NAME}/function")
+        return finish({"id": call.id, "type": "custom", "custom": custom}, call.extra, NAME)
+    out: Object = {"id": call.id, "type": "function", "function": _write_function(call)}
+    for artefact in call.artefacts:
+        if artefact.provider == "google":
+            out["extra_content"] = {"google": {"thought_signature": artefact.data}}
+    if call.extra:
+        out["function"] = finish(out["function"], call.extra, f"{NAME}/function")
+        form = call.extra.get(_FORM, {})
+        if ":type" in form:
+            del out["type"]
+        if not call.id and "id" not in form:
+            del out["id"]
+    return finish(out, call.extra, NAME)

@@ -1,0 +1,90 @@
+"""Where things stand in a Chat request, and how to recognise one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ...ir.parts import Refusal, ToolCall, ToolResult
+from ...ir.pointer import JSON, join, split
+from ...ir.request import Message, Request
+from ..protocol import Kind
+from ..signs import blocks, score, tools_of
+
+__all__ = ["SIGNS", "locate"]
+
+_FIELDS = {
+    "choice": "tool_choice",
+    "parallel": "parallel_tool_calls",
+    "reasoning": "reasoning_effort",
+    "output": "response_format",
+    "max_tokens": "max_completion_tokens",
+    "cache_key": "prompt_cache_key",
+    "input_schema": "parameters",
+}
+
+
+def locate(request: Request, path: str) -> str:
+    """The pointer into the Chat document for a canonical `path`."""
+    match split(path):
+        case ["params", name, *_]:
+            key = _FIELDS.get(name, name)
+            return join(
+                "max_tokens" if ":max_tokens" in request.extra.get("openai_chat~", {}) and name == "max_tokens" else key
+            )
+        case ["tools", index, *rest]:
+            return join("tools", index, *(["function", *(_FIELDS.get(name, name) for name in rest)] if rest else []))
+        case ["messages", index, "parts", number, *rest]:
+            message = request.messages[int(index)]
+            return join("messages", index) + _part(message, int(number)) + join(*rest)
+        case ["messages", index, *rest]:
+            return join("messages", index, *rest)
+        case [field, *_]:
+            return join(_FIELDS.get(field, field))
+    return path
+
+
+def _part(message: Message, number: int) -> str:
+    part = message.parts[number]
+    before = message.parts[:number]
+    if isinstance(part, ToolResult):
+        return ""
+    if isinstance(part, ToolCall):
+        return join("tool_calls", sum(isinstance(other, ToolCall) for other in before))
+    if isinstance(part, Refusal):
+        return join("refusal")
+    content = [other for other in before if not isinstance(other, (ToolCall, ToolResult, Refusal))]
+    return join("content", len(content))
+
+
+_CHAT_ONLY = frozenset(
+    "n stop response_format stream_options parallel_tool_calls max_completion_tokens reasoning_effort frequency_penalty "
+    "presence_penalty logprobs logit_bias seed functions".split()
+)
+
+SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
+    "request": score(
+        (3, lambda b: type(b["messages"]) is list),
+        (4, lambda b: any("function" in tool for tool in tools_of(b))),
+        (
+            4,
+            lambda b: any(
+                m.get("role") in ("tool", "developer", "function") or "tool_calls" in m for m in blocks(b, "messages")
+            ),
+        ),
+        (2, lambda b: not _CHAT_ONLY.isdisjoint(b)),
+        (1, lambda b: "max_tokens" not in b),
+        (1, lambda b: b["messages"][0]["role"] == "system"),
+        (2, lambda b: any(m.get("type") in ("image_url", "input_audio", "file") for m in blocks(b, "messages"))),
+    ),
+    "response": score(
+        (
+            5,
+            lambda b: (
+                type(b["choices"]) is list and ("message" in b["choices"][0] or b.get("object") == "chat.completion")
+            ),
+        ),
+    ),
+    "stream": score((5, lambda b: b.get("object") == "chat.completion.chunk" or "delta" in b["choices"][0])),
+    "tools": score((5, lambda b: any("function" in tool or "custom" in tool for tool in tools_of(b)))),
+    "error": score((2, lambda b: type(b["error"]) in (dict, str)), (1, lambda b: "type" in b["error"])),
+}

@@ -1,0 +1,209 @@
+"""Chat Completions requests: the envelope around messages and tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import Extra
+from ...ir.pointer import JSON, Object, join
+from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
+from ...ir.tools import ToolChoice
+from ..effort import effort_of_budget
+from ..params import NO_PARAMS, read_params, rows, write_params
+from ..protocol import Encoded
+from ..shape import boolean, each, finish, leftover, obj, optional_string
+from .content import NAME
+from .messages import read_message, write_message
+from .tools import read_choice, read_function, read_legacy_choice, read_tool, write_choice, write_tool
+
+__all__ = ["decode_request", "encode_request"]
+
+_FORM = "openai_chat~"
+_PARAMS = rows(
+    max_completion_tokens="max_tokens",
+    max_tokens="max_tokens",
+    temperature="temperature",
+    top_p="top_p",
+    stop="stop",
+    seed="seed",
+    n="n",
+    presence_penalty="presence_penalty",
+    frequency_penalty="frequency_penalty",
+    logprobs="logprobs",
+    top_logprobs="top_logprobs",
+    user="user",
+    metadata="metadata",
+    store="store",
+    service_tier="service_tier",
+    prompt_cache_key="cache_key",
+    safety_identifier="safety_identifier",
+    verbosity="verbosity",
+)
+_KEYS = {row.param: key for key, row in reversed(_PARAMS.items())}
+_KNOWN = frozenset(_PARAMS) | {
+    "model",
+    "messages",
+    "tools",
+    "functions",
+    "tool_choice",
+    "function_call",
+    "parallel_tool_calls",
+    "stream",
+    "stream_options",
+    "response_format",
+    "reasoning_effort",
+}
+
+
+def decode_request(body: Object) -> Request:
+    if type(obj(body).get("messages")) is not list:
+        raise ProtocolError("expected an array of messages", pointer="/messages")
+    messages = tuple(each(body, "messages", read_message))
+    tools = tuple(each(body, "tools", read_tool))
+    model = optional_string(body, "model") or ""
+    if len(body) == 3 and tools and model:
+        return Request(model, messages, tools, params=NO_PARAMS)
+    params: dict[str, Any] = {}
+    read_params(body, _PARAMS, params)
+    extra = _read_extra(body, params)
+    effort = optional_string(body, "reasoning_effort")
+    return Request(
+        model,
+        messages,
+        (*tools, *each(body, "functions", _read_legacy_tool)),
+        _read_choice(body),
+        boolean(body, "parallel_tool_calls"),
+        Params(**params) if params else NO_PARAMS,
+        None if effort is None else _read_effort(effort),
+        _read_format(body.get("response_format")),
+        boolean(body, "stream"),
+        extra,
+    )
+
+
+def _read_legacy_tool(raw: JSON) -> Any:
+    return read_function(obj(raw), {_FORM: {":tool": "function"}})
+
+
+def _read_choice(body: Object) -> ToolChoice | None:
+    if (value := body.get("tool_choice")) is not None:
+        return read_choice(value)
+    if (value := body.get("function_call")) is not None:
+        return read_legacy_choice(value)
+    return None
+
+
+def _read_extra(body: Object, params: dict[str, Any]) -> Extra:
+    """What the canonical request has no field for, and how the rest was written."""
+    extra = leftover(body, _KNOWN, NAME)
+    form: Object = {}
+    if "max_tokens" in body:
+        if body.get("max_completion_tokens") is None:
+            form[":max_tokens"] = True
+        else:
+            extra.setdefault(NAME, {})["max_tokens"] = body["max_tokens"]
+    if type(body.get("stop")) is str:
+        form[":stop"] = True
+    if (options := body.get("stream_options")) is not None:
+        usage = boolean(obj(options, "stream_options"), "include_usage")
+        if usage is not None:
+            params["include_usage"] = usage
+        if len(options) > (usage is not None):
+            extra[f"{NAME}/stream_options"] = {k: v for k, v in options.items() if k != "include_usage"}
+    if form:
+        extra[_FORM] = {**extra.get(_FORM, {}), **form}
+    return extra
+
+
+def _read_effort(effort: str) -> ReasoningConfig:
+    return ReasoningConfig("off") if effort == "none" else ReasoningConfig("auto", effort)
+
+
+def _read_format(value: JSON) -> OutputFormat | None:
+    if value is None:
+        return None
+    kind = obj(value, "response_format").get("type")
+    if kind == "json_schema":
+        inner = obj(value.get("json_schema"), "response_format", "json_schema")
+        return OutputFormat(
+            "json_schema",
+            inner.get("schema"),
+            optional_string(inner, "name"),
+            optional_string(inner, "description"),
+            boolean(inner, "strict"),
+            leftover(inner, ("schema", "name", "description", "strict"), NAME),
+        )
+    if kind == "text" or kind == "json_object":
+        return OutputFormat("text" if kind == "text" else "json")
+    return OutputFormat("text", extra={f"{NAME}/response_format": value})
+
+
+def encode_request(request: Request) -> Encoded:
+    losses = Losses()
+    out: Object = {"model": request.model} if request.model else {}
+    messages: list[Object] = []
+    for index, message in enumerate(request.messages):
+        write_message(message, f"/messages/{index}", messages, losses)
+    out["messages"] = messages
+    for index, tool in enumerate(request.tools):
+        written = write_tool(tool, losses, f"/tools/{index}")
+        if written is None:
+            continue
+        if ":tool" in tool.extra.get(_FORM, {}):
+            out.setdefault("functions", []).append(written["function"])
+        else:
+            out.setdefault("tools", []).append(written)
+    if request.choice is not None:
+        write_choice(request.choice, request.tools, out, losses)
+    if request.parallel is not None:
+        out["parallel_tool_calls"] = request.parallel
+    if request.params is not NO_PARAMS or request.extra:
+        _write_params(request, out, losses)
+    if request.reasoning is not None:
+        _write_effort(request.reasoning, out, losses)
+    if request.output is not None:
+        out["response_format"] = _write_format(request.output)
+    if request.stream is not None:
+        out["stream"] = request.stream
+    return Encoded(finish(out, request.extra, NAME), losses)
+
+
+def _write_params(request: Request, out: Object, losses: Losses) -> None:
+    write_params(request.params, _KEYS, out, NAME, losses)
+    form = request.extra.get(_FORM, {})
+    if ":max_tokens" in form and "max_completion_tokens" in out:
+        out["max_tokens"] = out.pop("max_completion_tokens")
+    if ":stop" in form and len(out.get("stop", ())) == 1:
+        out["stop"] = out["stop"][0]
+    options = request.extra.get(f"{NAME}/stream_options", {})
+    if request.params.include_usage is not None:
+        options = {"include_usage": request.params.include_usage, **options}
+    if options:
+        out["stream_options"] = options
+
+
+def _write_effort(reasoning: ReasoningConfig, out: Object, losses: Losses) -> None:
+    if reasoning.mode == "off":
+        out["reasoning_effort"] = "none"
+    elif reasoning.effort is not None:
+        out["reasoning_effort"] = reasoning.effort
+    elif reasoning.budget is not None:
+        out["reasoning_effort"] = effort_of_budget(reasoning.budget)
+        detail = f"a budget of {reasoning.budget} tokens became the effort {out['reasoning_effort']!r}"
+        losses.add(join("reasoning", "budget"), "reasoning budget", "weakened", detail)
+    if reasoning.visible:
+        losses.add(join("reasoning", "visible"), "visible reasoning", "dropped", "Chat does not show reasoning")
+
+
+def _write_format(output: OutputFormat) -> Object:
+    if f"{NAME}/response_format" in output.extra:
+        return output.extra[f"{NAME}/response_format"]
+    if output.kind != "json_schema":
+        return {"type": "text" if output.kind == "text" else "json_object"}
+    inner: Object = {"name": output.name or "answer"}
+    for key, value in (("description", output.description), ("schema", output.schema), ("strict", output.strict)):
+        if value is not None:
+            inner[key] = value
+    return {"type": "json_schema", "json_schema": finish(inner, output.extra, NAME)}

@@ -1,0 +1,230 @@
+"""Chat Completions responses: choices, finish reasons, usage.
+
+The finish reason is derived from the content where they disagree: calls mean `tool_calls`, whatever the server says.
+"""
+
+from __future__ import annotations
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import Extra, Part, Reasoning, Refusal, Text, ToolCall, what_is
+from ...ir.pointer import JSON, Object
+from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
+from ..openai_fault import read_fault
+from ..protocol import Encoded
+from ..shape import each, finish, integer, leftover, obj, optional_string
+from .content import NAME
+from .messages import read_assistant, write_call
+
+__all__ = ["decode_response", "encode_response", "fault_of", "read_usage", "stop_of", "write_stop", "write_usage"]
+
+_FORM = "openai_chat~"
+_MESSAGE = "openai_chat/message"
+_KNOWN = frozenset({"id", "object", "created", "model", "choices", "usage"})
+_CHOICE = frozenset({"index", "message", "finish_reason"})
+
+_REASONS: dict[str, StopReason] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+    "model_length": "context_window",
+    "error": "error",
+}
+_WORDS: dict[StopReason, str] = {
+    "stop": "stop",
+    "stop_sequence": "stop",
+    "tool_calls": "tool_calls",
+    "length": "length",
+    "context_window": "length",
+    "content_filter": "content_filter",
+    "refusal": "stop",
+    "pause": "stop",
+    "malformed_call": "stop",
+    "error": "stop",
+    "unknown": "stop",
+}
+
+
+def decode_response(body: Object) -> Response:
+    if type(obj(body).get("choices")) is not list:
+        if body.get("error"):
+            return Response(fault=read_fault(body["error"], NAME))
+        raise ProtocolError("expected an array of choices", pointer="/choices")
+    first, *others = each(body, "choices", _read_choice) or [Alternative()]
+    return Response(
+        id=optional_string(body, "id") or "",
+        model=optional_string(body, "model") or "",
+        parts=first.parts,
+        stop=first.stop,
+        usage=read_usage(body.get("usage")),
+        created=integer(body, "created"),
+        alternatives=tuple(others),
+        fault=fault_of(first.stop),
+        extra={**leftover(body, _KNOWN, NAME), **first.extra},
+    )
+
+
+def fault_of(stop: Stop | None) -> Fault | None:
+    if stop is None or stop.reason != "error":
+        return None
+    return Fault("server", "the model stopped with an error", 502)
+
+
+def _read_choice(raw: JSON) -> Alternative:
+    message = obj(obj(raw).get("message"), "message")
+    try:
+        read = read_assistant(message)
+    except ProtocolError as error:
+        raise error.within("message") from None
+    extra = {name.replace(NAME, _MESSAGE): fields for name, fields in read.extra.items()}
+    return Alternative(read.parts, _read_stop(raw, read.parts), extra)
+
+
+def _read_stop(choice: Object, parts: tuple[Part, ...]) -> Stop | None:
+    word = choice.get("finish_reason")
+    extra = leftover(choice, _CHOICE, f"{NAME}/choice")
+    extra.get(f"{NAME}/choice~", {}).pop("finish_reason", None)
+    if word is None:
+        return (
+            Stop("unknown", extra={**extra, _FORM: {":finish_reason": None}}) if extra.get(f"{NAME}/choice") else None
+        )
+    return stop_of(str(word), parts, {name: fields for name, fields in extra.items() if fields})
+
+
+def stop_of(word: str, parts: tuple[Part, ...], extra: Extra) -> Stop:
+    reason = _REASONS.get(word, "unknown")
+    if reason in ("stop", "tool_calls"):
+        if any(type(part) is ToolCall for part in parts):
+            reason = "tool_calls"
+        elif reason == "stop" and any(type(part) is Refusal for part in parts):
+            reason = "refusal"
+    if _WORDS[reason] != word:
+        extra = {**extra, _FORM: {":finish_reason": word}}
+    return Stop(reason, extra=extra)
+
+
+_USAGE = frozenset(
+    {"prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details"}
+)
+
+
+def read_usage(raw: JSON) -> Usage | None:
+    if raw is None:
+        return None
+    obj(raw, "usage")
+    prompt, completion = raw.get("prompt_tokens_details"), raw.get("completion_tokens_details")
+    prompt = obj(prompt, "usage", "prompt_tokens_details") if prompt is not None else {}
+    completion = obj(completion, "usage", "completion_tokens_details") if completion is not None else {}
+    extra = leftover(raw, _USAGE, NAME)
+    extra = leftover(prompt, ("cached_tokens", "cache_write_tokens"), f"{NAME}/prompt", extra)
+    extra = leftover(completion, ("reasoning_tokens",), f"{NAME}/completion", extra)
+    usage = Usage(
+        integer(raw, "prompt_tokens"),
+        integer(raw, "completion_tokens"),
+        integer(prompt, "cached_tokens"),
+        integer(prompt, "cache_write_tokens"),
+        integer(completion, "reasoning_tokens"),
+        extra=extra,
+    )
+    if raw.get("total_tokens") != usage.total:
+        extra.setdefault(NAME, {})["total_tokens"] = raw.get("total_tokens")
+    return usage
+
+
+def write_usage(usage: Usage) -> Object:
+    out: Object = {
+        "prompt_tokens": usage.input or 0,
+        "completion_tokens": usage.output or 0,
+        "total_tokens": usage.total,
+    }
+    prompt: Object = {}
+    if usage.cached is not None:
+        prompt["cached_tokens"] = usage.cached
+    if usage.cache_write is not None:
+        prompt["cache_write_tokens"] = usage.cache_write
+    if prompt := finish(prompt, usage.extra, f"{NAME}/prompt"):
+        out["prompt_tokens_details"] = prompt
+    completion: Object = {} if usage.reasoning is None else {"reasoning_tokens": usage.reasoning}
+    if completion := finish(completion, usage.extra, f"{NAME}/completion"):
+        out["completion_tokens_details"] = completion
+    return finish(out, usage.extra, NAME)
+
+
+def encode_response(response: Response) -> Encoded:
+    losses = Losses()
+    choices = [_write_choice(0, response, losses, "")]
+    for number, other in enumerate(response.alternatives):
+        choices.append(_write_choice(number + 1, other, losses, f"/alternatives/{number}"))
+    out: Object = {
+        "id": response.id,
+        "object": "chat.completion",
+        "created": response.created or 0,
+        "model": response.model,
+        "choices": choices,
+    }
+    if response.usage is not None:
+        out["usage"] = write_usage(response.usage)
+    return Encoded(finish(out, response.extra, NAME), losses)
+
+
+def _write_choice(index: int, answer: Response | Alternative, losses: Losses, path: str) -> Object:
+    message = finish(_write_message(answer.parts, losses, path), answer.extra, _MESSAGE)
+    if answer.extra.get(f"{_MESSAGE}~", {}).get(":content") != "absent":
+        message.setdefault("content", None)
+    word = write_stop(answer.stop, losses, path, "refusal" in message)
+    out: Object = {"index": index, "message": message, "finish_reason": word}
+    return out if answer.stop is None else finish(out, answer.stop.extra, f"{NAME}/choice")
+
+
+def _write_message(parts: tuple[Part, ...], losses: Losses, path: str) -> Object:
+    texts: list[str] = []
+    calls: list[Object] = []
+    out: Object = {"role": "assistant"}
+    for number, part in enumerate(parts):
+        if isinstance(part, ToolCall):
+            if ":call" in part.extra.get(_FORM, {}):
+                out["function_call"] = {"name": part.name, "arguments": part.text}
+            else:
+                calls.append(write_call(part, losses, f"{path}/parts/{number}"))
+        elif isinstance(part, Text):
+            if calls:
+                detail = "on Chat all text stands before all calls"
+                losses.add(f"{path}/parts/{number}", "order of text and calls", "moved", detail, "info")
+            texts.append(part.text)
+        elif isinstance(part, Reasoning):
+            if part.artefacts:
+                losses.add(f"{path}/parts/{number}/artefacts", "artefact", "dropped", "Chat has no place for it")
+            field = part.extra.get(_FORM, {}).get(":field", "reasoning_content")
+            out[field] = out.get(field, "") + (part.text or "\n\n".join(part.summary))
+        elif isinstance(part, Refusal):
+            out["refusal"] = out.get("refusal", "") + part.text
+        else:
+            losses.add(f"{path}/parts/{number}", what_is(part), "dropped", "a Chat answer has no place for it", "error")
+    if texts:
+        out["content"] = "".join(texts)
+    if calls:
+        out["tool_calls"] = calls
+    return out
+
+
+def write_stop(stop: Stop | None, losses: Losses, path: str, refused: bool) -> str | None:
+    """The finish reason; losses for what the word does not say. `refused`: the message says so already."""
+    if stop is None:
+        return None
+    form = stop.extra.get(_FORM)
+    if form is not None and ":finish_reason" in form:
+        word = form[":finish_reason"]
+        return None if word is None else str(word)
+    if stop.sequence is not None:
+        losses.add(f"{path}/stop/sequence", "stop sequence", "dropped", "Chat does not say which one it was", "info")
+    if stop.reason == "refusal" and not refused:
+        losses.add(
+            f"{path}/stop", "stop reason refusal", "weakened", "Chat says it in a message: 'content_filter'", "info"
+        )
+        return "content_filter"
+    if stop.reason in ("pause", "context_window", "unknown"):
+        detail = f"Chat has no word for it: {_WORDS[stop.reason]!r}"
+        losses.add(f"{path}/stop", f"stop reason {stop.reason}", "weakened", detail)
+    return _WORDS[stop.reason]

@@ -1,0 +1,331 @@
+"""Chat Completions streams, read.
+
+The wire has no ends: a text ends when a call starts, a call when its choice finishes. A call whose arguments are already
+whole when the next one starts ends right there, so that nobody waits for the finish.
+
+Servers disagree about almost everything in a call delta. Here a delta belongs to the call with its `index`; a new id
+under an old index is a new call; without an index it belongs to the call that was last; id and name count once, however
+often they are repeated.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ...ir.errors import ProtocolError
+from ...ir.events import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseEnd,
+    ResponseStart,
+    StreamFault,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    UsageUpdate,
+)
+from ...ir.fold import merge_extra
+from ...ir.parts import Artefact, CallKind, Extra, Part, Refusal, ToolCall
+from ...ir.pointer import JSON, Object
+from ...ir.response import Stop
+from ...ir.text import dumps, unescape
+from ...stream.strict import parse_arguments
+from ..openai_fault import read_fault
+from ..shape import integer, obj, optional_string, unknown, wrong
+from ..sse_stream import STRING, SSEStreamDecoder, is_utf8
+from .content import NAME
+from .messages import REASONING_FIELDS, read_signature
+from .response import fault_of, read_usage, stop_of
+
+__all__ = ["ChatStreamDecoder"]
+
+_FORM = "openai_chat~"
+_CHUNK = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
+_CHOICE = frozenset({"index", "delta", "finish_reason"})
+_WORDS = (*REASONING_FIELDS, "content", "refusal")
+_DELTA = frozenset({"role", "tool_calls", "function_call", *_WORDS})
+
+# The two deltas that make up almost all of a stream, whatever stands before "choices".
+_FAST = re.compile(
+    rb'"choices": ?\[\{"index": ?(\d{1,4}), ?"delta": ?\{(?:"content": ?'
+    + STRING
+    + rb'|"tool_calls": ?\[\{"index": ?(\d{1,6}), ?"function": ?\{"arguments": ?'
+    + STRING
+    + rb'\}\}\])\}(?:, ?"logprobs": ?null)?, ?"finish_reason": ?null(?:, ?"logprobs": ?null)?\}\]'
+    rb'(?:, ?"usage": ?null)?(?:, ?"obfuscation": ?"[^"\\]*")?\}'
+).fullmatch
+
+
+class _Call:
+    """A call that is still growing."""
+
+    __slots__ = ("artefacts", "ended", "extra", "id", "key", "kind", "name", "pieces")
+
+    def __init__(self, key: int, call_id: str, kind: CallKind, extra: Extra) -> None:
+        self.key = key
+        self.id = call_id
+        self.kind: CallKind = kind
+        self.name = ""  # not started while it has no name
+        self.pieces: list[bytes] = []
+        self.artefacts: tuple[Artefact, ...] = ()
+        self.extra = extra
+        self.ended = False
+
+
+class _Choice:
+    __slots__ = ("by_index", "calls", "extra", "index", "last", "message", "open", "refused", "stop")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.open: tuple[str, int] | None = None  # (the field that is being spoken, the item's key)
+        self.calls: list[_Call] = []
+        self.by_index: dict[int, _Call] = {}
+        self.last: _Call | None = None
+        self.refused = False
+        self.stop: Stop | None = None
+        self.extra: Extra = {}
+        self.message: Extra = {}
+
+
+class ChatStreamDecoder(SSEStreamDecoder):
+    """Feed it the bytes of a Chat Completions stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._choices: dict[int, _Choice] = {}
+        self._started = False
+        self._envelope = b"\n"  # what stood before "choices" in the last chunk that was read in full
+        self._extra: Extra = {}
+
+    def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
+        if payload.startswith(self._envelope) and not self._halves:
+            fast = _FAST(payload, len(self._envelope))
+            if fast is not None and self._fast_delta(fast, events):
+                return
+        if payload.strip() == b"[DONE]":
+            if self._whole():
+                self._finish(events)
+                self._over = True
+            return
+        chunk = self._read(payload)
+        self._envelope = payload[: max(payload.find(b'"choices"'), 0)] or b"\n"
+        self._read_chunk(chunk, events)
+
+    def _fast_delta(self, fast: re.Match[bytes], events: list[Event]) -> bool:
+        choice = self._choices.get(int(fast[1]))
+        if choice is None or choice.stop is not None:
+            return False
+        content = fast[2]
+        if content is not None:
+            if choice.open is None or choice.open[0] != "content" or not is_utf8(content):
+                return False
+            if content:
+                events.append(TextDelta(choice.open[1], content))
+            return True
+        call, fragment = choice.by_index.get(int(fast[3])), fast[4]
+        if call is None or not call.name or call.ended or not is_utf8(fragment):
+            return False
+        if fragment:
+            call.pieces.append(fragment)
+            choice.last = call
+            events.append(CallDelta(call.key, fragment))
+        return True
+
+    def _whole(self) -> bool:
+        return bool(self._choices) and all(choice.stop is not None for choice in self._choices.values())
+
+    def _finish(self, events: list[Event]) -> None:
+        choices = [self._choices[index] for index in sorted(self._choices)]
+        stops = tuple(choice.stop for choice in choices if choice.stop is not None)
+        if (fault := fault_of(stops[0])) is not None:
+            events.append(StreamFault(fault))
+        else:
+            events.append(ResponseEnd(stops, merge_extra(self._extra, choices[0].message)))
+
+    def _read_chunk(self, chunk: Object, events: list[Event]) -> None:
+        if chunk.get("error"):
+            self._over = True
+            events.append(StreamFault(read_fault(chunk["error"], NAME)))
+            return
+        if not self._started:
+            self._started = True
+            created = integer(chunk, "created")
+            events.append(
+                ResponseStart(optional_string(chunk, "id") or "", optional_string(chunk, "model") or "", created)
+            )
+        self._extra = merge_extra(self._extra, unknown(chunk, _CHUNK, NAME))
+        for raw in _array(chunk, "choices"):
+            self._read_choice(obj(raw, "choices"), events)
+        usage = read_usage(chunk.get("usage"))
+        if usage is not None:
+            events.append(UsageUpdate(usage))
+
+    def _read_choice(self, raw: Object, events: list[Event]) -> None:
+        index = integer(raw, "index") or 0
+        choice = self._choices.get(index)
+        if choice is None:
+            choice = self._choices[index] = _Choice(index)
+        delta = raw.get("delta")
+        delta = {} if delta is None else obj(delta, "choices", index, "delta")
+        if choice.stop is None:
+            try:
+                self._read_delta(choice, delta, events)
+            except ProtocolError as error:
+                raise error.within("choices", index, "delta") from None
+        elif any(delta.get(field) for field in _DELTA if field != "role"):
+            self.losses.add("/parts", "content after the end", "dropped", "it came after the finish reason")
+        choice.extra = _with_logprobs(choice.extra, unknown(raw, _CHOICE, f"{NAME}/choice"))
+        word = raw.get("finish_reason")
+        if word is not None and choice.stop is None:
+            self._end_choice(choice, str(word), events)
+
+    def _end_choice(self, choice: _Choice, word: str, events: list[Event]) -> None:
+        self._hush(choice, events)
+        for call in choice.calls:
+            self._end_call(call, events)
+        parts: list[Part] = [Refusal("")] if choice.refused else []
+        if choice.calls:
+            parts.append(_ANY_CALL)
+        choice.stop = stop_of(word, tuple(parts), choice.extra)
+
+    def _read_delta(self, choice: _Choice, delta: Object, events: list[Event]) -> None:
+        for field in _WORDS:
+            if words := optional_string(delta, field):
+                self._say(choice, field, words, events)
+        for number, raw in enumerate(_array(delta, "tool_calls")):
+            try:
+                self._read_call(choice, obj(raw), events)
+            except ProtocolError as error:
+                raise error.within("tool_calls", number) from None
+        if delta.get("function_call"):
+            function = obj(delta["function_call"], "function_call")
+            self._read_call(choice, {"index": 0, "function": function, ":call": "function_call"}, events)
+        if not _DELTA.issuperset(delta):
+            choice.message = merge_extra(choice.message, unknown(delta, _DELTA, f"{NAME}/message"))
+
+    def _say(self, choice: _Choice, field: str, words: str, events: list[Event]) -> None:
+        if choice.open is None or choice.open[0] != field:
+            self._hush(choice, events)
+            choice.open = (field, self._new_key())
+            if field in REASONING_FIELDS:
+                events.append(ReasoningStart(choice.open[1], choice.index, {_FORM: {":field": field}}))
+            else:
+                choice.refused = choice.refused or field == "refusal"
+                events.append(TextStart(choice.open[1], choice.index, field == "refusal"))
+        key = choice.open[1]
+        escaped = self._escape(key, words)
+        if escaped:
+            events.append(ReasoningDelta(key, escaped) if field in REASONING_FIELDS else TextDelta(key, escaped))
+
+    def _hush(self, choice: _Choice, events: list[Event]) -> None:
+        if choice.open is not None:
+            field, key = choice.open
+            events.append(ReasoningEnd(key) if field in REASONING_FIELDS else TextEnd(key))
+            choice.open = None
+
+    def _read_call(self, choice: _Choice, raw: Object, events: list[Event]) -> None:
+        kind: CallKind = "freeform" if "custom" in raw else "function"
+        inner = raw.get("custom" if kind == "freeform" else "function")
+        inner = {} if inner is None else obj(inner, "function")
+        call_id, name = optional_string(raw, "id") or "", optional_string(inner, "name") or ""
+        call = self._call_of(choice, integer(raw, "index"), call_id, name, kind, raw, events)
+        choice.last = call
+        call.id = call.id or call_id
+        call.artefacts = call.artefacts or read_signature(raw)
+        if name and not call.name:
+            call.name = name
+            self._hush(choice, events)
+            self._end_whole_calls(choice, call, events)
+            events.append(CallStart(call.key, call.id, name, kind, None, choice.index, call.extra))
+            events.extend(CallDelta(call.key, piece) for piece in call.pieces)
+        fragment = inner.get("input" if kind == "freeform" else "arguments")
+        if type(fragment) is dict:  # the whole object at once
+            fragment = dumps(fragment)
+        if fragment:
+            if type(fragment) is not str:
+                raise wrong("a string", fragment, "function", "arguments")
+            self._grow(call, self._escape(call.key, fragment), events)
+
+    def _grow(self, call: _Call, escaped: bytes, events: list[Event]) -> None:
+        if call.ended:
+            if escaped.strip():
+                raise ProtocolError("more arguments for a call that was already whole", status=502)
+            return
+        call.pieces.append(escaped)
+        if call.name and escaped:
+            events.append(CallDelta(call.key, escaped))
+
+    def _call_of(
+        self,
+        choice: _Choice,
+        index: int | None,
+        call_id: str,
+        name: str,
+        kind: CallKind,
+        raw: Object,
+        events: list[Event],
+    ) -> _Call:
+        call = choice.last if index is None else choice.by_index.get(index)
+        is_new = call is None or bool(call_id and call.id and call_id != call.id)
+        if call is not None and not is_new and name and call.name and name != call.name:
+            is_new = True  # another name under the same index and without ids
+        if not is_new:
+            assert call is not None
+            return call
+        extra: Extra = {_FORM: {":call": raw[":call"]}} if ":call" in raw else {}
+        call = _Call(self._new_key(), call_id, kind, extra)
+        choice.calls.append(call)
+        choice.by_index[len(choice.by_index) if index is None else index] = call
+        return call
+
+    def _end_whole_calls(self, choice: _Choice, new: _Call, events: list[Event]) -> None:
+        """A call whose arguments are whole when another one starts is over."""
+        for call in choice.calls:
+            if call is not new and not call.ended and call.kind == "function" and call.pieces:
+                if call.pieces[-1].rstrip().endswith(b"}"):
+                    if parse_arguments(unescape(b"".join(call.pieces)))[1] == "complete":
+                        self._end_call(call, events)
+
+    def _end_call(self, call: _Call, events: list[Event]) -> None:
+        if call.ended:
+            return
+        if not call.name:
+            raise ProtocolError("a call without a name", status=502)
+        call.ended = True
+        raw = unescape(b"".join(call.pieces))
+        if call.kind == "freeform":
+            events.append(CallEnd(call.key, None, raw, "complete", call.artefacts))
+        else:
+            arguments, state = parse_arguments(raw)
+            events.append(CallEnd(call.key, arguments, raw, state, call.artefacts))
+
+
+_ANY_CALL = ToolCall("", "")
+
+
+def _array(raw: Object, key: str) -> list[JSON]:
+    value = raw.get(key)
+    if value is None:
+        return []
+    if type(value) is not list:
+        raise wrong("an array", value, key)
+    return value
+
+
+def _with_logprobs(so_far: Extra, new: Extra) -> Extra:
+    """Log probabilities come token by token; everything else about a choice is said once."""
+    choice = f"{NAME}/choice"
+    before, now = so_far.get(choice, {}).get("logprobs"), new.get(choice, {}).get("logprobs")
+    merged = merge_extra(so_far, new)
+    if type(before) is dict and type(now) is dict:
+        joined = {
+            **before,
+            **{key: (before.get(key) or []) + value for key, value in now.items() if type(value) is list},
+        }
+        merged = {**merged, choice: {**merged[choice], "logprobs": joined}}
+    return merged

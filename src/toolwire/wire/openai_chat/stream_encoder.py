@@ -1,0 +1,199 @@
+"""Chat Completions streams, written.
+
+What the official clients need (facts measured on them): a call's id and name once, in its first chunk, with
+`arguments: ""`; indexes dense from 0 for each choice; then fragments. Usage is a chunk of its own, for who asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...ir.errors import EncodeError
+from ...ir.events import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    Ping,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseEnd,
+    ResponseStart,
+    StreamFault,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    UsageUpdate,
+    WholePart,
+)
+from ...ir.losses import Losses
+from ...ir.parts import what_is
+from ...ir.pointer import Object
+from ...ir.request import Request
+from ...ir.text import to_bytes
+from ..openai_fault import write_fault
+from ..shape import finish
+from .content import NAME
+from .response import write_stop, write_usage
+
+__all__ = ["ChatStreamEncoder"]
+
+_TAIL = b'},"finish_reason":null}]}\n\n'
+
+
+class ChatStreamEncoder:
+    """Feed it events; it gives the bytes of a Chat Completions stream."""
+
+    def __init__(self, request: Request | None = None) -> None:
+        self.losses = Losses()
+        self._wants_usage = request is None or bool(request.params.include_usage)
+        self._head = b""
+        self._choices: dict[int, int] = {}  # how many calls each choice has
+        self._heads: dict[int, bytes] = {}  # by key: all of a delta chunk before the fragment
+        self._signed: dict[int, bytes] = {}  # by key: all of a chunk before a signature
+        self._silent: set[int] = set()  # calls that have not sent any arguments yet
+        self._sections: dict[int, int | None] = {}
+        self._usage: bytes = b""
+        self._refused: set[int] = set()
+
+    def feed(self, event: Event) -> bytes:
+        step = _STEPS.get(type(event))
+        return b"" if step is None else step(self, event)
+
+    def _start(self, event: ResponseStart) -> bytes:
+        fields: Object = {
+            "id": event.id,
+            "object": "chat.completion.chunk",
+            "created": event.created or 0,
+            "model": event.model,
+        }
+        fields.update(event.extra.get(NAME, {}))
+        self._head = b"data: " + to_bytes(fields)[:-1] + b',"choices":['
+        return self._open_choice(0)
+
+    def _open_choice(self, choice: int) -> bytes:
+        if choice in self._choices:
+            return b""
+        if not self._head:
+            raise EncodeError("the first event of a stream is ResponseStart")
+        self._choices[choice] = 0
+        return self._chunk(choice, b'{"role":"assistant","content":null}')
+
+    def _chunk(self, choice: int, delta: bytes) -> bytes:
+        return b'%b{"index":%d,"delta":%b,"finish_reason":null}]}\n\n' % (self._head, choice, delta)
+
+    def _text_start(self, event: TextStart) -> bytes:
+        opening = self._open_choice(event.choice)
+        if self._choices[event.choice]:
+            detail = "on Chat all text stands before all calls"
+            self.losses.add("/parts", "order of text and calls", "moved", detail, "info")
+        if event.refusal:
+            self._refused.add(event.choice)
+        field = b"refusal" if event.refusal else b"content"
+        self._heads[event.key] = b'%b{"index":%d,"delta":{"%b":"' % (self._head, event.choice, field)
+        return opening
+
+    def _text_delta(self, event: TextDelta) -> bytes:
+        return b"".join((self._heads[event.key], event.escaped, b'"', _TAIL))
+
+    def _words_end(self, event: TextEnd | ReasoningEnd) -> bytes:
+        if event.artefacts:
+            self.losses.add("/parts", "artefact", "dropped", "Chat has no place for it")
+        return b""
+
+    def _reasoning_start(self, event: ReasoningStart) -> bytes:
+        opening = self._open_choice(event.choice)
+        field = event.extra.get(f"{NAME}~", {}).get(":field", "reasoning_content").encode()
+        self._heads[event.key] = b'%b{"index":%d,"delta":{"%b":"' % (self._head, event.choice, field)
+        return opening
+
+    def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+        before = self._sections.setdefault(event.key, event.section)
+        self._sections[event.key] = event.section
+        gap = b"" if before == event.section else b"\\n\\n"
+        return b"".join((self._heads[event.key], gap, event.escaped, b'"', _TAIL))
+
+    def _call_start(self, event: CallStart) -> bytes:
+        opening = self._open_choice(event.choice)
+        index = self._choices[event.choice]
+        self._choices[event.choice] += 1
+        self._silent.add(event.key)
+        if event.namespace is not None:
+            self.losses.add("/parts", "namespace", "dropped", "Chat calls have none")
+        kind, field = ("custom", "input") if event.kind == "freeform" else ("function", "arguments")
+        call = {"index": index, "id": event.id, "type": kind, kind: {"name": event.name, field: ""}}
+        self._heads[event.key] = b'%b{"index":%d,"delta":{"tool_calls":[{"index":%d,"%b":{"%b":"' % (
+            self._head,
+            event.choice,
+            index,
+            kind.encode(),
+            field.encode(),
+        )
+        self._signed[event.key] = b'%b{"index":%d,"delta":{"tool_calls":[{"index":%d,"function":{"arguments":""},' % (
+            self._head,
+            event.choice,
+            index,
+        )
+        return opening + self._chunk(event.choice, to_bytes({"tool_calls": [call]}))
+
+    def _call_delta(self, event: CallDelta) -> bytes:
+        self._silent.discard(event.key)
+        return b"".join((self._heads[event.key], event.escaped, b'"}}]', _TAIL))
+
+    def _call_end(self, event: CallEnd) -> bytes:
+        out = b""
+        if event.key in self._silent and event.raw is None:
+            out = self._call_delta(CallDelta(event.key, b"{}"))
+        for artefact in event.artefacts:
+            if artefact.provider == "google":
+                content = to_bytes({"google": {"thought_signature": artefact.data}})
+                out += b'%b"extra_content":%b}]%b' % (self._signed[event.key], content, _TAIL)
+            else:
+                self.losses.add("/parts", "artefact", "dropped", "Chat has no place for it")
+        return out
+
+    def _whole_part(self, event: WholePart) -> bytes:
+        self.losses.add("/parts", what_is(event.part), "dropped", "a Chat answer has no place for it", "error")
+        return b""
+
+    def _count(self, event: UsageUpdate) -> bytes:
+        if self._wants_usage:
+            self._usage = to_bytes(write_usage(event.usage))
+        return b""
+
+    def _ping(self, event: Ping) -> bytes:
+        return b": ping\n\n"
+
+    def _fail(self, event: StreamFault) -> bytes:
+        return b"data: " + to_bytes({"error": write_fault(event.fault, NAME)}) + b"\n\n"
+
+    def _end(self, event: ResponseEnd) -> bytes:
+        out = self._open_choice(0)
+        for choice, stop in enumerate(event.stops):
+            word = write_stop(stop, self.losses, "", choice in self._refused)
+            fields = finish({"index": choice, "delta": {}, "finish_reason": word}, stop.extra, f"{NAME}/choice")
+            out += self._head + to_bytes(fields) + b"]}\n\n"
+        if self._usage:
+            out += self._head + b'],"usage":' + self._usage + b"}\n\n"
+        return out + b"data: [DONE]\n\n"
+
+
+_STEPS: dict[type, Callable[[ChatStreamEncoder, Any], bytes]] = {
+    CallDelta: ChatStreamEncoder._call_delta,
+    TextDelta: ChatStreamEncoder._text_delta,
+    ReasoningDelta: ChatStreamEncoder._reasoning_delta,
+    ResponseStart: ChatStreamEncoder._start,
+    TextStart: ChatStreamEncoder._text_start,
+    TextEnd: ChatStreamEncoder._words_end,
+    ReasoningEnd: ChatStreamEncoder._words_end,
+    ReasoningStart: ChatStreamEncoder._reasoning_start,
+    CallStart: ChatStreamEncoder._call_start,
+    CallEnd: ChatStreamEncoder._call_end,
+    WholePart: ChatStreamEncoder._whole_part,
+    UsageUpdate: ChatStreamEncoder._count,
+    Ping: ChatStreamEncoder._ping,
+    StreamFault: ChatStreamEncoder._fail,
+    ResponseEnd: ChatStreamEncoder._end,
+}

@@ -1,0 +1,199 @@
+"""Tool declarations and tool choice on Chat Completions.
+
+    {"type": "function", "function": {"name", "description", "parameters", "strict"}}
+    {"type": "custom", "custom": {"name", "description", "format": {"type": "grammar", "grammar": {"syntax", "definition"}}}}
+
+The deprecated `functions` and `function_call` are read as what they became, and written back as they came.
+"""
+
+from __future__ import annotations
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses, Severity
+from ...ir.parts import Extra
+from ...ir.pointer import JSON, Object, join
+from ...ir.tools import ChoiceMode, Grammar, Tool, ToolChoice
+from ..shape import boolean, each, finish, leftover, obj, optional_string, string, wrong
+from .content import NAME
+
+__all__ = ["read_choice", "read_function", "read_legacy_choice", "read_tool", "write_choice", "write_tool"]
+
+_OUTER = frozenset({"type", "function", "custom"})
+_FUNCTION = frozenset({"name", "description", "parameters", "strict"})
+_CUSTOM = frozenset({"name", "description", "format"})
+
+
+def read_tool(raw: JSON) -> Tool:
+    if type(raw) is dict and len(raw) == 2 and raw.get("type") == "function":
+        function = raw.get("function")
+        if type(function) is dict and len(function) == 3:
+            name, words, schema = function.get("name"), function.get("description"), function.get("parameters")
+            if type(name) is str and type(words) is str and type(schema) is dict:
+                return Tool(name, words, schema)
+    return _read_any_tool(raw)
+
+
+def _read_any_tool(raw: JSON) -> Tool:
+    kind = obj(raw).get("type", "function" if "function" in raw else None)
+    if kind == "function":
+        extra = leftover(raw, _OUTER, NAME) if len(raw) > 2 else {}
+        if "type" not in raw:
+            extra = {f"{NAME}~": {":type": "absent"}}
+        return read_function(obj(raw.get("function"), "function"), extra, "function")
+    if kind == "custom":
+        return _read_custom(raw)
+    return Tool(string(raw, "type"), kind="builtin", extra={NAME: raw})
+
+
+def read_function(function: Object, extra: Extra, *pointer: str) -> Tool:
+    parameters = function.get("parameters")
+    if parameters is not None and type(parameters) is not dict:
+        raise wrong("a JSON Schema object", parameters, *pointer, "parameters")
+    try:
+        name = string(function, "name")
+        description = optional_string(function, "description")
+        strict = boolean(function, "strict")
+    except ProtocolError as error:
+        raise error.within(*pointer) from None
+    known = (description is not None) + (parameters is not None) + (strict is not None) + 1
+    if known != len(function):
+        extra = leftover(function, _FUNCTION, f"{NAME}/function", extra)
+    return Tool(name, description, parameters, strict=strict, extra=extra)
+
+
+def _read_custom(raw: Object) -> Tool:
+    custom = obj(raw.get("custom"), "custom")
+    extra = leftover(custom, _CUSTOM, f"{NAME}/function", leftover(raw, _OUTER, NAME))
+    grammar = None
+    form = custom.get("format")
+    if form is not None:
+        kind = obj(form, "custom", "format").get("type")
+        if kind == "grammar":
+            rules = obj(form.get("grammar"), "custom", "format", "grammar")
+            grammar = Grammar(string(rules, "syntax"), string(rules, "definition"))
+        elif kind == "text":
+            extra.setdefault(f"{NAME}~", {})[":format"] = "text"
+        else:
+            extra.setdefault(f"{NAME}/function", {})["format"] = form
+    return Tool(
+        string(custom, "name"), optional_string(custom, "description"), kind="freeform", grammar=grammar, extra=extra
+    )
+
+
+def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
+    if tool.kind == "builtin":
+        if NAME in tool.extra:
+            return tool.extra[NAME]
+        losses.add(path, "built-in tool", "dropped", f"Chat has no {tool.name!r}", "error")
+        return None
+    _report_unwritable(tool, losses, path)
+    out: Object = {"name": tool.name}
+    if tool.description is not None:
+        out["description"] = tool.description
+    extra = tool.extra
+    if tool.kind == "freeform":
+        if tool.grammar is not None:
+            rules = {"syntax": tool.grammar.syntax, "definition": tool.grammar.definition}
+            out["format"] = {"type": "grammar", "grammar": rules}
+        elif ":format" in extra.get(f"{NAME}~", {}):
+            out["format"] = {"type": "text"}
+        return finish({"type": "custom", "custom": finish(out, extra, f"{NAME}/function")}, extra, NAME)
+    if tool.input_schema is not None:
+        out["parameters"] = tool.input_schema
+    if tool.strict is not None:
+        out["strict"] = tool.strict
+    if not extra:
+        return {"type": "function", "function": out}
+    out = finish(out, extra, f"{NAME}/function")
+    if ":type" in extra.get(f"{NAME}~", {}):
+        return finish({"function": out}, extra, NAME)
+    return finish({"type": "function", "function": out}, extra, NAME)
+
+
+_UNWRITABLE: tuple[tuple[str, Severity], ...] = (
+    ("output_schema", "info"),
+    ("namespace", "warning"),
+    ("deferred", "warning"),
+    ("examples", "warning"),
+    ("cache", "info"),
+)
+
+
+def _report_unwritable(tool: Tool, losses: Losses, path: str) -> None:
+    for concept, severity in _UNWRITABLE:
+        if getattr(tool, concept):
+            losses.add(f"{path}/{concept}", concept, "dropped", "Chat declarations have no place for it", severity)
+
+
+_MODES: dict[str, ChoiceMode] = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
+
+
+def read_choice(value: JSON) -> ToolChoice:
+    if type(value) is str:
+        mode = _MODES.get(value)
+        if mode is None:
+            raise wrong('"auto", "none", "required" or an object', value, "tool_choice")
+        extra: Extra = {f"{NAME}~": {":choice": value}} if value == "any" else {}
+        return ToolChoice(mode, extra=extra)
+    kind = obj(value, "tool_choice").get("type")
+    if kind in ("function", "custom") and kind in value:
+        inner = obj(value[kind], "tool_choice", kind)
+        extra = {f"{NAME}~": {":choice": "custom"}} if kind == "custom" else {}
+        return ToolChoice("tool", (string(inner, "name"),), extra=extra)
+    if kind == "allowed_tools":
+        return _read_allowed(obj(value.get("allowed_tools"), "tool_choice", "allowed_tools"))
+    return ToolChoice("tool", (str(kind),), extra={NAME: value})
+
+
+def _read_allowed(allowed: Object) -> ToolChoice:
+    kinds: dict[str, str] = {}
+
+    def name_of(entry: JSON) -> str:
+        kind = string(obj(entry), "type")
+        name = string(obj(entry.get(kind), kind), "name")
+        kinds[name] = kind
+        return name
+
+    try:
+        names = each(allowed, "tools", name_of)
+    except ProtocolError as error:
+        raise error.within("tool_choice", "allowed_tools") from None
+    custom = [name for name, kind in kinds.items() if kind == "custom"]
+    extra: Extra = {f"{NAME}~": {":custom": custom}} if custom else {}
+    return ToolChoice("allowed", tuple(names), allowed.get("mode") == "required", extra)
+
+
+def read_legacy_choice(value: JSON) -> ToolChoice:
+    form: Extra = {f"{NAME}~": {":choice": "function_call"}}
+    if value in ("auto", "none"):
+        return ToolChoice(value, extra=form)
+    return ToolChoice("tool", (string(obj(value, "function_call"), "name"),), extra=form)
+
+
+def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], out: Object, losses: Losses) -> None:
+    if NAME in choice.extra:
+        out["tool_choice"] = choice.extra[NAME]
+        return
+    form = choice.extra.get(f"{NAME}~", {})
+    if form.get(":choice") == "function_call":
+        out["function_call"] = {"name": choice.names[0]} if choice.mode == "tool" else choice.mode
+        return
+    freeform = {tool.name for tool in tools if tool.kind == "freeform"} | set(form.get(":custom", ()))
+    if form.get(":choice") == "custom":
+        freeform.update(choice.names)
+    if choice.mode == "tool":
+        out["tool_choice"] = _named(choice.names[0], freeform)
+    elif choice.mode == "allowed":
+        entries = [_named(name, freeform) for name in choice.names]
+        mode = "required" if choice.required else "auto"
+        out["tool_choice"] = {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": entries}}
+    elif choice.mode == "validated":
+        out["tool_choice"] = "auto"
+        losses.add(join("choice"), "validated", "weakened", "Chat validates by `strict` on each tool", "warning")
+    else:
+        out["tool_choice"] = form.get(":choice", choice.mode)
+
+
+def _named(name: str, freeform: set[str]) -> Object:
+    kind = "custom" if name in freeform else "function"
+    return {"type": kind, kind: {"name": name}}

@@ -1,0 +1,106 @@
+"""OpenAI's error envelope, which both OpenAI wires and most compatible servers use.
+
+    {"error": {"message", "type", "param", "code"}}
+
+Mistral's flat variant ({"message", "type", "param", "code"}) and bare strings are read too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..ir.pointer import JSON, Object
+from ..ir.response import Fault, FaultKind
+from .faults import kind_of_status, request_id, retry_after, should_retry, status_of_kind, words_of
+from .protocol import EncodedFault
+
+__all__ = ["decode_error", "encode_error", "read_fault", "write_fault"]
+
+_BY_CODE: dict[str, FaultKind] = {
+    "rate_limit_exceeded": "rate_limit",
+    "insufficient_quota": "billing",
+    "invalid_api_key": "authentication",
+    "model_not_found": "not_found",
+    "server_error": "server",
+    "malformed_function_call": "malformed_call",
+}
+_BY_TYPE: dict[str, FaultKind] = {
+    "invalid_request_error": "invalid_request",
+    "authentication_error": "authentication",
+    "permission_error": "permission",
+    "not_found_error": "not_found",
+    "rate_limit_error": "rate_limit",
+    "insufficient_quota": "billing",
+    "server_error": "server",
+    "overloaded_error": "overloaded",
+    "timeout_error": "timeout",
+}
+_TYPES: dict[FaultKind, str] = {
+    "invalid_request": "invalid_request_error",
+    "authentication": "authentication_error",
+    "billing": "insufficient_quota",
+    "permission": "permission_error",
+    "not_found": "not_found_error",
+    "conflict": "conflict_error",
+    "too_large": "invalid_request_error",
+    "rate_limit": "rate_limit_error",
+    "overloaded": "server_error",
+    "timeout": "server_error",
+    "malformed_call": "server_error",
+    "server": "server_error",
+}
+_FIELDS = frozenset({"message", "type", "param", "code"})
+
+
+def read_fault(error: JSON, wire: str, status: int | None = None) -> Fault:
+    """`error` is the object inside the envelope."""
+    if type(error) is not dict:
+        return Fault(kind_of_status(status or 500), words_of(error, status or 500), status or 500)
+    code, kind_name = error.get("code"), error.get("type")
+    kind = _BY_CODE.get(str(code)) or (
+        kind_of_status(status) if status else _BY_TYPE.get(str(kind_name)) or kind_of_status(_as_status(code) or 500)
+    )
+    own = {key: value for key, value in error.items() if key not in _FIELDS}
+    if kind_name is not None and kind_name != _TYPES[kind]:
+        own["type"] = kind_name
+    return Fault(
+        kind,
+        str(error.get("message") or words_of(None, status or status_of_kind(kind))),
+        status or _as_status(code) or status_of_kind(kind),
+        None if code is None else str(code),
+        error.get("param") if type(error.get("param")) is str else None,
+        extra={wire: own} if own else {},
+    )
+
+
+def _as_status(code: JSON) -> int | None:
+    return code if type(code) is int and 400 <= code < 600 else None
+
+
+def write_fault(fault: Fault, wire: str) -> Object:
+    out = {"message": fault.message, "type": _TYPES[fault.kind], "param": fault.param, "code": fault.code}
+    return {**out, **fault.extra.get(wire, {})}
+
+
+def decode_error(wire: str, status: int | None, body: JSON, headers: Mapping[str, str] | None) -> Fault:
+    inner = body.get("error", body) if type(body) is dict else body
+    fault = read_fault(inner, wire, status)
+    return Fault(
+        fault.kind,
+        fault.message,
+        fault.status,
+        fault.code,
+        fault.param,
+        retry_after(headers),
+        should_retry(headers),
+        request_id(headers),
+        fault.extra,
+    )
+
+
+def encode_error(wire: str, fault: Fault) -> EncodedFault:
+    headers = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
+    if fault.request_id:
+        headers["x-request-id"] = fault.request_id
+    # 529 is Anthropic's own; clients of this wire retry on 503
+    return EncodedFault(503 if fault.status == 529 else fault.status, {"error": write_fault(fault, wire)}, headers)

@@ -1,0 +1,79 @@
+"""OpenAI Responses.
+
+POST /v1/responses; named server-sent events with sequence numbers, ended by a final response. A conversation is a flat
+list of items; a call has an id of its own and one for its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from ...ir.losses import Losses
+from ...ir.pointer import JSON, Object
+from ...ir.request import Request
+from ...ir.response import Fault
+from ...ir.tools import Tool
+from .. import openai_fault
+from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
+from .content import NAME
+from .places import SIGNS, locate
+from .request import decode_request, encode_request
+from .response import decode_response, encode_response
+from .stream_decoder import ResponsesStreamDecoder
+from .stream_encoder import ResponsesStreamEncoder
+from .tools import discovered, read_tools, write_tools
+
+__all__ = ["CODEC", "OpenAIResponses"]
+
+
+class OpenAIResponses:
+    name = NAME
+    version: ClassVar[str | None] = None
+    provider = "openai"
+    dialect = "openai"
+    terminal = rb'"type": ?"response\.(?:completed|incomplete|failed)"'
+    conversation = "input"
+    signs = SIGNS
+    limits = Limits(name=r"[a-zA-Z0-9_-]+", name_length=128, id=r"[a-zA-Z0-9_-]+", id_length=64)
+    capabilities = Capabilities(
+        choices=frozenset({"auto", "required", "none", "tool", "allowed"}),
+        media=frozenset({"image", "file", "audio"}),
+        result_media=frozenset({"image", "file"}),
+        freeform=True,
+        namespaces=True,
+        strict=True,
+        parallel=True,
+        cache=frozenset({"part"}),
+        cache_ttls=("30m", "12h"),
+    )
+    decode_request = staticmethod(decode_request)
+    encode_request = staticmethod(encode_request)
+    decode_response = staticmethod(decode_response)
+    encode_response = staticmethod(encode_response)
+    locate = staticmethod(locate)
+
+    def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
+        return openai_fault.decode_error(NAME, status, body, headers)
+
+    def encode_error(self, fault: Fault) -> EncodedFault:
+        return openai_fault.encode_error(NAME, fault)
+
+    def stream_decoder(self) -> StreamDecoder:
+        return ResponsesStreamDecoder()
+
+    def stream_encoder(self, request: Request | None = None) -> StreamEncoder:
+        return ResponsesStreamEncoder(request)
+
+    def decode_tools(self, declarations: list[JSON]) -> tuple[Tool, ...]:
+        return read_tools({"tools": declarations})
+
+    def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]:
+        losses = Losses()
+        return write_tools(tools, losses), losses
+
+    def list_tools(self, body: JSON) -> tuple[Tool, ...]:
+        return discovered(body)
+
+
+CODEC: Wire = OpenAIResponses()

@@ -1,0 +1,150 @@
+"""Content of Responses items: input_text, input_image, input_file, input_audio; output_text and refusal."""
+
+from __future__ import annotations
+
+from ...ir.losses import Losses
+from ...ir.parts import Extra, Media, Opaque, Part, Refusal, Text, what_is
+from ...ir.pointer import JSON, Object
+from ..media import data_url, split_data_url
+from ..shape import each, finish, leftover, obj, optional_string, string, wrong
+
+__all__ = ["NAME", "read_content", "read_part", "write_content", "write_part"]
+
+NAME = "openai_responses"
+_FORM = "openai_responses~"
+
+_TEXT = frozenset({"type", "text", "prompt_cache_breakpoint"})
+_IMAGE = frozenset({"type", "image_url", "file_id", "detail", "prompt_cache_breakpoint"})
+_FILE = frozenset({"type", "file_data", "file_id", "file_url", "filename", "prompt_cache_breakpoint"})
+_AUDIO = frozenset({"type", "input_audio", "prompt_cache_breakpoint"})
+
+
+def read_content(raw: Object, key: str, form: Object) -> list[Part]:
+    """A string or a list of parts under `key`; what cannot be told from the parts goes into `form`."""
+    value = raw.get(key)
+    if type(value) is str:
+        if value:
+            return [Text(value)]
+        form[key] = ""
+        return []
+    if value is None:
+        return []
+    if type(value) is not list:
+        raise wrong("a string or an array", value, key)
+    parts = each(raw, key, read_part)
+    if len(parts) < 2:
+        form[":content"] = "list"
+    return parts
+
+
+def read_part(raw: JSON) -> Part:
+    kind = obj(raw).get("type")
+    if kind == "input_text" or kind == "text":
+        extra = leftover(raw, _TEXT, NAME) if len(raw) > 2 else {}
+        if kind == "text":
+            extra = {**extra, _FORM: {":type": "text"}}
+        return Text(string(raw, "text"), _read_cache(raw), (), extra)
+    if kind == "output_text":
+        return Text(string(raw, "text"), None, (), leftover(raw, ("type", "text"), NAME, {_FORM: {":type": kind}}))
+    if kind == "refusal":
+        return Refusal(string(raw, "refusal"), leftover(raw, ("type", "refusal"), NAME, {_FORM: {":type": kind}}))
+    if kind == "input_image":
+        media_type, data, url = split_data_url(optional_string(raw, "image_url") or "")
+        return _media("image", raw, _IMAGE, media_type, data, url or None)
+    if kind == "input_file":
+        media_type, data, bare = split_data_url(optional_string(raw, "file_data") or "")
+        return _media("file", raw, _FILE, media_type, data if data is not None else bare or None, raw.get("file_url"))
+    if kind == "input_audio":
+        audio = obj(raw.get("input_audio"), "input_audio")
+        form = optional_string(audio, "format") or "wav"
+        return _media("audio", raw, _AUDIO, f"audio/{form}", string(audio, "data"), None)
+    return Opaque(NAME, string(raw, "type"), raw)
+
+
+def _media(
+    kind: str, raw: Object, known: frozenset[str], media_type: str | None, data: str | None, url: str | None
+) -> Media:
+    return Media(
+        kind,  # type: ignore[arg-type]
+        media_type,
+        data,
+        url,
+        optional_string(raw, "file_id"),
+        optional_string(raw, "filename"),
+        _read_detail(raw) if kind == "image" else None,
+        _read_cache(raw),
+        "openai" if raw.get("file_id") else None,
+        leftover(raw, known, NAME, {_FORM: {":detail": "absent"}} if "detail" not in raw else {}),
+    )
+
+
+def _read_detail(raw: Object) -> str | None:
+    """`auto` is what everybody else means by saying nothing."""
+    detail = optional_string(raw, "detail")
+    return None if detail == "auto" else detail
+
+
+def _read_cache(raw: Object) -> str | None:
+    mark = raw.get("prompt_cache_breakpoint")
+    return None if mark is None else optional_string(obj(mark, "prompt_cache_breakpoint"), "ttl") or "default"
+
+
+def write_content(parts: list[Part], form: Object, losses: Losses, path: str) -> JSON:
+    """A string or a list of input parts; None for nothing."""
+    if len(parts) == 1 and type(parts[0]) is Text and ":content" not in form:
+        only = parts[0]
+        if only.cache is None and not only.extra:
+            return only.text
+    if not parts:
+        return [] if ":content" in form else None
+    written = [write_part(part, losses, f"{path}/parts/{number}") for number, part in enumerate(parts)]
+    return [item for item in written if item is not None]
+
+
+def write_part(part: Part, losses: Losses, path: str) -> Object | None:
+    out: Object | None = None
+    if isinstance(part, Text):
+        kind = part.extra.get(_FORM, {}).get(":type", "input_text")
+        out = {"type": kind, "text": part.text}
+    elif isinstance(part, Refusal):
+        return finish({"type": "refusal", "refusal": part.text}, part.extra, NAME)
+    elif isinstance(part, Media):
+        out = _write_media(part)
+        if part.name is not None and part.kind != "file":
+            losses.add(f"{path}/name", f"name of an {part.kind}", "dropped", "Responses names files only", "info")
+        if part.url is not None and part.media_type is not None:
+            losses.add(f"{path}/media_type", "media type", "dropped", "an address goes without one", "info")
+    elif isinstance(part, Opaque) and part.wire == NAME:
+        return part.value
+    if out is None:
+        losses.add(path, what_is(part), "dropped", "Responses content has no place for it", "error")
+        return None
+    if (cache := getattr(part, "cache", None)) is not None:
+        out["prompt_cache_breakpoint"] = (
+            {"mode": "explicit"} if cache == "default" else {"mode": "explicit", "ttl": cache}
+        )
+    extra: Extra = getattr(part, "extra", {})
+    return finish(out, extra, NAME)
+
+
+def _write_media(part: Media) -> Object | None:
+    if part.kind == "audio" and part.data is not None:
+        audio = {"data": part.data, "format": (part.media_type or "audio/wav").removeprefix("audio/")}
+        return {"type": "input_audio", "input_audio": audio}
+    if part.kind not in ("image", "file") or not (part.data is not None or part.url or part.file_id):
+        return None
+    field = "image_url" if part.kind == "image" else "file_data"
+    out: Object = {"type": f"input_{part.kind}"}
+    if part.data is not None:
+        default = "image/png" if part.kind == "image" else None
+        media_type = part.media_type or default
+        out[field] = data_url(media_type, part.data) if media_type else part.data
+    elif part.url:
+        out["image_url" if part.kind == "image" else "file_url"] = part.url
+    if part.file_id:
+        out["file_id"] = part.file_id
+    if part.name is not None and part.kind == "file":
+        out["filename"] = part.name
+    if part.kind == "image" and (part.detail is not None or ":detail" not in part.extra.get(_FORM, {})):
+        out["detail"] = part.detail or "auto"
+    return out

@@ -1,0 +1,352 @@
+"""Items: the one ordered list in which Responses holds a conversation.
+
+Everything that the model said in a row is one assistant `Message`; a message item in it becomes one part for each of its
+contents, the first of them marked as the beginning of an item (form `:item`), with the item's own fields under
+`openai_responses/item`. All other items are a message each. A call has two ids here: `call_id` is the canonical one, the
+item's `id` stays in `extra`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import Artefact, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, what_is
+from ...ir.pointer import JSON, Object
+from ...ir.request import Message
+from ...stream.strict import parse_arguments
+from ..shape import each, finish, leftover, obj, optional_string, string, wrong
+from .content import NAME, read_content, read_part, write_content
+
+__all__ = ["PROVIDER", "read_items", "read_output", "write_items", "write_output", "write_result"]
+
+PROVIDER = "openai"
+_FORM = "openai_responses~"
+_ITEM = "openai_responses/item"
+
+_MESSAGE = frozenset({"type", "role", "content"})
+_CALL = frozenset({"type", "call_id", "name", "arguments", "namespace"})
+_CUSTOM = frozenset({"type", "call_id", "name", "input", "namespace"})
+_RESULT = frozenset({"type", "call_id", "output", "name", "namespace"})
+_REASONING = frozenset({"type", "summary", "content", "encrypted_content"})
+
+
+def read_items(raw: Object) -> tuple[Message, ...]:
+    """The messages under `input`."""
+    messages: list[Message] = []
+    said: list[Part] = []
+    for item in each(raw, "input", read_item):
+        if isinstance(item, Message):
+            if said:
+                messages.append(Message("assistant", tuple(said)))
+                said = []
+            messages.append(item)
+        else:
+            said.extend(item)
+    if said:
+        messages.append(Message("assistant", tuple(said)))
+    return tuple(messages)
+
+
+def read_output(raw: Object) -> tuple[Part, ...]:
+    """The parts under `output`; whatever is not the model's own words and calls stays opaque."""
+    parts: list[Part] = []
+    for item in each(raw, "output", read_item):
+        parts.extend(item.parts if isinstance(item, Message) else item)
+    return tuple(parts)
+
+
+def read_item(raw: JSON) -> Message | list[Part]:
+    """A message from outside the model, or parts of what the model said."""
+    kind = obj(raw).get("type", "message" if "role" in raw else None)
+    if type(kind) is not str:
+        raise wrong("a string", kind, "type")
+    if kind == "message":
+        return _read_message(raw)
+    if kind == "function_call":
+        return [_read_call(raw)]
+    if kind == "function_call_output":
+        return Message("user", (_read_result(raw, "function"),))
+    if kind == "reasoning":
+        return [_read_reasoning(raw)]
+    if kind == "custom_tool_call":
+        extra = leftover(raw, _CUSTOM, NAME)
+        namespace = optional_string(raw, "namespace")
+        text = string(raw, "input")
+        return [
+            ToolCall(
+                string(raw, "call_id"), string(raw, "name"), None, text, "complete", "freeform", namespace, extra=extra
+            )
+        ]
+    if kind == "custom_tool_call_output":
+        return Message("user", (_read_result(raw, "freeform"),))
+    opaque = Opaque(NAME, kind, raw)
+    if kind.endswith(("_output", "_response")) or kind in ("additional_tools", "item_reference"):
+        return Message("user", (opaque,))
+    return [opaque]
+
+
+def _read_message(raw: Object) -> Message | list[Part]:
+    role = raw.get("role")
+    if role == "assistant":
+        return _read_said(raw)
+    if role not in ("user", "system", "developer"):
+        hint = "user, assistant, system or developer"
+        raise ProtocolError(f"unknown role {role!r}", pointer="/role", hint=hint)
+    form: Object = {"type": "message"} if "type" in raw else {}
+    parts = read_content(raw, "content", form)
+    extra = leftover(raw, _MESSAGE, NAME) if len(raw) > 2 or not parts else {}
+    if form:
+        extra[_FORM] = {**extra.get(_FORM, {}), **form}
+    return Message(role, tuple(parts), extra)
+
+
+def _read_said(raw: Object) -> list[Part]:
+    content = raw.get("content")
+    if not content:
+        return [Opaque(NAME, "message", raw)]
+    form: Object = {":item": True}
+    item: Extra = {f"{_ITEM}~": {"type": "message"}} if "type" in raw else {}
+    if type(content) is str:
+        form[":content"] = "string"
+        parts: list[Part] = [Text(content)]
+    else:
+        parts = each(raw, "content", read_part)
+    first = parts[0]
+    leftover(raw, _MESSAGE, _ITEM, item)
+    extra = {**getattr(first, "extra", {}), **item}
+    extra[_FORM] = {**extra.get(_FORM, {}), **form}
+    if isinstance(first, Text):
+        parts[0] = Text(first.text, first.cache, first.artefacts, extra)
+    elif isinstance(first, Refusal):
+        parts[0] = Refusal(first.text, extra)
+    else:
+        return [Opaque(NAME, "message", raw)]
+    return parts
+
+
+def _read_call(raw: Object) -> ToolCall:
+    text = raw.get("arguments")
+    if type(text) is not str:
+        raise wrong("a string", text, "arguments")
+    arguments, state = parse_arguments(text)
+    if raw.get("status") == "incomplete" and state == "complete" and not text:
+        arguments, state = None, "truncated"
+    namespace = optional_string(raw, "namespace")
+    extra = leftover(raw, _CALL, NAME) if len(raw) > 4 else {}
+    call_id, name = string(raw, "call_id"), string(raw, "name")
+    return ToolCall(call_id, name, arguments, text, state, "function", namespace, extra=extra)
+
+
+def _read_result(raw: Object, kind: str) -> ToolResult:
+    form: Object = {}
+    parts = read_content(raw, "output", form)
+    words = tuple(part if isinstance(part, (Text, Media, Opaque)) else _opaque(part) for part in parts)
+    extra = leftover(raw, _RESULT, NAME) if len(raw) > 3 or not parts else {}
+    name = optional_string(raw, "name")
+    if name is not None:
+        form[":name"] = True
+    if form:
+        extra[_FORM] = {**extra.get(_FORM, {}), **form}
+    namespace = optional_string(raw, "namespace")
+    call_id = optional_string(raw, "call_id") or ""
+    return ToolResult(call_id, name, words, None, False, kind, namespace, None, extra)  # type: ignore[arg-type]
+
+
+def _opaque(part: Part) -> Opaque:
+    assert isinstance(part, Refusal)
+    return Opaque(NAME, "refusal", {"type": "refusal", "refusal": part.text})
+
+
+def _read_reasoning(raw: Object) -> Reasoning:
+    encrypted = optional_string(raw, "encrypted_content")
+    contents = [string(obj(entry), "text") for entry in raw.get("content") or ()]
+    extra = leftover(raw, _REASONING, NAME)
+    if len(contents) > 1:
+        extra.setdefault(NAME, {})["content"] = raw["content"]
+    return Reasoning(
+        "".join(contents),
+        tuple(each(raw, "summary", _summary)),
+        (Artefact(PROVIDER, "encrypted", encrypted),) if encrypted else (),
+        extra,
+    )
+
+
+def _summary(entry: JSON) -> str:
+    return string(obj(entry), "text")
+
+
+def write_items(message: Message, path: str, losses: Losses) -> Iterator[Object]:
+    """The items of one message."""
+    if message.role == "assistant":
+        yield from write_said(message.parts, path, losses)
+        return
+    words: list[Part] = []
+    for number, part in enumerate(message.parts):
+        if not isinstance(part, (ToolResult, Opaque, ToolCall, Reasoning)):
+            words.append(part)
+            continue
+        if words:
+            yield _write_message(message, words, path, losses)
+            words = []
+        if isinstance(part, ToolResult):
+            yield write_result(part, losses, f"{path}/parts/{number}")
+        elif isinstance(part, Opaque) and part.wire == NAME:
+            yield part.value
+        else:
+            losses.add(f"{path}/parts/{number}", what_is(part), "dropped", "no item for it here", "error")
+    if words or not message.parts:
+        yield _write_message(message, words, path, losses)
+
+
+def _write_message(message: Message, words: list[Part], path: str, losses: Losses) -> Object:
+    content = write_content(words, message.extra.get(_FORM, {}), losses, path)
+    return finish({"role": message.role, "content": "" if content is None else content}, message.extra, NAME)
+
+
+def write_said(parts: tuple[Part, ...], path: str, losses: Losses) -> Iterator[Object]:
+    """The items of what the model said, as input."""
+    open_item: Object | None = None
+    for number, part in enumerate(parts):
+        where = f"{path}/parts/{number}"
+        if isinstance(part, (Text, Refusal)):
+            form = part.extra.get(_FORM, {})
+            if ":item" in form:
+                open_item = finish({"role": "assistant", "content": []}, part.extra, _ITEM)
+                yield open_item
+            elif open_item is None or ":type" not in form:
+                yield _write_foreign_words(part, losses, where)
+                continue
+            if form.get(":content") == "string" and isinstance(part, Text):
+                open_item["content"] = part.text
+            else:
+                open_item["content"].append(_write_word(part))
+            continue
+        open_item = None
+        item = _write_said_part(part, losses, where)
+        if item is not None:
+            yield item
+
+
+def _write_foreign_words(part: Text | Refusal, losses: Losses, path: str) -> Object:
+    """Words that were not an output item here: an item with an id would be looked up, a plain message is taken as it is."""
+    if isinstance(part, Refusal):
+        losses.add(path, "refusal", "rewritten", "sent as plain words: only an answer has refusals here", "info")
+    return {"type": "message", "role": "assistant", "content": part.text}
+
+
+def _write_word(part: Text | Refusal) -> Object:
+    if isinstance(part, Refusal):
+        return finish({"type": "refusal", "refusal": part.text}, part.extra, NAME)
+    return finish({"type": "output_text", "text": part.text}, part.extra, NAME)
+
+
+def _write_said_part(part: Part, losses: Losses, path: str) -> Object | None:
+    if isinstance(part, ToolCall):
+        return write_call(part)
+    if isinstance(part, Reasoning):
+        if NAME in part.extra or any(artefact.provider == PROVIDER for artefact in part.artefacts):
+            return write_reasoning(part)
+        losses.add(path, "reasoning", "dropped", "Responses takes back only its own reasoning items")
+    elif isinstance(part, Opaque) and part.wire == NAME:
+        return part.value
+    else:
+        losses.add(path, what_is(part), "dropped", "Responses has no such output item", "error")
+    return None
+
+
+def write_call(call: ToolCall) -> Object:
+    if call.kind == "freeform":
+        out: Object = {"type": "custom_tool_call", "call_id": call.id, "name": call.name, "input": call.raw or ""}
+    else:
+        out = {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.text}
+    if call.namespace is not None:
+        out["namespace"] = call.namespace
+    return finish(out, call.extra, NAME)
+
+
+def write_reasoning(part: Reasoning) -> Object:
+    out: Object = {"type": "reasoning", "summary": [{"type": "summary_text", "text": text} for text in part.summary]}
+    if part.text:
+        out["content"] = [{"type": "reasoning_text", "text": part.text}]
+    for artefact in part.artefacts:
+        if artefact.provider == PROVIDER:
+            out["encrypted_content"] = artefact.data
+    return finish(out, part.extra, NAME)
+
+
+def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
+    form = result.extra.get(_FORM, {})
+    if result.is_error:
+        losses.add(f"{path}/is_error", "is_error", "dropped", "Responses outputs have no error flag", "error")
+    if result.structured is not None:
+        losses.add(
+            f"{path}/structured", "structured result", "weakened", "Responses outputs are text: sent as JSON", "info"
+        )
+        output: JSON = result.text
+    else:
+        output = write_content(list(result.parts), form, losses, path)
+    kind = "custom_tool_call_output" if result.kind == "freeform" else "function_call_output"
+    out: Object = {"type": kind, "call_id": result.call_id, "output": "" if output is None else output}
+    if ":name" in form:
+        out["name"] = result.name
+    if result.namespace is not None and ":name" in form:
+        out["namespace"] = result.namespace
+    return finish(out, result.extra, NAME)
+
+
+def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[Object]:
+    """The items of what the model said, as output: every item with an id and a status."""
+    items: list[Object] = []
+    for number, part in enumerate(parts):
+        if isinstance(part, (Text, Refusal)):
+            if not items or "role" not in items[-1] or ":item" in part.extra.get(_FORM, {}):
+                items.append(new_message(part.extra, f"msg_{prefix}_{number}"))
+            items[-1]["content"].append(write_spoken(part))
+        elif isinstance(part, ToolCall):
+            items.append(new_call(part, f"fc_{part.id}"))
+        elif isinstance(part, Reasoning):
+            report_foreign(part.artefacts, losses, f"/parts/{number}")
+            items.append({**({} if NAME in part.extra else {"id": f"rs_{prefix}_{number}"}), **write_reasoning(part)})
+        elif isinstance(part, Opaque) and part.wire == NAME:
+            items.append(part.value)
+        else:
+            losses.add(f"/parts/{number}", what_is(part), "dropped", "Responses has no such output item", "error")
+        if not isinstance(part, Reasoning):
+            report_foreign(getattr(part, "artefacts", ()), losses, f"/parts/{number}")
+    return items
+
+
+_STATUS = {"complete": "completed", "truncated": "incomplete", "invalid": "completed"}
+
+
+def new_call(call: ToolCall, item_id: str) -> Object:
+    """A call as an output item; one that came from this wire has the fields that it had."""
+    if NAME in call.extra:
+        return write_call(call)
+    if call.kind == "freeform":
+        return {"id": item_id, **write_call(call)}
+    return {"id": item_id, "status": _STATUS[call.state], **write_call(call)}
+
+
+def new_message(extra: Extra, item_id: str) -> Object:
+    """A message as an output item; one that came from this wire has the fields that it had."""
+    base: Object = {"role": "assistant", "content": []}
+    if ":item" not in extra.get(_FORM, {}):
+        base = {"type": "message", "id": item_id, "status": "completed", **base}
+    return finish(base, extra, _ITEM)
+
+
+def write_spoken(part: Text | Refusal) -> Object:
+    if isinstance(part, Refusal):
+        return finish({"type": "refusal", "refusal": part.text}, part.extra, NAME)
+    out: Object = {"type": "output_text", "text": part.text}
+    if ":type" not in part.extra.get(_FORM, {}):
+        out["annotations"] = []
+    return finish(out, part.extra, NAME)
+
+
+def report_foreign(artefacts: tuple[Artefact, ...], losses: Losses, path: str) -> None:
+    if any(artefact.provider != PROVIDER for artefact in artefacts):
+        losses.add(f"{path}/artefacts", "artefact", "dropped", "it is another provider's")

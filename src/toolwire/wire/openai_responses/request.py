@@ -1,0 +1,216 @@
+"""Responses requests: the envelope around items and tools.
+
+A single leading system message in plain words is the field `instructions`; every other one is an item.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import Extra, Text
+from ...ir.pointer import JSON, Object, join
+from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request
+from ..effort import effort_of_budget
+from ..params import NO_PARAMS, read_params, rows, write_params
+from ..protocol import Encoded
+from ..shape import boolean, finish, leftover, obj, optional_string
+from .content import NAME
+from .items import read_items, write_items
+from .tools import read_choice, read_tools, write_choice, write_tools
+
+__all__ = ["decode_request", "encode_request"]
+
+_FORM = "openai_responses~"
+_TEXT = "openai_responses/text"
+_PARAMS = rows(
+    max_output_tokens="max_tokens",
+    temperature="temperature",
+    top_p="top_p",
+    top_logprobs="top_logprobs",
+    user="user",
+    metadata="metadata",
+    store="store",
+    service_tier="service_tier",
+    prompt_cache_key="cache_key",
+    safety_identifier="safety_identifier",
+)
+_KEYS = {row.param: key for key, row in _PARAMS.items()} | {"verbosity": ""}
+_KNOWN = frozenset(_PARAMS) | {
+    "model",
+    "input",
+    "instructions",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "reasoning",
+    "text",
+    "stream",
+}
+
+
+def decode_request(body: Object) -> Request:
+    params: dict[str, Any] = {}
+    read_params(obj(body), _PARAMS, params)
+    extra = leftover(body, _KNOWN, NAME)
+    output = _read_text(body.get("text"), params, extra)
+    return Request(
+        optional_string(body, "model") or "",
+        _read_input(body, extra),
+        read_tools(body),
+        read_choice(body.get("tool_choice")),
+        boolean(body, "parallel_tool_calls"),
+        Params(**params) if params else NO_PARAMS,
+        _read_reasoning(body.get("reasoning")),
+        output,
+        boolean(body, "stream"),
+        extra,
+    )
+
+
+def _read_input(body: Object, extra: Extra) -> tuple[Message, ...]:
+    value = body.get("input")
+    if type(value) is str:
+        messages: tuple[Message, ...] = (Message("user", (Text(value),)),)
+        extra[_FORM] = {**extra.get(_FORM, {}), ":input": "string"}
+    elif type(value) is list:
+        messages = _mark_leading_system(read_items(body))
+    elif value is None and ("prompt" in body or "previous_response_id" in body or "conversation" in body):
+        messages = ()
+    else:
+        raise ProtocolError("expected a string or an array of items", pointer="/input")
+    if instructions := optional_string(body, "instructions"):
+        return (Message("system", (Text(instructions),)), *messages)
+    return messages
+
+
+def _mark_leading_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """A leading system message that is an item although it could be `instructions`."""
+    if not messages or not _is_instructions(messages[0]):
+        return messages
+    first = messages[0]
+    return (Message("system", first.parts, {_FORM: {":place": "input"}}), *messages[1:])
+
+
+def _is_instructions(message: Message) -> bool:
+    if message.role != "system" or message.extra or len(message.parts) != 1:
+        return False
+    only = message.parts[0]
+    return type(only) is Text and only.cache is None and not only.extra
+
+
+def _read_text(value: JSON, params: dict[str, Any], extra: Extra) -> OutputFormat | None:
+    if value is None:
+        return None
+    verbosity = optional_string(obj(value, "text"), "verbosity")
+    if verbosity is not None:
+        params["verbosity"] = verbosity
+    leftover(value, ("format", "verbosity"), _TEXT, extra)
+    form = value.get("format")
+    if form is None:
+        return None
+    kind = obj(form, "text", "format").get("type")
+    if kind == "json_schema":
+        return OutputFormat(
+            "json_schema",
+            form.get("schema"),
+            optional_string(form, "name"),
+            optional_string(form, "description"),
+            boolean(form, "strict"),
+            leftover(form, ("type", "schema", "name", "description", "strict"), NAME),
+        )
+    if kind == "text" or kind == "json_object":
+        return OutputFormat("text" if kind == "text" else "json")
+    return OutputFormat("text", extra={f"{NAME}/format": form})
+
+
+def _read_reasoning(value: JSON) -> ReasoningConfig | None:
+    if value is None:
+        return None
+    effort, summary = optional_string(obj(value, "reasoning"), "effort"), optional_string(value, "summary")
+    extra = leftover(value, ("effort", "summary"), NAME)
+    if summary is not None and summary != "auto":
+        extra.setdefault(NAME, {})["summary"] = summary
+    visible = None if summary is None else True
+    if effort == "none":
+        return ReasoningConfig("off", visible=visible, extra=extra)
+    return ReasoningConfig(None if effort is None else "auto", effort, visible=visible, extra=extra)
+
+
+def encode_request(request: Request) -> Encoded:
+    losses = Losses()
+    out: Object = {"model": request.model} if request.model else {}
+    _write_input(request, out, losses)
+    tools = write_tools(request.tools, losses)
+    if tools:
+        out["tools"] = tools
+    if request.choice is not None:
+        out["tool_choice"] = write_choice(request.choice, request.tools, losses)
+    if request.parallel is not None:
+        out["parallel_tool_calls"] = request.parallel
+    write_params(request.params, _KEYS, out, NAME, losses)
+    if request.reasoning is not None:
+        reasoning = _write_reasoning(request.reasoning, losses)
+        if reasoning:
+            out["reasoning"] = reasoning
+    text: Object = {} if request.output is None else {"format": _write_format(request.output)}
+    if request.params.verbosity is not None:
+        text["verbosity"] = request.params.verbosity
+    if text := finish(text, request.extra, _TEXT):
+        out["text"] = text
+    if request.stream is not None:
+        out["stream"] = request.stream
+    return Encoded(finish(out, request.extra, NAME), losses)
+
+
+def _write_input(request: Request, out: Object, losses: Losses) -> None:
+    messages, start = request.messages, 0
+    form = request.extra.get(_FORM, {})
+    if messages and _is_instructions(messages[0]) and not _is_leading_run(messages):
+        first = messages[0].parts[0]
+        assert isinstance(first, Text)
+        out["instructions"] = first.text
+        start = 1
+    rest = messages[start:]
+    if ":input" in form and len(rest) == 1 and len(rest[0].parts) == 1 and isinstance(rest[0].parts[0], Text):
+        out["input"] = rest[0].parts[0].text
+        return
+    items: list[Object] = []
+    for index, message in enumerate(rest):
+        items.extend(write_items(message, f"/messages/{start + index}", losses))
+    if items or "input" not in form:
+        out["input"] = items
+
+
+def _is_leading_run(messages: tuple[Message, ...]) -> bool:
+    """Whether more than one system message stands at the head: then all of them are items."""
+    return len(messages) > 1 and messages[1].role == "system"
+
+
+def _write_reasoning(reasoning: ReasoningConfig, losses: Losses) -> Object:
+    out: Object = {}
+    if reasoning.mode == "off":
+        out["effort"] = "none"
+    elif reasoning.effort is not None:
+        out["effort"] = reasoning.effort
+    elif reasoning.budget is not None:
+        out["effort"] = effort_of_budget(reasoning.budget)
+        detail = f"a budget of {reasoning.budget} tokens became the effort {out['effort']!r}"
+        losses.add(join("reasoning", "budget"), "reasoning budget", "weakened", detail)
+    if reasoning.visible:
+        out["summary"] = "auto"
+    return finish(out, reasoning.extra, NAME)
+
+
+def _write_format(output: OutputFormat) -> Object:
+    if f"{NAME}/format" in output.extra:
+        return output.extra[f"{NAME}/format"]
+    if output.kind != "json_schema":
+        return {"type": "text" if output.kind == "text" else "json_object"}
+    out: Object = {"type": "json_schema", "name": output.name or "answer", "schema": output.schema}
+    if output.description is not None:
+        out["description"] = output.description
+    if output.strict is not None:
+        out["strict"] = output.strict
+    return finish(out, output.extra, NAME)

@@ -1,0 +1,201 @@
+"""Responses objects: status, usage, and the request that they echo.
+
+The fields that repeat the request (`tools`, `temperature`, …) are form, not meaning: they are written back here and are no
+loss elsewhere. A response can fail inside a 200; then `fault` says so.
+"""
+
+from __future__ import annotations
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import Part, Refusal, ToolCall
+from ...ir.pointer import JSON, Object
+from ...ir.response import Fault, FaultKind, Response, Stop, StopReason, Usage
+from ..openai_fault import read_fault
+from ..protocol import Encoded
+from ..shape import finish, integer, leftover, obj, optional_string
+from .content import NAME
+from .items import read_output, write_output
+
+__all__ = [
+    "ECHO",
+    "decode_response",
+    "encode_response",
+    "envelope",
+    "read_fault_of",
+    "read_stop",
+    "read_usage",
+    "write_status",
+]
+
+_FORM = "openai_responses~"
+_KNOWN = frozenset({"id", "object", "created_at", "model", "output", "status", "incomplete_details", "error", "usage"})
+ECHO = frozenset(
+    "access_programs background conversation image instructions max_output_tokens max_tool_calls metadata moderation "
+    "parallel_tool_calls previous_response_id prompt prompt_cache_key prompt_cache_options prompt_cache_retention "
+    "reasoning safety_identifier store temperature text tool_choice tools top_logprobs top_p truncation user "
+    "completed_at frequency_penalty presence_penalty".split()
+)
+_INCOMPLETE: dict[str, StopReason] = {
+    "max_output_tokens": "length",
+    "content_filter": "content_filter",
+    "steered": "pause",
+    "max_messages": "pause",
+}
+_WHY: dict[StopReason, str] = {
+    "length": "max_output_tokens",
+    "context_window": "max_output_tokens",
+    "content_filter": "content_filter",
+    "pause": "max_messages",
+}
+_CODES: dict[FaultKind, str] = {"rate_limit": "rate_limit_exceeded", "invalid_request": "invalid_prompt"}
+
+
+def decode_response(body: Object) -> Response:
+    if type(obj(body).get("output")) is not list:
+        if type(body.get("error")) is dict and "object" not in body:
+            return Response(fault=read_fault(body["error"], NAME))
+        raise ProtocolError("expected an array of output items", pointer="/output")
+    parts = read_output(body)
+    extra = leftover({key: value for key, value in body.items() if key not in ECHO}, _KNOWN, NAME)
+    echo = {key: value for key, value in body.items() if key in ECHO}
+    extra[_FORM] = {**extra.get(_FORM, {}), **echo, ":envelope": "its own"}
+    return Response(
+        id=optional_string(body, "id") or "",
+        model=optional_string(body, "model") or "",
+        parts=parts,
+        stop=read_stop(body, parts),
+        usage=read_usage(body.get("usage")),
+        created=integer(body, "created_at"),
+        fault=read_fault_of(body),
+        extra=extra,
+    )
+
+
+def read_fault_of(body: Object) -> Fault | None:
+    if body.get("status") not in ("failed", "cancelled"):
+        return None
+    error = body.get("error")
+    if type(error) is dict:
+        return read_fault(error, NAME)
+    return Fault("server", f"the response was {body['status']}", 502)
+
+
+def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
+    status = body.get("status")
+    if status == "incomplete":
+        details = body.get("incomplete_details")
+        why = details.get("reason") if type(details) is dict else None
+        reason: StopReason = _INCOMPLETE.get(str(why), "unknown")
+        return Stop(reason, extra={} if _WHY.get(reason) == why else {_FORM: {":incomplete": why}})
+    if status == "completed" or (status is None and parts):
+        form = {} if status == "completed" else {_FORM: {":status": "absent"}}
+        if any(type(part) is ToolCall for part in parts):
+            return Stop("tool_calls", extra=form)
+        return Stop("refusal" if any(type(part) is Refusal for part in parts) else "stop", extra=form)
+    if status in ("failed", "cancelled"):
+        return Stop("error", extra={} if status == "failed" else {_FORM: {":status": status}})
+    return None
+
+
+_USAGE = frozenset({"input_tokens", "output_tokens", "total_tokens", "input_tokens_details", "output_tokens_details"})
+
+
+def read_usage(raw: JSON) -> Usage | None:
+    if raw is None:
+        return None
+    obj(raw, "usage")
+    given, made = raw.get("input_tokens_details"), raw.get("output_tokens_details")
+    given = obj(given, "usage", "input_tokens_details") if given is not None else {}
+    made = obj(made, "usage", "output_tokens_details") if made is not None else {}
+    extra = leftover(raw, _USAGE, NAME)
+    extra = leftover(given, ("cached_tokens", "cache_write_tokens"), f"{NAME}/input", extra)
+    extra = leftover(made, ("reasoning_tokens",), f"{NAME}/output", extra)
+    usage = Usage(
+        integer(raw, "input_tokens"),
+        integer(raw, "output_tokens"),
+        integer(given, "cached_tokens"),
+        integer(given, "cache_write_tokens"),
+        integer(made, "reasoning_tokens"),
+        extra=extra,
+    )
+    if raw.get("total_tokens") != usage.total:
+        extra.setdefault(NAME, {})["total_tokens"] = raw.get("total_tokens")
+    missing = [key for key in ("cached_tokens", "cache_write_tokens") if key not in given]
+    if missing or not made:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":absent": [*missing, *(["reasoning_tokens"] if not made else [])]}
+    return usage
+
+
+def write_usage(usage: Usage) -> Object:
+    absent = usage.extra.get(_FORM, {}).get(":absent", ())
+    given: Object = {"cached_tokens": usage.cached or 0, "cache_write_tokens": usage.cache_write or 0}
+    made: Object = {"reasoning_tokens": usage.reasoning or 0}
+    given = finish({k: v for k, v in given.items() if k not in absent}, usage.extra, f"{NAME}/input")
+    made = finish({k: v for k, v in made.items() if k not in absent}, usage.extra, f"{NAME}/output")
+    out: Object = {"input_tokens": usage.input or 0, "output_tokens": usage.output or 0, "total_tokens": usage.total}
+    if given:
+        out["input_tokens_details"] = given
+    if made:
+        out["output_tokens_details"] = made
+    return finish(out, usage.extra, NAME)
+
+
+def envelope(response_id: str, model: str, created: int | None, usage: Usage | None) -> Object:
+    """Every field that a client may rely on, as far as it is known."""
+    return {
+        "id": response_id,
+        "object": "response",
+        "created_at": created or 0,
+        "status": "in_progress",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "model": model,
+        "output": [],
+        "parallel_tool_calls": True,
+        "temperature": None,
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": None,
+        "usage": None if usage is None else write_usage(usage),
+    }
+
+
+def encode_response(response: Response) -> Encoded:
+    losses = Losses()
+    base = envelope(response.id, response.model, response.created, response.usage)
+    form = response.extra.get(_FORM, {})
+    if ":envelope" in form:  # it came from this wire: no field that it did not have
+        base = {key: value for key, value in base.items() if key in _KNOWN and (value is not None or key in form)}
+    base["output"] = write_output(response.parts, response.id, losses)
+    refused = any(isinstance(part, Refusal) for part in response.parts)
+    base.update(write_status(response.stop, response.fault, refused, losses))
+    if response.alternatives:
+        losses.add("/alternatives", "alternatives", "dropped", "a Responses answer has one choice", "error")
+    return Encoded(finish(base, response.extra, NAME), losses)
+
+
+def write_status(stop: Stop | None, fault: Fault | None, refused: bool, losses: Losses) -> Object:
+    """`refused`: an output item says so already."""
+    if fault is not None:
+        status = "failed" if stop is None else stop.extra.get(_FORM, {}).get(":status", "failed")
+        error = {"code": fault.code or _CODES.get(fault.kind, "server_error"), "message": fault.message}
+        return {"status": status, "error": {**error, **fault.extra.get(NAME, {})}}
+    if stop is None:
+        return {"status": "in_progress"}
+    form = stop.extra.get(_FORM, {})
+    if stop.sequence is not None:
+        losses.add("/stop/sequence", "stop sequence", "dropped", "Responses has no stop sequences", "info")
+    why = form.get(":incomplete", _WHY.get(stop.reason))
+    if stop.reason == "refusal" and not refused:
+        why = "content_filter"
+        losses.add("/stop", "stop reason refusal", "weakened", "Responses says it in an item: content_filter", "info")
+    if why is None and ":incomplete" not in form:
+        if stop.reason == "unknown":
+            losses.add("/stop", "stop reason unknown", "weakened", "Responses has no word for it: 'completed'")
+        return {} if form.get(":status") == "absent" else {"status": form.get(":status", "completed")}
+    if stop.reason == "context_window":
+        losses.add("/stop", "stop reason context_window", "weakened", "Responses has no word for it: max_output_tokens")
+    return {"status": "incomplete", "incomplete_details": {"reason": why}}

@@ -1,0 +1,286 @@
+"""Responses streams, written: the full sequence, since the official client counts on every bracket.
+
+    created → in_progress → (item added → [content part added →] deltas → done → [part done →] item done)* → completed
+
+Sequence numbers rise by one. Fragments stay escaped all the way: the `done` events are spliced from them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...ir.errors import EncodeError
+from ...ir.events import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    Ping,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseEnd,
+    ResponseStart,
+    StreamFault,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    UsageUpdate,
+    WholePart,
+)
+from ...ir.fold import merge_extra
+from ...ir.losses import Losses
+from ...ir.parts import CallState, Extra, Opaque, Reasoning, Refusal, Text, ToolCall, what_is
+from ...ir.pointer import Object
+from ...ir.request import Request
+from ...ir.response import Fault, Stop, Usage
+from ...ir.text import to_bytes, unescape
+from ..shape import finish
+from .content import NAME
+from .items import new_call, new_message, report_foreign, write_reasoning, write_spoken
+from .response import envelope, write_status
+
+__all__ = ["ResponsesStreamEncoder"]
+
+
+class _Item:
+    """An output item that is being written."""
+
+    __slots__ = ("after", "before", "id", "index", "pieces", "section", "sections", "start", "text")
+
+    def __init__(self, index: int, item_id: str, start: Any) -> None:
+        self.index = index
+        self.id = item_id
+        self.start = start
+        self.before = b""  # of a delta event: all before its sequence number
+        self.after = b""  # … and all between that and the fragment
+        self.pieces: list[bytes] = []
+        self.section: int | None = None  # of reasoning: the part of the summary that is open
+        self.sections: dict[int, list[bytes]] = {}
+        self.text = False
+
+    def template(self, name: str, **fields: Any) -> None:
+        where = to_bytes({"item_id": self.id, "output_index": self.index, **fields})[1:-1]
+        self.before = b'event: %b\ndata: {"type":"%b","sequence_number":' % (name.encode(), name.encode())
+        self.after = b',%b,"delta":"' % where
+
+
+class ResponsesStreamEncoder:
+    """Feed it events; it gives the bytes of a Responses stream."""
+
+    def __init__(self, request: Request | None = None) -> None:
+        self.losses = Losses()
+        self._sequence = 0
+        self._base: Object = {}
+        self._items: dict[int, _Item] = {}
+        self._output: dict[int, Object] = {}  # finished items, by output index
+        self._dropped: set[int] = set()
+        self._usage: Usage | None = None
+
+    def feed(self, event: Event) -> bytes:
+        kind = type(event)
+        if kind is CallDelta or kind is TextDelta:
+            item = self._items.get(event.key)  # type: ignore[union-attr]
+            if item is not None:
+                return self._fragment(item, event.escaped)  # type: ignore[union-attr]
+        if getattr(event, "choice", 0):
+            self._dropped.add(event.key)  # type: ignore[union-attr]
+            self.losses.add("/alternatives", "alternatives", "dropped", "a Responses answer has one choice", "error")
+        if getattr(event, "key", None) in self._dropped:
+            return b""
+        step = _STEPS.get(kind)
+        return b"" if step is None else step(self, event)
+
+    def _fragment(self, item: _Item, escaped: bytes) -> bytes:
+        item.pieces.append(escaped)
+        sequence = self._sequence
+        self._sequence = sequence + 1
+        return b"".join((item.before, b"%d" % sequence, item.after, escaped, b'"}\n\n'))
+
+    def _event(self, name: str, **fields: Any) -> bytes:
+        out = {"type": name, "sequence_number": self._sequence, **fields}
+        self._sequence += 1
+        return b"event: %b\ndata: %b\n\n" % (name.encode(), to_bytes(out))
+
+    def _at(self, item: _Item, **fields: Any) -> Object:
+        return {"item_id": item.id, "output_index": item.index, **fields}
+
+    def _start(self, event: ResponseStart) -> bytes:
+        self._base = envelope(event.id, event.model, event.created, None)
+        return self._event("response.created", response=self._base) + self._event(
+            "response.in_progress", response=self._base
+        )
+
+    def _open(self, event: Any, made_up_id: str, scope: str = NAME) -> _Item:
+        if not self._base:
+            raise EncodeError("the first event of a stream is ResponseStart")
+        given = getattr(event, "extra", {}).get(scope, {}).get("id")
+        item_id = given if given and all(item.id != given for item in self._items.values()) else made_up_id
+        item = self._items[event.key] = _Item(len(self._items), item_id, event)
+        return item
+
+    def _added(self, item: _Item, fields: Object) -> bytes:
+        return self._event("response.output_item.added", output_index=item.index, item=fields)
+
+    def _done(self, item: _Item, fields: Object) -> bytes:
+        self._output[item.index] = fields
+        return self._event("response.output_item.done", output_index=item.index, item=fields)
+
+    # texts and refusals: a message item with one content each
+
+    def _text_start(self, event: TextStart) -> bytes:
+        item = self._open(event, f"msg_{self._base['id']}_{len(self._items)}", f"{NAME}/item")
+        name = "response.refusal.delta" if event.refusal else "response.output_text.delta"
+        item.template(name, content_index=0, **({} if event.refusal else {"logprobs": []}))
+        message = {**new_message({}, item.id), "status": "in_progress"}
+        part = write_spoken(Refusal("") if event.refusal else Text(""))
+        return self._added(item, message) + self._event(
+            "response.content_part.added", **self._at(item, content_index=0, part=part)
+        )
+
+    def _text_end(self, event: TextEnd) -> bytes:
+        item = self._items[event.key]
+        report_foreign(event.artefacts, self.losses, f"/parts/{item.index}")
+        text = unescape(b"".join(item.pieces))
+        extra = merge_extra(item.start.extra, event.extra)
+        part = write_spoken(Refusal(text, extra) if item.start.refusal else Text(text, extra=extra))
+        message = {**new_message({}, item.id), **new_message(extra, item.id), "id": item.id, "content": [part]}
+        if item.start.refusal:
+            done = self._event("response.refusal.done", **self._at(item, content_index=0, refusal=text))
+        else:
+            done = self._event("response.output_text.done", **self._at(item, content_index=0, text=text, logprobs=[]))
+        closing = self._event("response.content_part.done", **self._at(item, content_index=0, part=part))
+        return done + closing + self._done(item, message)
+
+    # calls
+
+    def _call_start(self, event: CallStart) -> bytes:
+        item = self._open(event, f"{'ctc' if event.kind == 'freeform' else 'fc'}_{event.id}")
+        item.template(f"response.{_CALL_EVENTS[event.kind]}.delta")
+        begun = self._write_call(item, "", "complete", event.extra)
+        if "status" in begun:
+            begun["status"] = "in_progress"
+        return self._added(item, begun)
+
+    def _write_call(self, item: _Item, raw: str, state: CallState, extra: Extra) -> Object:
+        start: CallStart = item.start
+        call = ToolCall(start.id, start.name, None, raw, state, start.kind, start.namespace)
+        return finish({**new_call(call, item.id), "id": item.id}, extra, NAME)
+
+    def _call_end(self, event: CallEnd) -> bytes:
+        item = self._items[event.key]
+        report_foreign(event.artefacts, self.losses, f"/parts/{item.index}")
+        opening = b""
+        if not item.pieces and event.raw is None:
+            opening = self._fragment(item, b"{}")
+        raw = unescape(b"".join(item.pieces))
+        field = "input" if item.start.kind == "freeform" else "arguments"
+        done = self._event(f"response.{_CALL_EVENTS[item.start.kind]}.done", **self._at(item), **{field: raw})
+        extra = merge_extra(item.start.extra, event.extra)
+        return opening + done + self._done(item, self._write_call(item, raw, event.state, extra))
+
+    # reasoning: the parts of a summary, then the text
+
+    def _reasoning_start(self, event: ReasoningStart) -> bytes:
+        item = self._open(event, f"rs_{self._base['id']}_{len(self._items)}")
+        return self._added(item, {"type": "reasoning", "id": item.id, "summary": []})
+
+    def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+        item = self._items[event.key]
+        if event.section is None:
+            out = self._close_section(item)
+            if not item.text:
+                item.text = True
+                item.template("response.reasoning_text.delta", content_index=0)
+                part = {"type": "reasoning_text", "text": ""}
+                out += self._event("response.content_part.added", **self._at(item, content_index=0, part=part))
+            return out + self._fragment(item, event.escaped)
+        out = b""
+        if item.section != event.section:
+            out = self._close_section(item) + self._open_section(item, event.section)
+        item.sections[event.section].append(event.escaped)
+        piece = self._fragment(item, event.escaped)
+        item.pieces.pop()
+        return out + piece
+
+    def _open_section(self, item: _Item, section: int) -> bytes:
+        item.section = section
+        item.sections.setdefault(section, [])
+        item.template("response.reasoning_summary_text.delta", summary_index=section)
+        part = {"type": "summary_text", "text": ""}
+        return self._event("response.reasoning_summary_part.added", **self._at(item, summary_index=section, part=part))
+
+    def _close_section(self, item: _Item) -> bytes:
+        if item.section is None:
+            return b""
+        section, item.section = item.section, None
+        text = unescape(b"".join(item.sections[section]))
+        where = self._at(item, summary_index=section)
+        done = self._event("response.reasoning_summary_text.done", **where, text=text)
+        part = {"type": "summary_text", "text": text}
+        return done + self._event("response.reasoning_summary_part.done", **where, part=part)
+
+    def _reasoning_end(self, event: ReasoningEnd) -> bytes:
+        item = self._items[event.key]
+        report_foreign(event.artefacts, self.losses, f"/parts/{item.index}")
+        out = self._close_section(item)
+        text = unescape(b"".join(item.pieces))
+        if item.text:
+            out += self._event("response.reasoning_text.done", **self._at(item, content_index=0, text=text))
+            part = {"type": "reasoning_text", "text": text}
+            out += self._event("response.content_part.done", **self._at(item, content_index=0, part=part))
+        summary = tuple(unescape(b"".join(pieces)) for _, pieces in sorted(item.sections.items()))
+        whole = Reasoning(text, summary, event.artefacts, merge_extra(item.start.extra, event.extra))
+        return out + self._done(item, {**write_reasoning(whole), "id": item.id})
+
+    def _whole_part(self, event: WholePart) -> bytes:
+        part = event.part
+        if not isinstance(part, Opaque) or part.wire != NAME:
+            self.losses.add("/parts", what_is(part), "dropped", "Responses has no such output item", "error")
+            return b""
+        item = self._open(event, f"item_{event.key}")
+        return self._added(item, part.value) + self._done(item, part.value)
+
+    def _count(self, event: UsageUpdate) -> bytes:
+        self._usage = event.usage
+        return b""
+
+    def _ping(self, event: Ping) -> bytes:
+        return b": ping\n\n"
+
+    def _fail(self, event: StreamFault) -> bytes:
+        start = b"" if self._base else self._start(ResponseStart())
+        return start + self._final(None, event.fault, {})
+
+    def _end(self, event: ResponseEnd) -> bytes:
+        if not self._base:
+            raise EncodeError("the first event of a stream is ResponseStart")
+        return self._final(event.stops[0] if event.stops else None, None, event.extra)
+
+    def _final(self, stop: Stop | None, fault: Fault | None, extra: Extra) -> bytes:
+        base = envelope(self._base["id"], self._base["model"], self._base["created_at"], self._usage)
+        refused = any(getattr(item.start, "refusal", False) for item in self._items.values())
+        status = write_status(stop, fault, refused, self.losses)
+        if not status or status["status"] == "in_progress":
+            status = {"status": "completed"}
+        base.update(status, output=[self._output[index] for index in sorted(self._output)])
+        return self._event(f"response.{base['status']}", response=finish(base, {NAME: extra.get(NAME, {})}, NAME))
+
+
+_CALL_EVENTS = {"function": "function_call_arguments", "freeform": "custom_tool_call_input"}
+_STEPS: dict[type, Callable[[ResponsesStreamEncoder, Any], bytes]] = {
+    ResponseStart: ResponsesStreamEncoder._start,
+    TextStart: ResponsesStreamEncoder._text_start,
+    TextEnd: ResponsesStreamEncoder._text_end,
+    CallStart: ResponsesStreamEncoder._call_start,
+    CallEnd: ResponsesStreamEncoder._call_end,
+    ReasoningStart: ResponsesStreamEncoder._reasoning_start,
+    ReasoningDelta: ResponsesStreamEncoder._reasoning_delta,
+    ReasoningEnd: ResponsesStreamEncoder._reasoning_end,
+    WholePart: ResponsesStreamEncoder._whole_part,
+    UsageUpdate: ResponsesStreamEncoder._count,
+    Ping: ResponsesStreamEncoder._ping,
+    StreamFault: ResponsesStreamEncoder._fail,
+    ResponseEnd: ResponsesStreamEncoder._end,
+}

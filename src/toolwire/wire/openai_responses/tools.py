@@ -1,0 +1,230 @@
+"""Tool declarations and tool choice on Responses: flat, where Chat nests.
+
+    {"type": "function", "name", "description", "parameters", "strict", "output_schema", "defer_loading", …}
+    {"type": "custom", "name", "description", "format": {"type": "grammar", "syntax", "definition"}}
+    {"type": "namespace", "name", "description", "tools": […]}        each tool in it becomes a Tool with that namespace
+
+`strict` left out means "strict where the schema allows it" on this wire and only here, so its absence is kept as
+something that other wires cannot say, and a tool from elsewhere that does not mention it is sent with `false`.
+"""
+
+from __future__ import annotations
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import Extra
+from ...ir.pointer import JSON, Object, join
+from ...ir.tools import ChoiceMode, Grammar, Tool, ToolChoice
+from ..shape import boolean, each, finish, leftover, obj, optional_string, string, wrong
+from .content import NAME
+
+__all__ = ["discovered", "read_choice", "read_tools", "write_choice", "write_tools"]
+
+_FORM = "openai_responses~"
+_SPACE = "openai_responses/namespace"
+_FUNCTION = frozenset({"type", "name", "description", "parameters", "strict", "output_schema", "defer_loading"})
+_CUSTOM = frozenset({"type", "name", "description", "format", "defer_loading"})
+
+
+def read_tools(raw: Object, key: str = "tools") -> tuple[Tool, ...]:
+    return tuple(tool for group in each(raw, key, _read_entry) for tool in group)
+
+
+def _read_entry(raw: JSON) -> list[Tool]:
+    kind = obj(raw).get("type")
+    if kind == "namespace" and type(raw.get("tools")) is list and raw["tools"]:
+        name = string(raw, "name")
+        space = leftover(raw, ("type", "name", "tools"), _SPACE)
+        return [_in_namespace(tool, name, space) for tool in each(raw, "tools", _read_tool)]
+    return [_read_tool(raw)]
+
+
+def _in_namespace(tool: Tool, name: str, space: Extra) -> Tool:
+    if tool.kind == "builtin":
+        raise ProtocolError("a namespace holds function and custom tools", hint="declare it outside")
+    return Tool(
+        tool.name,
+        tool.description,
+        tool.input_schema,
+        tool.output_schema,
+        tool.strict,
+        tool.kind,
+        namespace=name,
+        grammar=tool.grammar,
+        deferred=tool.deferred,
+        extra={**tool.extra, **space},
+    )
+
+
+def _read_tool(raw: JSON) -> Tool:
+    kind = obj(raw).get("type")
+    if kind == "custom":
+        return _read_custom(raw)
+    if kind != "function":
+        return Tool(string(raw, "type"), kind="builtin", extra={NAME: raw})
+    parameters = raw.get("parameters")
+    if parameters is not None and type(parameters) is not dict:
+        raise wrong("a JSON Schema object", parameters, "parameters")
+    output_schema = raw.get("output_schema")
+    extra = leftover(raw, _FUNCTION, NAME)
+    if raw.get("strict") is None:
+        extra.setdefault(NAME, {})[":strict"] = "strict where the schema allows it"
+    return Tool(
+        string(raw, "name"),
+        optional_string(raw, "description"),
+        parameters,
+        obj(output_schema, "output_schema") if output_schema is not None else None,
+        boolean(raw, "strict"),
+        deferred=boolean(raw, "defer_loading"),
+        extra=extra,
+    )
+
+
+def _read_custom(raw: Object) -> Tool:
+    extra = leftover(raw, _CUSTOM, NAME)
+    grammar, form = None, raw.get("format")
+    if form is not None:
+        kind = obj(form, "format").get("type")
+        if kind == "grammar":
+            grammar = Grammar(string(form, "syntax"), string(form, "definition"))
+        elif kind == "text":
+            extra[_FORM] = {**extra.get(_FORM, {}), ":format": "text"}
+        else:
+            extra.setdefault(NAME, {})["format"] = form
+    deferred = boolean(raw, "defer_loading")
+    description = optional_string(raw, "description")
+    return Tool(string(raw, "name"), description, kind="freeform", grammar=grammar, deferred=deferred, extra=extra)
+
+
+def discovered(body: JSON) -> tuple[Tool, ...]:
+    """The tools that a tool search or an MCP listing found: in a response, in a list of items, or in one item."""
+    items = body.get("output", [body]) if type(body) is dict else body
+    found: list[Tool] = []
+    for item in items if type(items) is list else ():
+        kind = item.get("type") if type(item) is dict else None
+        if kind == "tool_search_output":
+            found += read_tools(item)
+        elif kind == "mcp_list_tools":
+            found += each(item, "tools", _read_mcp_tool)
+    if not found:
+        raise ProtocolError("no tool_search_output or mcp_list_tools item", pointer="/output")
+    return tuple(found)
+
+
+def _read_mcp_tool(raw: JSON) -> Tool:
+    schema = obj(raw).get("input_schema")
+    return Tool(
+        string(raw, "name"),
+        optional_string(raw, "description"),
+        None if schema is None else obj(schema, "input_schema"),
+        extra=leftover(raw, ("name", "description", "input_schema"), NAME),
+    )
+
+
+def write_tools(tools: tuple[Tool, ...], losses: Losses) -> list[Object]:
+    out: list[Object] = []
+    space: Object | None = None  # the namespace that is open
+    for index, tool in enumerate(tools):
+        written = _write_tool(tool, losses, f"/tools/{index}")
+        if written is None:
+            continue
+        if tool.namespace is None:
+            space = None
+            out.append(written)
+            continue
+        if space is None or space["name"] != tool.namespace:
+            space = finish(
+                {"type": "namespace", "name": tool.namespace, "description": "", "tools": []}, tool.extra, _SPACE
+            )
+            out.append(space)
+        space["tools"].append(written)
+    return out
+
+
+def _write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
+    if tool.kind == "builtin":
+        if NAME in tool.extra:
+            return tool.extra[NAME]
+        losses.add(path, "built-in tool", "dropped", f"Responses has no {tool.name!r}", "error")
+        return None
+    if tool.examples:
+        losses.add(f"{path}/examples", "examples", "dropped", "Responses declarations have no place for them")
+    if tool.cache is not None:
+        losses.add(f"{path}/cache", "cache", "dropped", "Responses has no cache mark on tools", "info")
+    out: Object = {"type": "custom" if tool.kind == "freeform" else "function", "name": tool.name}
+    if tool.description is not None:
+        out["description"] = tool.description
+    if tool.kind == "freeform":
+        if tool.grammar is not None:
+            out["format"] = {"type": "grammar", "syntax": tool.grammar.syntax, "definition": tool.grammar.definition}
+        elif ":format" in tool.extra.get(_FORM, {}):
+            out["format"] = {"type": "text"}
+    else:
+        _write_function(tool, out)
+    if tool.deferred is not None:
+        out["defer_loading"] = tool.deferred
+    return finish(out, tool.extra, NAME)
+
+
+def _write_function(tool: Tool, out: Object) -> None:
+    if tool.input_schema is not None:
+        out["parameters"] = tool.input_schema
+    elif tool.namespace is None and "parameters" not in tool.extra.get(_FORM, {}):
+        out["parameters"] = {"type": "object", "properties": {}}
+    if tool.strict is not None:
+        out["strict"] = tool.strict
+    elif ":strict" not in tool.extra.get(NAME, {}):
+        out["strict"] = False
+    if tool.output_schema is not None:
+        out["output_schema"] = tool.output_schema
+
+
+_MODES: dict[str, ChoiceMode] = {"auto": "auto", "none": "none", "required": "required"}
+
+
+def read_choice(value: JSON) -> ToolChoice | None:
+    if value is None:
+        return None
+    if type(value) is str:
+        mode = _MODES.get(value)
+        if mode is None:
+            raise ProtocolError(f"unknown tool choice {value!r}", pointer="/tool_choice", hint="auto, none or required")
+        return ToolChoice(mode)
+    kind = obj(value, "tool_choice").get("type")
+    if kind in ("function", "custom") and type(value.get("name")) is str:
+        extra: Extra = {_FORM: {":choice": "custom"}} if kind == "custom" else {}
+        return ToolChoice("tool", (value["name"],), extra=leftover(value, ("type", "name"), NAME, extra))
+    if kind == "allowed_tools":
+        entries = value.get("tools")
+        plain = type(entries) is list and all(
+            type(e) is dict and e.get("type") in ("function", "custom") and type(e.get("name")) is str and len(e) == 2
+            for e in entries
+        )
+        if plain:
+            custom = [entry["name"] for entry in entries if entry["type"] == "custom"]
+            extra = {_FORM: {":custom": custom}} if custom else {}
+            names = tuple(entry["name"] for entry in entries)
+            return ToolChoice("allowed", names, value.get("mode") == "required", extra)
+    return ToolChoice("tool", (str(kind),), extra={f"{NAME}/choice": value})
+
+
+def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], losses: Losses) -> JSON:
+    if f"{NAME}/choice" in choice.extra:
+        return choice.extra[f"{NAME}/choice"]
+    form = choice.extra.get(_FORM, {})
+    freeform = {tool.name for tool in tools if tool.kind == "freeform"} | set(form.get(":custom", ()))
+    if form.get(":choice") == "custom":
+        freeform.update(choice.names)
+    if choice.mode == "tool":
+        return finish(_named(choice.names[0], freeform), choice.extra, NAME)
+    if choice.mode == "allowed":
+        entries = [_named(name, freeform) for name in choice.names]
+        return {"type": "allowed_tools", "mode": "required" if choice.required else "auto", "tools": entries}
+    if choice.mode == "validated":
+        losses.add(join("choice"), "validated", "weakened", "Responses validates by `strict` on each tool")
+        return "auto"
+    return choice.mode
+
+
+def _named(name: str, freeform: set[str]) -> Object:
+    return {"type": "custom" if name in freeform else "function", "name": name}

@@ -1,0 +1,142 @@
+"""What a wire supplies. A wire is pure shape: it reads and writes one provider's JSON and fits nothing.
+
+    decode_*    bytes or a parsed document in, canonical values out; ProtocolError with a pointer for what is not that wire
+    encode_*    canonical values in, a document and the losses out; what has no place on the wire is a loss, never silence
+    stream_*    the same, piece by piece
+
+The bridge reads `limits` and `capabilities` to fit a request before it is encoded, so that nothing outside a wire ever
+asks which wire it is talking to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, Protocol
+
+from ..ir.events import Event
+from ..ir.losses import Losses
+from ..ir.pointer import JSON, Object
+from ..ir.request import Request
+from ..ir.response import Fault, Response
+from ..ir.tools import Tool
+from ..ir.value import Value
+
+__all__ = ["Capabilities", "Encoded", "EncodedFault", "Kind", "Limits", "StreamDecoder", "StreamEncoder", "Wire"]
+
+Kind = Literal["request", "response", "stream", "tools", "error"]
+
+
+class Limits(Value, frozen=True):
+    """Numbers and patterns that the provider enforces. None: no limit known."""
+
+    name: str  # a regular expression for tool names
+    name_length: int
+    id: str  # a regular expression for call ids
+    id_length: int
+    tools: int | None = None
+    max_tokens: int | None = None  # what to ask for where the wire requires a number and the request has none
+
+
+class Capabilities(Value, frozen=True):
+    """What the wire has a native word for, and what its provider insists on."""
+
+    choices: frozenset[str]  # tool choice modes
+    media: frozenset[str]  # kinds of media in a user message
+    result_media: frozenset[str] = frozenset()  # kinds of media in a tool result
+    result_error: bool = False  # a flag that says that the tool failed
+    result_structured: bool = False  # a JSON value as a result
+    freeform: bool = False  # tools whose input is plain text
+    namespaces: bool = False
+    strict: bool = False  # strict per tool
+    parallel: bool = False  # a switch for parallel calls
+    examples: bool = False  # example inputs in a declaration
+    cache: frozenset[str] = frozenset()  # what a prompt-cache mark can sit on: part, tool, call, result
+    cache_ttls: tuple[str, ...] = ()  # times to live, ascending
+    object_arguments: bool = False  # arguments travel as an object, not as text
+    ordered: bool = True  # text and calls keep their order in a turn
+    developer: bool = True  # a developer role beside the system role
+    system_anywhere: bool = True  # system messages in the middle of a conversation
+    declared_history: bool = False  # calls in the history need a declaration
+    unique_names: bool = False  # two tools of one name are refused
+    one_message_a_turn: bool = False  # messages of one role in a row are one message
+    forced_with_budget: bool = True  # a forced call together with a thinking budget
+    unsigned_call: str | None = None  # what stands in for the signature of a call that another provider made
+
+
+class Encoded(NamedTuple):
+    body: Object
+    losses: Losses
+
+
+class EncodedFault(NamedTuple):
+    status: int
+    body: Object
+    headers: dict[str, str]
+
+
+class StreamDecoder(Protocol):
+    losses: Losses
+
+    def feed(self, data: bytes) -> list[Event]: ...
+
+    def close(self) -> list[Event]:
+        """The end of the input: the last events, or TruncatedStream."""
+        ...
+
+
+class StreamEncoder(Protocol):
+    losses: Losses
+
+    def feed(self, event: Event) -> bytes: ...
+
+
+class Wire(Protocol):
+    """One provider's protocol, both ways."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> str | None: ...
+    @property
+    def provider(self) -> str: ...
+    @property
+    def dialect(self) -> str: ...
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def capabilities(self) -> Capabilities: ...
+    @property
+    def conversation(self) -> str:
+        """The field of a request that holds the messages."""
+        ...
+
+    @property
+    def terminal(self) -> bytes:
+        """A regular expression for the mark after which a stream is whole."""
+        ...
+
+    @property
+    def signs(self) -> Mapping[Kind, Callable[[JSON], int]]:
+        """For each kind of document, how much a JSON document looks like it (0: not at all)."""
+        ...
+
+    def decode_request(self, body: Object) -> Request: ...
+    def encode_request(self, request: Request) -> Encoded: ...
+    def decode_response(self, body: Object) -> Response: ...
+    def encode_response(self, response: Response) -> Encoded: ...
+    def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
+        """`status` None: whatever the body says."""
+        ...
+
+    def encode_error(self, fault: Fault) -> EncodedFault: ...
+    def stream_decoder(self) -> StreamDecoder: ...
+    def stream_encoder(self, request: Request | None = None) -> StreamEncoder: ...
+    def decode_tools(self, declarations: list[JSON]) -> tuple[Tool, ...]: ...
+    def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]: ...
+    def list_tools(self, body: JSON) -> tuple[Tool, ...]:
+        """The tools of a discovery reply; ConfigError where the wire has none."""
+        ...
+
+    def locate(self, request: Request, path: str) -> str:
+        """Where the thing at canonical `path` stands in this wire's document."""
+        ...

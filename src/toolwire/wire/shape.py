@@ -1,0 +1,138 @@
+"""Reading and writing JSON objects without losing anything.
+
+Reading: a decoder takes the fields it knows and leaves the rest to `leftover`, which sorts it into `extra`: fields with
+content are kept under the wire's name, empty ones (null, [], {}, "") under `name~`, as form. Writing: `finish` puts both
+back, form below what the value says and content above it. A key that begins with a colon is not a field: it tells how
+fields were written (under `name~`), or what the absence of one means there (under the wire's name).
+
+Errors carry a pointer that grows on the way out (`ToolwireError.within`), so that the happy path pays nothing for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+from ..ir.errors import ProtocolError
+from ..ir.parts import Extra
+from ..ir.pointer import JSON, Object, join
+from ..stream.strict import kind_of
+
+__all__ = [
+    "boolean",
+    "each",
+    "finish",
+    "integer",
+    "leftover",
+    "number",
+    "obj",
+    "optional_string",
+    "string",
+    "unknown",
+    "wrong",
+]
+
+T = TypeVar("T")
+
+
+def wrong(expected: str, value: JSON, *pointer: str | int) -> ProtocolError:
+    return ProtocolError(f"expected {expected}, got {kind_of(value)}", pointer=join(*pointer))
+
+
+def obj(value: JSON, *pointer: str | int) -> Object:
+    if type(value) is dict:
+        return value
+    raise wrong("an object", value, *pointer)
+
+
+def string(raw: Object, key: str) -> str:
+    value = raw.get(key)
+    if type(value) is str:
+        return value
+    if key not in raw:
+        raise ProtocolError(f"{key!r} is missing")
+    raise wrong("a string", value, key)
+
+
+def optional_string(raw: Object, key: str) -> str | None:
+    value = raw.get(key)
+    if value is None or type(value) is str:
+        return value
+    raise wrong("a string", value, key)
+
+
+def integer(raw: Object, key: str) -> int | None:
+    value = raw.get(key)
+    if value is None or type(value) is int:
+        return value
+    if type(value) is float and value.is_integer():
+        return int(value)
+    raise wrong("an integer", value, key)
+
+
+def number(raw: Object, key: str) -> float | None:
+    value = raw.get(key)
+    if value is None or type(value) is int or type(value) is float:
+        return value
+    raise wrong("a number", value, key)
+
+
+def boolean(raw: Object, key: str) -> bool | None:
+    value = raw.get(key)
+    if value is None or type(value) is bool:
+        return value
+    raise wrong("a boolean", value, key)
+
+
+def each(raw: Object, key: str, decode: Callable[[JSON], T]) -> list[T]:
+    """`decode` of every element of the list under `key`; nothing if it is absent or null."""
+    values = raw.get(key)
+    if values is None:
+        return []
+    if type(values) is not list:
+        raise wrong("an array", values, key)
+    try:
+        return [decode(value) for value in values]
+    except ProtocolError:
+        return [_located(decode, value, key, index) for index, value in enumerate(values)]
+
+
+def _located(decode: Callable[[JSON], T], value: JSON, key: str, index: int) -> T:
+    try:
+        return decode(value)
+    except ProtocolError as error:
+        raise error.within(key, index) from None
+
+
+def leftover(raw: Object, known: Collection[str], wire: str, into: Extra | None = None) -> Extra:
+    """Everything in `raw` that the decoder did not take, sorted into an `extra`. Known fields are left over if empty."""
+    extra: Extra = {} if into is None else into
+    for key, value in raw.items():
+        empty = is_empty(value)
+        if empty or (value is False and key in known):
+            extra.setdefault(f"{wire}~", {})[key] = value
+        elif key not in known:
+            extra.setdefault(wire, {})[key] = value
+    return extra
+
+
+def unknown(raw: Object, known: Collection[str], wire: str) -> Extra:
+    """Like `leftover`, without form: for events, which are never written back as they came."""
+    fields = {key: value for key, value in raw.items() if key not in known and not is_empty(value)}
+    return {wire: fields} if fields else {}
+
+
+def is_empty(value: JSON) -> bool:
+    return value is None or value == [] or value == {} or value == ""
+
+
+def finish(out: Object, extra: Extra, wire: str) -> Object:
+    """`out` with what the wire had beyond it."""
+    if not extra:
+        return out
+    form, own = extra.get(f"{wire}~"), extra.get(wire)
+    if form:
+        out = {**{key: value for key, value in form.items() if key[:1] != ":"}, **out}
+    if own:
+        out.update((key, value) for key, value in own.items() if key[:1] != ":")
+    return out

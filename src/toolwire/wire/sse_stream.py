@@ -1,0 +1,151 @@
+r"""What all decoders of server-sent events share: framing, the end, and text that was cut inside a surrogate pair.
+
+A subclass turns one frame into events (`_frame`), says whether the answer is whole (`_whole`) and closes it (`_finish`).
+
+A provider that streams UTF-16 may cut a pair in two: `"\ud83d"` in one delta, `"\ude00"` in the next. Neither is JSON that
+a strict parser takes, so such halves travel through the parse as private-use characters and are joined, per item, by
+`_escape`. Frames without them do not pay for it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..ir.errors import ProtocolError, TruncatedStream
+from ..ir.events import Event
+from ..ir.losses import Losses
+from ..ir.pointer import Object
+from ..ir.text import escape
+from ..stream.sse import SSEDecoder
+from ..stream.strict import parse_object
+
+__all__ = ["STRING", "SSEStreamDecoder", "is_utf8"]
+
+# The inside of a JSON string that needs no second look: no \u escapes, no control characters. For fast paths.
+STRING = rb'"([^"\\\x00-\x1f]*(?:\\["\\/bfnrt][^"\\\x00-\x1f]*)*)"'
+
+
+class SSEStreamDecoder:
+    """Bytes in, events out; any cutting of the bytes gives the same events."""
+
+    def __init__(self) -> None:
+        self.losses = Losses()
+        self._sse = SSEDecoder()
+        self._over = False
+        self._next_key = 0
+        self._sheltered = False
+        self._halves: dict[int, str] = {}
+        self._broken: ProtocolError | None = None
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that `data` completes. What came before a fault is given first; the next call raises it."""
+        if self._broken is not None:
+            raise self._broken
+        events: list[Event] = []
+        try:
+            self._feed(data, events)
+        except ProtocolError as error:
+            self._broken = error
+            if not events:
+                raise
+        return events
+
+    def _feed(self, data: bytes, events: list[Event]) -> None:
+        for name, payload in self._sse.feed(data):
+            if not self._over:  # what follows the end is not part of the answer
+                self._frame(name, payload, events)
+
+    def close(self) -> list[Event]:
+        """The last events, or TruncatedStream."""
+        if self._broken is not None:
+            raise self._broken
+        events: list[Event] = []
+        for name, payload in self._sse.close():
+            if not self._over:
+                self._last_frame(name, payload, events)
+        if not self._over:
+            if not self._whole():
+                raise TruncatedStream("the stream stopped before the end of the answer", hint="ask again")
+            self._finish(events)
+            self._over = True
+        return events
+
+    def _last_frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
+        """The frame without its blank line: whole by luck, or cut."""
+        try:
+            self._frame(name, payload, events)
+        except ProtocolError as error:
+            if not self._whole():
+                raise TruncatedStream("the stream stopped in the middle of an event", hint="ask again") from error
+
+    def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
+        raise NotImplementedError
+
+    def _whole(self) -> bool:
+        raise NotImplementedError
+
+    def _finish(self, events: list[Event]) -> None:
+        raise NotImplementedError
+
+    def _new_key(self) -> int:
+        key = self._next_key
+        self._next_key += 1
+        return key
+
+    def _read(self, payload: bytes) -> Object:
+        """The JSON object of an event."""
+        self._sheltered = False
+        try:
+            return parse_object(payload)
+        except ProtocolError as error:
+            error.status = 502
+            if b"\\u" not in payload:
+                raise
+        self._sheltered = True
+        return parse_object(_ESCAPE.sub(_shelter, payload))
+
+    def _escape(self, key: int, text: str) -> bytes:
+        """The next words of item `key`, escaped; half a character waits for its other half."""
+        if not self._sheltered and not self._halves:
+            return escape(text)
+        text = self._halves.pop(key, "") + text
+        if text and _is_high(text[-1]):
+            self._halves[key] = text[-1]
+            text = text[:-1]
+        return escape(_HALF.sub("\ufffd", _PAIR.sub(_unite, text)))
+
+
+# an escape sequence; a high surrogate with its partner, if it has one
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|u[dD][c-fC-F][0-9a-fA-F]{2}|.)", re.DOTALL
+)
+_SHELTER = 0x10F800  # plane 16, private use: U+10F800 stands for U+D800, and so on
+_PAIR = re.compile("[\U0010f800-\U0010fbff][\U0010fc00-\U0010ffff]")
+_HALF = re.compile("[\U0010f800-\U0010ffff]")
+
+
+def is_utf8(data: bytes) -> bool:
+    """Whether a fragment that no JSON parser has looked at is text."""
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _shelter(found: re.Match[bytes]) -> bytes:
+    text = found.group()
+    if found[1] is not None or len(text) < 6:
+        return text
+    return chr(_SHELTER + int(text[2:], 16) - 0xD800).encode()  # noqa: FURB166 - a backslash, not a zero
+
+
+def _unite(pair: re.Match[str]) -> str:
+    high, low = (ord(half) - _SHELTER for half in pair.group())
+    return chr(0x10000 + (high << 10) + (low - 0x400))
+
+
+def _is_high(char: str) -> bool:
+    return 0 <= ord(char) - _SHELTER < 0x400

@@ -1,0 +1,329 @@
+"""Inputs that somebody will send. Each ends in a typed error that says where, or in a sound request; none takes a second."""
+
+import json
+import time
+
+import pytest
+
+import toolwire
+from toolwire.ir import ProtocolError
+from toolwire.wire import get
+
+WIRES = ("anthropic", "gemini", "openai_chat", "openai_responses")
+SCHEMA = {"type": "object", "properties": {}}
+
+
+@pytest.fixture(autouse=True)
+def within_a_second():
+    started = time.process_time()
+    yield
+    assert time.process_time() - started < 1.0
+
+
+def refused(body, pointer=None, source="openai_chat", target="anthropic"):
+    with pytest.raises(ProtocolError) as caught:
+        toolwire.translate(body, source=source, target=target)
+    assert caught.value.status in (400, 413)
+    if pointer is not None:
+        assert caught.value.pointer == pointer
+    return caught.value
+
+
+def chat(*messages, tools=("f",), **fields):
+    declared = [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in tools]
+    return {"model": "m", "messages": [{"role": "user", "content": "hi"}, *messages], "tools": declared, **fields}
+
+
+def called(*calls):
+    made = [{"id": i, "type": "function", "function": {"name": n, "arguments": a}} for i, n, a in calls]
+    return {"role": "assistant", "content": None, "tool_calls": made}
+
+
+def result(call_id, content="ok"):
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def sent(body, target="anthropic"):
+    return get(target).decode_request(toolwire.translate(body, source="openai_chat", target=target).body)
+
+
+def calls_in(request):
+    return [part for message in request.messages for part in message.parts if isinstance(part, toolwire.ToolCall)]
+
+
+def results_in(request):
+    return [part for message in request.messages for part in message.parts if isinstance(part, toolwire.ToolResult)]
+
+
+@pytest.mark.bad_input(1)
+def test_not_utf8():
+    error = refused(b'{"model": "m", "messages": [{"role": "user", "content": "\xff\xfe"}]}', "/messages/0/content")
+    assert "UTF-8" in error.message
+
+
+@pytest.mark.bad_input(2)
+@pytest.mark.parametrize("source", WIRES)
+def test_byte_order_mark(source):
+    refused(b"\xef\xbb\xbf", source=source, target="openai_chat" if source != "openai_chat" else "gemini")
+    body = b"\xef\xbb\xbf" + json.dumps(chat()).encode()
+    assert toolwire.translate(body, source="openai_chat", target="gemini").body["contents"]
+
+
+@pytest.mark.bad_input(3)
+@pytest.mark.parametrize("body", [b"", b"  \n", ""])
+def test_an_empty_body(body):
+    assert "empty" in refused(body).message
+
+
+@pytest.mark.bad_input(4)
+@pytest.mark.parametrize("body", [b"null", "null", None])
+def test_null(body):
+    assert "got null" in refused(body).message
+
+
+@pytest.mark.bad_input(5)
+@pytest.mark.parametrize("source", WIRES)
+def test_an_array(source):
+    target = "openai_chat" if source != "openai_chat" else "gemini"
+    assert "got an array" in refused(b"[]", source=source, target=target).message
+    assert "got an array" in refused([], source=source, target=target).message
+
+
+@pytest.mark.bad_input(6)
+def test_brackets_without_end():
+    error = refused(b"[" * 200_000)
+    assert "200 deep" in error.message
+    assert error.pointer.startswith("/0/0")
+    deep = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    with pytest.raises(toolwire.ToolwireError):
+        bytes(toolwire.translate(chat(logit_bias=deep, user=None), source="openai_chat", target="openai_chat"))
+
+
+@pytest.mark.bad_input(7)
+def test_an_argument_of_ten_megabytes():
+    text = json.dumps({"a": "x" * 10_000_000})
+    (made,) = calls_in(sent(chat(called(("c", "f", text)), result("c"))))
+    assert len(made.arguments["a"]) == 10_000_000
+
+
+@pytest.mark.bad_input(8)
+def test_a_million_keys():
+    keys = ",".join(f'"k{n}":{n}' for n in range(1_000_000))
+    assert refused(f'{{"messages": [], {keys}}}'.encode()).status == 413
+
+
+@pytest.mark.bad_input(9)
+def test_a_duplicate_name_in_a_call():
+    body = json.dumps(chat(called(("c", "f", "{}")), result("c"))).replace(
+        '"name": "f", "arguments"', '"name": "f", "name": "rm", "arguments"'
+    )
+    assert "duplicate key" in refused(body, "/messages/1/tool_calls/0/function/name").message
+
+
+@pytest.mark.bad_input(10)
+def test_a_duplicate_key_in_disguise():
+    body = json.dumps(chat(called(("c", "f", "{}")), result("c"))).replace(
+        '"name": "f", "arguments"', '"name": "f", "\\u006eame": "rm", "arguments"'
+    )
+    assert "duplicate key" in refused(body, "/messages/1/tool_calls/0/function/name").message
+
+
+@pytest.mark.bad_input(11)
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_not_a_number(word):
+    refused(json.dumps(chat(temperature=1)).replace('"temperature": 1', f'"temperature": {word}'), "/temperature")
+    (made,) = calls_in(get("openai_chat").decode_request(chat(called(("c", "f", f'{{"a": {word}}}')))))
+    assert made.state == "invalid"
+
+
+@pytest.mark.bad_input(12)
+@pytest.mark.parametrize("word", ["1e999", "-1E+400", "1" * 400 + ".0"])
+def test_a_number_out_of_range(word):
+    refused(json.dumps(chat(temperature=1)).replace('"temperature": 1', f'"temperature": {word}'), "/temperature")
+
+
+@pytest.mark.bad_input(13)
+def test_an_integer_of_5000_digits():
+    refused(json.dumps(chat(seed=1)).replace('"seed": 1', f'"seed": {"7" * 5000}'), "/seed")
+
+
+@pytest.mark.bad_input(14)
+@pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_responses"])
+def test_a_large_integer_survives(target):
+    (made,) = calls_in(sent(chat(called(("c", "f", '{"id": 9007199254740993}')), result("c")), target))
+    assert made.arguments == {"id": 9007199254740993}
+
+
+@pytest.mark.bad_input(15)
+def test_a_lone_surrogate():
+    refused(b'{"model": "m", "messages": [{"role": "user", "content": "\\ud800"}]}', "/messages/0/content")
+    with pytest.raises(toolwire.ToolwireError):
+        bytes(toolwire.translate(chat({"role": "user", "content": "\ud800"}), source="openai_chat", target="anthropic"))
+
+
+@pytest.mark.bad_input(16, 26, 28)
+@pytest.mark.parametrize("name", ["a\x00b", "../../x", "a.b", "a b", "a/b", "wetter😀", ""])
+@pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_responses"])
+def test_odd_names(name, target):
+    import re
+
+    body = chat(called(("c", name, "{}")), result("c"), tools=[name])
+    request = sent(body, target)
+    limits = get(target).limits
+    assert re.fullmatch(limits.name, request.tools[0].name)
+    assert calls_in(request)[0].name == request.tools[0].name
+
+
+@pytest.mark.bad_input(17, 19, 20, 21, 23, 24)
+@pytest.mark.parametrize(
+    "text", ["null", "[]", '"{\\"a\\": 1}"', '{"a":1}<|call|>', '{"a":1}{"a":1}', "{'a': 1}", "{a: 1}"]
+)
+def test_arguments_that_are_not_what_they_should_be(text):
+    body = {"id": "c", "choices": [{"index": 0, "message": called(("c", "f", text)), "finish_reason": "tool_calls"}]}
+    (made,) = toolwire.calls(body)
+    assert (made.state, made.arguments, made.raw) == ("invalid", None, text)
+
+
+@pytest.mark.bad_input(18)
+def test_empty_arguments():
+    (made,) = toolwire.calls(
+        {"choices": [{"index": 0, "message": called(("c", "f", "")), "finish_reason": "tool_calls"}]}
+    )
+    assert (made.state, made.arguments) == ("complete", {})
+
+
+@pytest.mark.bad_input(22)
+def test_truncated_arguments_that_claim_to_be_whole():
+    (made,) = toolwire.calls(
+        {"choices": [{"index": 0, "message": called(("c", "f", '{"a": [1, 2')), "finish_reason": "tool_calls"}]}
+    )
+    assert made.state == "truncated"
+
+
+@pytest.mark.bad_input(25)
+def test_keys_that_mean_something_elsewhere():
+    arguments = {"__proto__": {"x": 1}, "constructor": 2, "__class__": 3}
+    (made,) = calls_in(sent(chat(called(("c", "f", json.dumps(arguments))), result("c"))))
+    assert made.arguments == arguments
+
+
+@pytest.mark.bad_input(27)
+@pytest.mark.parametrize("length", [65, 129, 1000])
+def test_long_names(length):
+    for target in ("anthropic", "gemini", "openai_responses"):
+        assert len(sent(chat(tools=["n" * length]), target).tools[0].name) <= get(target).limits.name_length
+
+
+@pytest.mark.bad_input(29, 33)
+def test_a_name_that_was_not_offered_comes_back_as_it_is():
+    offered = chat(tools=["get_weather"])
+    for name in ("gеt_weather", "rm_rf"):
+        answer = {
+            "candidates": [
+                {"content": {"parts": [{"functionCall": {"name": name, "args": {}}}]}, "finishReason": "STOP"}
+            ]
+        }
+        body = toolwire.translate(answer, source="gemini", target="openai_chat", kind="response", request=offered).body
+        assert body["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == name
+
+
+@pytest.mark.bad_input(30)
+def test_invisible_characters_in_a_description_are_left_alone():
+    words = "safe\u200b\u202e\U000e0041"
+    body = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hi"}],
+        "tools": [{"type": "function", "function": {"name": "f", "description": words}}],
+    }
+    assert sent(body).tools[0].description == words
+
+
+@pytest.mark.bad_input(31)
+def test_two_tools_that_are_equal_after_cleaning():
+    names = [tool.name for tool in sent(chat(tools=["a.b", "a/b", "a b"])).tools]
+    assert len(set(names)) == 3
+
+
+@pytest.mark.bad_input(34)
+def test_a_call_although_the_choice_was_none():
+    request = chat(tool_choice="none")
+    answer = {
+        "candidates": [{"content": {"parts": [{"functionCall": {"name": "f", "args": {}}}]}, "finishReason": "STOP"}]
+    }
+    body = toolwire.translate(answer, source="gemini", target="openai_chat", kind="response", request=request).body
+    assert body["choices"][0]["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.bad_input(35)
+@pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_responses"])
+def test_duplicate_ids_in_a_turn(target):
+    request = sent(
+        chat(called(("x", "f", '{"n":1}'), ("x", "f", '{"n":2}')), result("x", "1"), result("x", "2")), target
+    )
+    made = calls_in(request)
+    given = {answer.call_id: answer.text for answer in results_in(request)}
+    assert [given[call.id] for call in made] == [str(call.arguments["n"]) for call in made] == ["1", "2"]
+    answer = {
+        "choices": [{"index": 0, "message": called(("x", "f", "{}"), ("x", "f", "{}")), "finish_reason": "tool_calls"}]
+    }
+    assert len({call.id for call in toolwire.calls(answer)}) == 2
+
+
+@pytest.mark.bad_input(37)
+@pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_responses"])
+def test_an_empty_id(target):
+    request = sent(chat(called(("", "f", "{}")), result("")), target)
+    assert calls_in(request)[0].id == results_in(request)[0].call_id != ""
+
+
+@pytest.mark.bad_input(41)
+@pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_responses"])
+def test_two_results_for_one_call(target):
+    body = chat(called(("x", "f", "{}")), result("x", "first"), result("x", "second"))
+    assert [answer.text for answer in results_in(sent(body, target))] == ["first"]
+    losses = toolwire.translate(body, source="openai_chat", target=target).losses
+    assert ("/messages/3", "second result") in [(loss.path, loss.concept) for loss in losses]
+
+
+@pytest.mark.bad_input(44)
+@pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_responses"])
+def test_a_thousand_parallel_calls(target):
+    made = [(f"c{n}", "f", f'{{"n":{n}}}') for n in range(1000)]
+    body = chat(called(*made), *(result(f"c{n}", str(n)) for n in reversed(range(1000))))
+    request = sent(body, target)
+    given = {answer.call_id: answer.text for answer in results_in(request)}
+    assert all(given[call.id] == str(call.arguments["n"]) for call in calls_in(request))
+    assert len(given) == 1000
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"messages": "hi"}, "/messages"),
+        ({"messages": [3]}, "/messages/0"),
+        ({"messages": [{"role": "robot"}]}, "/messages/0/role"),
+        ({"messages": [{"role": "user", "content": 3}]}, "/messages/0/content"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": 3}]}]}, "/messages/0/content/0/text"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"id": 3}]}]}, "/messages/0/tool_calls/0/id"),
+        (
+            {
+                "messages": [
+                    {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": 3}}]}
+                ]
+            },
+            "/messages/0/tool_calls/0/function/arguments",
+        ),
+        ({"messages": [], "tools": [{"type": "function"}]}, "/tools/0/function"),
+        (
+            {"messages": [], "tools": [{"type": "function", "function": {"name": "f", "parameters": []}}]},
+            "/tools/0/function/parameters",
+        ),
+        ({"messages": [], "tool_choice": "sometimes"}, "/tool_choice"),
+        ({"messages": [], "temperature": "hot"}, "/temperature"),
+        ({"messages": [], "stop": [1]}, "/stop/0"),
+    ],
+)
+def test_what_is_wrong_is_pointed_at(body, pointer):
+    refused(body, pointer)

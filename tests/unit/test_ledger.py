@@ -1,0 +1,40 @@
+"""The ledger and the tests agree, both ways."""
+
+import ast
+from pathlib import Path
+
+import ledger
+
+TESTS = Path(__file__).parents[1]
+
+
+def _marked(marker: str) -> dict[object, list[str]]:
+    """number → tests that carry `@pytest.mark.<marker>(number)`"""
+    found: dict[object, list[str]] = {}
+    for path in TESTS.rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            for decorator in node.decorator_list:
+                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == f"pytest.mark.{marker}":
+                    for argument in decorator.args:
+                        found.setdefault(ast.literal_eval(argument), []).append(f"{path.name}::{node.name}")
+    return found
+
+
+def _check(entries: dict[object, ledger.Entry], marker: str) -> None:
+    marked = _marked(marker)
+    unknown = sorted(map(str, set(marked) - set(entries)))
+    assert not unknown, f"tests name {marker}s that the ledger does not have: {unknown}"
+    orphans = [number for number, entry in entries.items() if not entry.deferred and number not in marked]
+    assert not orphans, f"{marker}s without a test: {orphans}"
+    early = [number for number, entry in entries.items() if entry.deferred and number in marked]
+    assert not early, f"{marker}s that are deferred and have a test: {early}"
+
+
+def test_every_case_has_a_test():
+    _check(dict(ledger.CASES), "case")
+
+
+def test_every_bad_input_has_a_test():
+    _check(dict(ledger.BAD_INPUTS), "bad_input")
