@@ -31,14 +31,14 @@ test: $(VENV)/test ## all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 check: $(VENV)/check ## format, lint, types, import contracts
-	$(BIN)/ruff format --check src tests bench examples
-	$(BIN)/ruff check src tests bench examples
+	$(BIN)/ruff format --check src tests bench docs
+	$(BIN)/ruff check src tests bench docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
 format: $(VENV)/check ## put the code in shape
-	$(BIN)/ruff format src tests bench examples
-	$(BIN)/ruff check --fix src tests bench examples
+	$(BIN)/ruff format src tests bench docs
+	$(BIN)/ruff check --fix src tests bench docs
 
 bench: $(VENV)/core ## measure; peers in an environment of their own; writes bench/RESULTS.md
 	$(BIN)/python bench/run.py

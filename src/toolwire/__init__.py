@@ -5,7 +5,7 @@ The public names. Each is loaded when it is first used, so `import toolwire` cos
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # what `typing` would say, without the import
 
 __version__ = "0.1.0"
 

@@ -10,7 +10,7 @@ from ..stream.strict import parse
 from ..wire import get, mcp, names
 from ..wire.protocol import Kind
 
-__all__ = ["Detected", "detect"]
+__all__ = ["Detected", "detect", "is_stream"]
 
 
 class Detected(Value, frozen=True):
@@ -29,7 +29,7 @@ def detect(body: JSON | bytes | str) -> Detected:
     kinds: tuple[Kind, ...] = ("request", "response", "tools", "error")
     if isinstance(body, (bytes, str)):
         data = body.encode() if isinstance(body, str) else body
-        if _is_stream(data):
+        if is_stream(data):
             body, kinds = _first_event(data), ("stream",)
         else:
             body = parse(data.removeprefix(b"\xef\xbb\xbf"))
@@ -49,7 +49,8 @@ def detect(body: JSON | bytes | str) -> Detected:
     return best[1]
 
 
-def _is_stream(data: bytes) -> bool:
+def is_stream(data: bytes) -> bool:
+    """Whether these are server-sent events."""
     start = data.lstrip(b"\xef\xbb\xbf \r\n")[:16]
     return start.startswith((b"data:", b"event:", b":", b"id:", b"retry:"))
 

@@ -30,8 +30,8 @@ __all__ = ["ERROR_MARK", "fit_history", "fit_results"]
 ERROR_MARK = "[tool error] "
 """What stands before the words of a failed result where there is no flag for it."""
 
-# JSON numbers that a reader with doubles rounds: more than 15 digits in a row
-_LONG_NUMBER = re.compile(r"\d{16}|\d\.\d{16}")
+# JSON numbers that a reader with doubles may round: sixteen digits, with or without a point among them
+_LONG_NUMBER = re.compile(r"[0-9.]{16}").search
 
 
 def fit_history(request: Request, wire: Wire, names: Names, losses: Losses) -> list[Turn]:
@@ -160,7 +160,7 @@ class _Fitter:
 
     def _call(self, call: ToolCall, place: Place) -> ToolCall:
         can = self._can
-        if not call.raw:
+        if call.raw == "":
             call = with_written_arguments(call)
         if call.extra or call.artefacts or call.cache is not None:
             call = self._strip_call(call, place)
@@ -169,7 +169,7 @@ class _Fitter:
             self._losses.add(
                 pointer_to(place), "freeform call", "rewritten", "sent as a call with one argument", "info"
             )
-        if can.object_arguments and call.raw is not None and _LONG_NUMBER.search(call.raw):
+        if can.object_arguments and call.raw is not None and len(call.raw) > 15 and _LONG_NUMBER(call.raw):
             detail = "more digits than a double holds; the target may round them"
             self._losses.add(f"{pointer_to(place)}/arguments", "long numbers", "weakened", detail)
         old_id = call.id
@@ -177,7 +177,11 @@ class _Fitter:
         name = self._names.to_wire(call.namespace, call.name)
         if new_id != old_id or name != call.name or (call.namespace is not None and not can.namespaces):
             call = replace(call, id=new_id, name=name, namespace=call.namespace if can.namespaces else None)
-        self._waiting.setdefault(old_id, deque()).append(call)
+        waiting = self._waiting.get(old_id)
+        if waiting is None:
+            self._waiting[old_id] = deque((call,))
+        else:
+            waiting.append(call)
         return call
 
     def _strip_call(self, call: ToolCall, place: Place) -> ToolCall:
@@ -206,6 +210,9 @@ class _Fitter:
         if not waiting:  # only where results are fitted without their calls
             return replace(result, parts=parts, structured=structured, is_error=is_error, cache=cache)
         call = waiting.popleft()
+        if call.id == result.call_id and call.name == result.name and parts is result.parts:
+            if is_error is result.is_error and cache is result.cache and call.kind == result.kind:
+                return result
         # name, kind and namespace are the call's: some wires do not repeat them
         return ToolResult(
             call.id, call.name, parts, structured, is_error, call.kind, call.namespace, cache, result.extra

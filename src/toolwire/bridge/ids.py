@@ -28,18 +28,17 @@ class Ids:
 
     def assign(self, call_id: str, name: str) -> str:
         """The id for a new call: its own if that can be."""
-        if call_id and call_id not in self.used and self._is_legal(call_id):
-            self.used.add(call_id)
-            return call_id
+        if call_id and call_id not in self.used:
+            legal = self._legal
+            if legal is None or (len(call_id) <= self._length and legal(call_id) is not None):
+                self.used.add(call_id)
+                return call_id
         for attempt in range(len(self.used) + 1000):
             made = short_hash(f"{call_id}\n{name}\n{len(self.used)}\n{attempt}", 9)
             if made not in self.used:
                 self.used.add(made)
                 return made
         raise AssertionError("there are more ids than hashes")
-
-    def _is_legal(self, call_id: str) -> bool:
-        return self._legal is None or (len(call_id) <= self._length and self._legal(call_id) is not None)
 
 
 @lru_cache(32)

@@ -12,7 +12,7 @@ from ..ir.request import Request
 from ..ir.tools import Tool
 from ..stream.strict import parse
 from ..wire import get, mcp
-from .detect import detect
+from .detect import detect, is_stream
 from .exchange import Exchange
 from .fit_history import fit_results
 
@@ -24,16 +24,17 @@ def calls(body: JSON | bytes | str, wire: str | None = None) -> tuple[ToolCall, 
 
     Each has an id, also where the wire gave none. Run only those whose `state` is "complete".
     """
-    found = detect(body)
-    wire = wire or found.wire
-    if found.kind == "stream":
+    data = body.encode() if isinstance(body, str) else body
+    kind = "stream" if isinstance(data, bytes) and is_stream(data) else "response"
+    if wire is None:
+        wire, kind = (found := detect(body)).wire, found.kind
+    if kind == "stream":
         decoder = get(wire).stream_decoder()
-        data = body.encode() if isinstance(body, str) else body
         response = fold([*decoder.feed(data), *decoder.close()])
-    elif found.kind in ("response", "error"):
-        response = get(wire).decode_response(parse(body) if isinstance(body, (bytes, str)) else body)
+    elif kind in ("response", "error"):
+        response = get(wire).decode_response(parse(data) if isinstance(data, bytes) else data)
     else:
-        raise ProtocolError(f"a {found.kind} of {wire}, not an answer", hint="give the response, or the whole stream")
+        raise ProtocolError(f"a {kind} of {wire}, not an answer", hint="give the response, or the whole stream")
     if response.fault is not None:
         raise UpstreamError(response.fault)
     return Exchange().restore(response).calls

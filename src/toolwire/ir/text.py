@@ -51,7 +51,7 @@ def unescape(escaped: bytes) -> str:
     """The text that `escaped` stands for."""
     try:
         return _decode_text(b'"%b"' % escaped)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ProtocolError(f"not the inside of a JSON string: {error}") from error
 
 

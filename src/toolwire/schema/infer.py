@@ -107,5 +107,5 @@ def _without_titles(schema: Object) -> Object:
     for container in (properties, *(d.get("properties", {}) for d in schema.get("$defs", {}).values())):
         for field in container.values():
             field.pop("title", None)
-    schema.setdefault("properties", {})
-    return schema
+    head = {"type": "object", "properties": schema.pop("properties", {})}
+    return {**head, **{key: value for key, value in schema.items() if key != "type"}}

@@ -36,6 +36,7 @@ class ArgumentWatch:
                         events.append(ArgumentEnd(event.key, name, parse(raw)))
                     except ProtocolError:
                         scanner.invalid = True
+                        break
         elif isinstance(event, CallStart):
             if event.kind == "function":
                 self._scanners[event.key] = Scanner()

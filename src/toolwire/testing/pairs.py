@@ -69,6 +69,8 @@ def _request_fields(request: Request) -> dict[str, Any]:
 
 def _response_fields(response: Response) -> dict[str, Any]:
     fields: dict[str, Any] = {"/id": response.id, "/model": response.model}
+    if response.created is not None:
+        fields["/created"] = response.created
     if response.stop is not None:
         fields["/stop"] = response.stop.reason
         if response.stop.sequence is not None:

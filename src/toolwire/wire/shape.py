@@ -108,11 +108,13 @@ def leftover(raw: Object, known: Collection[str], wire: str, into: Extra | None 
     """Everything in `raw` that the decoder did not take, sorted into an `extra`. Known fields are left over if empty."""
     extra: Extra = {} if into is None else into
     for key, value in raw.items():
-        empty = is_empty(value)
-        if empty or (value is False and key in known):
-            extra.setdefault(f"{wire}~", {})[key] = value
-        elif key not in known:
-            extra.setdefault(wire, {})[key] = value
+        if key not in known:
+            if value or value == 0:  # false is content here, as is 0
+                extra.setdefault(wire, {})[key] = value
+                continue
+        elif value or (value == 0 and value is not False):
+            continue
+        extra.setdefault(f"{wire}~", {})[key] = value
     return extra
 
 

@@ -41,6 +41,6 @@ def blocks(body: Object, key: str) -> Iterator[Object]:
 
 
 def tools_of(body: JSON) -> list[Object]:
-    """Declarations: a bare list, or under `tools`."""
-    tools = body.get("tools") if type(body) is dict else body
+    """Declarations: a bare list, under `tools`, or one alone."""
+    tools = body.get("tools", [body]) if type(body) is dict else body
     return [tool for tool in tools if type(tool) is dict] if type(tools) is list else []

@@ -19,8 +19,6 @@ from . import fault, request
 from .blocks import NAME, PROVIDER
 from .places import SIGNS, locate
 from .response import decode_response, encode_response
-from .stream_decoder import MessagesStreamDecoder
-from .stream_encoder import MessagesStreamEncoder
 from .tools import discovered, read_tool, write_tool
 
 __all__ = ["CODEC", "Anthropic"]
@@ -78,9 +76,13 @@ class Anthropic:
         return fault.encode_error(value)
 
     def stream_decoder(self) -> StreamDecoder:
+        from .stream_decoder import MessagesStreamDecoder
+
         return MessagesStreamDecoder()
 
     def stream_encoder(self, canonical: Request | None = None) -> StreamEncoder:
+        from .stream_encoder import MessagesStreamEncoder
+
         return MessagesStreamEncoder(canonical)
 
     def decode_tools(self, declarations: list[JSON]) -> tuple[Tool, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode, b64encode
+from collections.abc import Sequence
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
@@ -55,15 +56,15 @@ def needs_list(part: Part) -> bool:
 
 def read_block(raw: JSON) -> Part:
     kind = obj(raw).get("type")
+    if kind == "tool_use":
+        return _read_call(raw)
+    if kind == "tool_result":
+        return _read_result(raw)
     if kind == "text":
         if len(raw) == 2:
             return Text(string(raw, "text"))
         extra = leftover(raw, _TEXT, NAME)
         return Text(string(raw, "text"), read_cache(raw, extra), (), extra)
-    if kind == "tool_use":
-        return _read_call(raw)
-    if kind == "tool_result":
-        return _read_result(raw)
     if kind == "thinking":
         return _read_thinking(raw)
     if kind == "redacted_thinking":
@@ -81,19 +82,30 @@ def _read_thinking(raw: Object) -> Reasoning:
 
 
 def _read_call(raw: Object) -> ToolCall:
-    arguments = raw.get("input")
+    arguments, call_id, name = raw.get("input"), raw.get("id"), raw.get("name")
     if type(arguments) is not dict:
         if arguments is not None:
             raise wrong("an object", arguments, "input")
         arguments = {}
-    if len(raw) == 4:
-        return ToolCall(string(raw, "id"), string(raw, "name"), arguments)
+    if len(raw) == 4 and type(call_id) is str and type(name) is str:
+        return ToolCall(call_id, name, arguments)
     extra = leftover(raw, _CALL, NAME)
     cache = read_cache(raw, extra)
     return ToolCall(string(raw, "id"), string(raw, "name"), arguments, cache=cache, extra=extra)
 
 
 def _read_result(raw: Object) -> ToolResult:
+    content, call_id = raw.get("content"), raw.get("tool_use_id")
+    if type(content) is str and content and type(call_id) is str:
+        if len(raw) == 3:
+            return ToolResult(call_id, None, (Text(content),))
+        if len(raw) == 4 and type(is_error := raw.get("is_error")) is bool:
+            extra: Extra = {} if is_error else {_FORM: {"is_error": False}}
+            return ToolResult(call_id, None, (Text(content),), None, is_error, extra=extra)
+    return _read_any_result(raw)
+
+
+def _read_any_result(raw: Object) -> ToolResult:
     form: Object = {}
     try:
         parts = read_blocks(raw, form)
@@ -156,7 +168,7 @@ def write_cache(ttl: str | None, extra: Extra, out: Object) -> None:
         out["cache_control"] = {**mark, **extra.get(_CACHE, {})}
 
 
-def write_blocks(parts: list[Part], form: Object, losses: Losses, path: str) -> JSON:
+def write_blocks(parts: Sequence[Part], form: Object, losses: Losses, path: str) -> JSON:
     """A string or a list of blocks; None for a field that is absent."""
     if len(parts) == 1 and ":content" not in form and not needs_list(parts[0]):
         only = parts[0]
@@ -173,16 +185,16 @@ def write_blocks(parts: list[Part], form: Object, losses: Losses, path: str) -> 
 
 
 def write_block(part: Part, losses: Losses, path: str) -> Object | None:
-    if isinstance(part, Text):
-        if not part.extra and part.cache is None:
-            return {"type": "text", "text": part.text}
-        out: Object = {"type": "text", "text": part.text}
-        write_cache(part.cache, part.extra, out)
-        return finish(out, part.extra, NAME)
     if isinstance(part, ToolCall):
         return _write_call(part, losses, path)
     if isinstance(part, ToolResult):
         return _write_result(part, losses, path)
+    if isinstance(part, Text):
+        out: Object = {"type": "text", "text": part.text}
+        if part.extra or part.cache is not None:
+            write_cache(part.cache, part.extra, out)
+            return finish(out, part.extra, NAME)
+        return out
     if isinstance(part, Reasoning):
         return write_thinking(part, losses, path)
     if isinstance(part, Media):
@@ -219,6 +231,18 @@ def arguments_of(call: ToolCall, losses: Losses, path: str) -> Object:
 
 
 def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
+    parts = result.parts
+    if len(parts) == 1 and not result.extra and result.cache is None and result.structured is None:
+        only = parts[0]
+        if type(only) is Text and only.cache is None and not only.extra:
+            out: Object = {"type": "tool_result", "tool_use_id": result.call_id, "content": only.text}
+            if result.is_error:
+                out["is_error"] = True
+            return out
+    return _write_any_result(result, losses, path)
+
+
+def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
     out: Object = {"type": "tool_result", "tool_use_id": result.call_id}
     form = result.extra.get(_FORM, {})
     if result.structured is not None:
@@ -227,7 +251,7 @@ def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
         )
         out["content"] = result.text
     else:
-        content = write_blocks(list(result.parts), form, losses, path)
+        content = write_blocks(result.parts, form, losses, path)
         if content is not None:
             out["content"] = content
         elif form.get(":content") == "null":

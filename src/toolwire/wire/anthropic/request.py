@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Extra
@@ -146,12 +148,13 @@ def encode_request(request: Request, version: str) -> Encoded:
     if system is not None:
         out["system"] = system
     out["messages"] = [
-        _write_message(message, f"/messages/{start + index}", losses)
-        for index, message in enumerate(request.messages[start:])
+        _write_message(message, f"/messages/{index}", losses)
+        for index, message in enumerate(request.messages)
+        if index >= start
     ]
     tools = [write_tool(tool, losses, f"/tools/{index}") for index, tool in enumerate(request.tools)]
-    if any(tool is not None for tool in tools):
-        out["tools"] = [tool for tool in tools if tool is not None]
+    if tools := [tool for tool in tools if tool is not None]:
+        out["tools"] = tools
     choice = write_choice(request, losses)
     if choice is not None:
         out["tool_choice"] = choice
@@ -159,7 +162,8 @@ def encode_request(request: Request, version: str) -> Encoded:
     metadata: Object = {} if request.params.user is None else {"user_id": request.params.user}
     if metadata := finish(metadata, request.extra, f"{NAME}/metadata"):
         out["metadata"] = metadata
-    _write_thinking(request, out, losses)
+    if request.reasoning is not None or request.output is not None or request.extra:
+        _write_thinking(request, out, losses)
     if request.stream is not None:
         out["stream"] = request.stream
     return Encoded(finish(out, request.extra, NAME), losses)
@@ -175,17 +179,20 @@ def _write_max_tokens(request: Request, out: Object, losses: Losses) -> None:
 def _write_system(messages: tuple[Message, ...], losses: Losses) -> JSON:
     """The field `system`."""
     if len(messages) == 1:
-        return write_blocks(list(messages[0].parts), messages[0].extra.get(_FORM, {}), losses, "/messages/0")
+        return write_blocks(messages[0].parts, messages[0].extra.get(_FORM, {}), losses, "/messages/0")
     blocks: list[Object] = []
     for index, message in enumerate(messages):
-        written = write_blocks(list(message.parts), {":content": "list"}, losses, f"/messages/{index}")
+        written = write_blocks(message.parts, {":content": "list"}, losses, f"/messages/{index}")
         blocks.extend(written or [])
     return blocks or None
 
 
 def _write_message(message: Message, path: str, losses: Losses) -> Object:
+    if not message.extra and message.role != "developer":
+        content = write_blocks(message.parts, {}, losses, path)
+        return {"role": message.role, "content": [] if content is None else content}
     role = "system" if message.role == "developer" else message.role
-    content = write_blocks(list(message.parts), message.extra.get(_FORM, {}), losses, path)
+    content = write_blocks(message.parts, message.extra.get(_FORM, {}), losses, path)
     return finish({"role": role, "content": [] if content is None else content}, message.extra, NAME)
 
 
@@ -193,6 +200,15 @@ def _write_thinking(request: Request, out: Object, losses: Losses) -> None:
     config: Object = {}
     reasoning, output = request.reasoning, request.output
     if reasoning is not None:
+        if reasoning.mode is None and reasoning.visible:
+            reasoning = replace(reasoning, mode="auto")
+            losses.add(
+                join("reasoning", "visible"),
+                "visible reasoning",
+                "rewritten",
+                "shown thoughts need thinking: adaptive",
+                "info",
+            )
         if reasoning.mode is not None:
             out["thinking"] = _thinking(reasoning)
         if reasoning.effort is not None:

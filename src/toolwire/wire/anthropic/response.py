@@ -82,6 +82,10 @@ def read_usage(raw: JSON) -> Usage | None:
     if raw is None:
         return None
     obj(raw, "usage")
+    if len(raw) == 2:
+        given, made = raw.get("input_tokens"), raw.get("output_tokens")
+        if type(given) is int and type(made) is int:
+            return Usage(given, made)
     read, written = integer(raw, "cache_read_input_tokens"), integer(raw, "cache_creation_input_tokens")
     details = raw.get("output_tokens_details")
     details = obj(details, "usage", "output_tokens_details") if details is not None else {}
@@ -116,6 +120,8 @@ def encode_response(response: Response) -> Encoded:
         block = _write_answer(part, losses, f"/parts/{number}")
         if block is not None:
             content.append(block)
+    if response.created is not None:
+        losses.add("/created", "created", "dropped", "an Anthropic answer is not dated", "info")
     if response.alternatives:
         detail = "an Anthropic answer has one choice"
         losses.add("/alternatives", "alternatives", "dropped", detail, "error")
@@ -137,6 +143,8 @@ def _write_answer(part: Part, losses: Losses, path: str) -> Object | None:
         if part.artefacts:
             losses.add(f"{path}/artefacts", "artefact of reasoning", "dropped", "it is another provider's")
         words = part.text or "\n\n".join(part.summary)
+        if part.summary:
+            losses.add(f"{path}/summary", "reasoning summary", "rewritten", "thoughts are plain text here", "info")
         return {"type": "thinking", "thinking": words, "signature": ""} if words else None
     artefacts = getattr(part, "artefacts", ())
     if any(artefact.provider != NAME for artefact in artefacts):

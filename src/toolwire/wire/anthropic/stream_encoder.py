@@ -75,6 +75,8 @@ class MessagesStreamEncoder:
     def _prepare(self, event: Event) -> bytes:
         if isinstance(event, ResponseStart):
             self._start = event
+            if event.created is not None:
+                self.losses.add("/created", "created", "dropped", "an Anthropic answer is not dated", "info")
         elif isinstance(event, UsageUpdate):
             self._usage = event.usage
         return b""
@@ -165,6 +167,8 @@ class MessagesStreamEncoder:
         return self._open_block(block, b"thinking_delta", b"thinking")
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+        if event.section is not None:
+            self.losses.add("/parts", "reasoning summary", "rewritten", "thoughts are plain text here", "info")
         opening, gap = b"", b""
         if not self._head:
             opening = self._open_thinking()

@@ -23,8 +23,6 @@ from .places import SIGNS, locate
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
 from .spelling import NAME
-from .stream_decoder import GeminiStreamDecoder
-from .stream_encoder import GeminiStreamEncoder
 from .tools import read_tools, write_tools
 
 __all__ = ["CODEC", "Gemini"]
@@ -66,9 +64,13 @@ class Gemini:
         return faults.encode_error(fault)
 
     def stream_decoder(self) -> StreamDecoder:
+        from .stream_decoder import GeminiStreamDecoder
+
         return GeminiStreamDecoder()
 
     def stream_encoder(self, request: Request | None = None) -> StreamEncoder:
+        from .stream_encoder import GeminiStreamEncoder
+
         return GeminiStreamEncoder(request)
 
     def decode_tools(self, declarations: list[JSON]) -> tuple[Tool, ...]:

@@ -51,6 +51,37 @@ _OWN_FILES = ("https://generativelanguage.googleapis.com/", "gs://")
 
 
 def read_part(raw: JSON) -> Part:
+    if type(raw) is dict and len(raw) == 1:  # nearly every part; the rest is for signatures, spellings and rare fields
+        if "text" in raw:
+            return Text(string(raw, "text"))
+        if "functionCall" in raw:
+            return _read_plain_call(raw) or _read_call(raw)
+        if "functionResponse" in raw:
+            return _read_plain_result(raw) or _read_result(raw)
+    return _read_any_part(raw)
+
+
+def _read_plain_call(raw: Object) -> ToolCall | None:
+    call = raw["functionCall"]
+    if type(call) is dict and len(call) == 3:
+        call_id, name, arguments = call.get("id"), call.get("name"), call.get("args")
+        if call_id and type(call_id) is str and type(name) is str and arguments and type(arguments) is dict:
+            return ToolCall(call_id, name, arguments)
+    return None
+
+
+def _read_plain_result(raw: Object) -> ToolResult | None:
+    result = raw["functionResponse"]
+    if type(result) is dict and len(result) == 3:
+        call_id, name, response = result.get("id"), result.get("name"), result.get("response")
+        if call_id and type(call_id) is str and type(name) is str and type(response) is dict and len(response) == 1:
+            words = response.get("output")
+            if words and type(words) is str:
+                return ToolResult(call_id, name, (Text(words),))
+    return None
+
+
+def _read_any_part(raw: JSON) -> Part:
     obj(raw)
     fields = camel(raw)
     if "text" in fields:
@@ -113,7 +144,7 @@ def _read_result(raw: Object) -> ToolResult:
         raise error.within("functionResponse") from None
     if "response" not in result:
         wrapper = "absent"
-    if wrapper is not None:
+    if wrapper is not None and (wrapper, is_error) not in (("output", False), ("error", True)):
         extra[_FORM] = {**extra.get(_FORM, {}), ":wrapper": wrapper}
     if signature_of(fields):
         extra[NAME] = {**extra.get(NAME, {}), "thoughtSignature": fields["thoughtSignature"]}
@@ -198,6 +229,8 @@ def write_part(part: Part, losses: Losses, path: str) -> Object | None:
         return write_result(part, losses, path)
     if isinstance(part, Reasoning):
         words = part.text or "\n\n".join(part.summary)
+        if part.summary:
+            losses.add(f"{path}/summary", "reasoning summary", "rewritten", "thoughts are plain text here", "info")
         return put(_signed({"text": words, "thought": True}, part.artefacts, None, losses, path), part.extra, NAME)
     if isinstance(part, Media):
         return _write_data(part, losses, path)
@@ -222,6 +255,13 @@ def _signed(out: Object, artefacts: tuple[Artefact, ...], cache: str | None, los
 
 
 def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
+    if call.arguments is not None and not call.extra and call.id and call.namespace is None and call.cache is None:
+        plain: Object = {"functionCall": {"id": call.id, "name": call.name, "args": call.arguments}}
+        return _signed(plain, call.artefacts, None, losses, path) if call.artefacts else plain
+    return _write_any_call(call, losses, path)
+
+
+def _write_any_call(call: ToolCall, losses: Losses, path: str) -> Object:
     inner: Object = {"id": call.id} if call.id else {}
     inner["name"] = call.name
     if call.arguments is None:
@@ -245,6 +285,16 @@ def _stand_in(call: ToolCall, losses: Losses, path: str) -> Object:
 
 
 def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
+    parts = result.parts
+    if len(parts) == 1 and not result.extra and result.call_id and result.structured is None and result.cache is None:
+        only = parts[0]
+        if type(only) is Text and result.name is not None:
+            response = {"error" if result.is_error else "output": only.text}
+            return {"functionResponse": {"id": result.call_id, "name": result.name, "response": response}}
+    return _write_any_result(result, losses, path)
+
+
+def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
     inner: Object = {"id": result.call_id} if result.call_id else {}
     if result.name is not None:
         inner["name"] = result.name

@@ -90,6 +90,8 @@ def _read_content(raw: JSON) -> Message:
 
 def _message(role: Role, raw: Object) -> Message:
     parts = raw.get("parts")
+    if parts and type(parts) is list and len(raw) == 2 and raw.get("role") == _ROLES.get(role):
+        return Message(role, tuple(each(raw, "parts", read_part)))
     if type(parts) is dict:  # protobuf takes one where it wants a list
         raw = {**raw, "parts": [parts]}
     read = each(raw, "parts", read_part)
@@ -195,6 +197,10 @@ def encode_request(request: Request) -> Encoded:
         out["toolConfig"] = tool_config
     if generation := _write_config(request, losses):
         out["generationConfig"] = generation
+    if request.model and "model" not in request.extra.get(_FORM, {}):
+        losses.add(join("model"), "model", "moved", f"into the URL: /models/{request.model}:generateContent", "info")
+    if request.stream:
+        losses.add(join("stream"), "stream", "moved", "into the URL: streamGenerateContent?alt=sse", "info")
     return Encoded(put(out, request.extra, NAME), losses)
 
 
@@ -204,6 +210,8 @@ def _write_parts(parts: tuple[Part, ...], path: str, losses: Losses) -> list[Obj
 
 
 def _write_content(message: Message, parts: list[Object]) -> Object:
+    if not message.extra:
+        return {"role": _ROLES[message.role], "parts": parts}
     form = message.extra.get(_FORM, {})
     out: Object = {} if ":role" in form else {"role": form.get("role", _ROLES[message.role])}
     out["parts"] = parts

@@ -213,6 +213,8 @@ def write_usage(usage: Usage, losses: Losses) -> Object:
 def encode_response(response: Response) -> Encoded:
     losses = Losses()
     out: Object = {}
+    if response.created is not None:
+        losses.add("/created", "created", "dropped", "toolwire does not date Gemini answers", "info")
     feedback_only = response.stop is not None and ":blocked" in response.stop.extra.get(_FORM, {})
     if not feedback_only:
         answers: list[Response | Alternative] = [response, *response.alternatives]

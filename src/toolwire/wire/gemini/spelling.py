@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from ...ir.parts import Extra
 from ...ir.pointer import Object
-from ..shape import finish, is_empty, leftover
+from ..shape import finish, leftover
 
 __all__ = ["NAME", "camel", "put", "take"]
 
@@ -45,10 +45,7 @@ def take(raw: Object, known: Collection[str], scope: str, extra: Extra) -> Objec
     fields = camel(raw)
     if fields is not raw:
         extra.setdefault(f"{scope}~", {})[":snake"] = [_SNAKE[key] for key in raw if key in _SNAKE]
-    for key, value in fields.items():
-        if key not in known or value is False or is_empty(value):
-            leftover(fields, known, scope, extra)
-            break
+    leftover(fields, known, scope, extra)
     return fields
 
 

@@ -62,6 +62,8 @@ class GeminiStreamEncoder:
 
     def _start(self, event: ResponseStart) -> bytes:
         fields: Object = {}
+        if event.created is not None:
+            self.losses.add("/created", "created", "dropped", "toolwire does not date Gemini answers", "info")
         if event.model:
             fields["modelVersion"] = event.model
         if event.id:
@@ -88,6 +90,8 @@ class GeminiStreamEncoder:
         return self._chunk(self._open[event.key].choice, b'{"text":"%b"}' % event.escaped)
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+        if event.section is not None:
+            self.losses.add("/parts", "reasoning summary", "rewritten", "thoughts are plain text here", "info")
         before = self._sections.setdefault(event.key, event.section)
         self._sections[event.key] = event.section
         gap = b"" if before == event.section else b"\\n\\n"

@@ -9,6 +9,8 @@ came from.
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses, Severity
 from ...ir.parts import Extra
@@ -61,6 +63,14 @@ def _read_entry(raw: JSON) -> list[Tool]:
 
 
 def _read_function(raw: JSON) -> Tool:
+    if type(raw) is dict and len(raw) == 3 and "parametersJsonSchema" in raw:
+        name, words, schema = raw.get("name"), raw.get("description"), raw["parametersJsonSchema"]
+        if type(name) is str and words and type(words) is str and schema and type(schema) is dict:
+            return Tool(name, words, schema)
+    return _read_any_function(raw)
+
+
+def _read_any_function(raw: JSON) -> Tool:
     extra: Extra = {}
     fields = take(obj(raw), _FUNCTION, NAME, extra)
     form: Object = {}
@@ -109,9 +119,12 @@ _UNWRITABLE: tuple[tuple[str, Severity], ...] = (
 )
 
 
+_unwritable = attrgetter(*(concept for concept, _ in _UNWRITABLE))
+
+
 def _write_function(tool: Tool, losses: Losses, path: str) -> Object:
-    for concept, severity in _UNWRITABLE:
-        if getattr(tool, concept):
+    for (concept, severity), value in zip(_UNWRITABLE, _unwritable(tool), strict=True):
+        if value:
             losses.add(f"{path}/{concept}", concept, "dropped", "Gemini declarations have no place for it", severity)
     form = tool.extra.get(_FORM, {})
     out: Object = {"name": tool.name}

@@ -21,8 +21,6 @@ from .content import NAME
 from .places import SIGNS, locate
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
-from .stream_decoder import ChatStreamDecoder
-from .stream_encoder import ChatStreamEncoder
 from .tools import read_tool, write_tool
 
 __all__ = ["CODEC", "OpenAIChat"]
@@ -60,9 +58,13 @@ class OpenAIChat:
         return openai_fault.encode_error(NAME, fault)
 
     def stream_decoder(self) -> StreamDecoder:
+        from .stream_decoder import ChatStreamDecoder
+
         return ChatStreamDecoder()
 
     def stream_encoder(self, request: Request | None = None) -> StreamEncoder:
+        from .stream_encoder import ChatStreamEncoder
+
         return ChatStreamEncoder(request)
 
     def decode_tools(self, declarations: list[JSON]) -> tuple[Tool, ...]:

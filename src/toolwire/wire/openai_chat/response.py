@@ -84,6 +84,8 @@ def _read_choice(raw: JSON) -> Alternative:
 
 def _read_stop(choice: Object, parts: tuple[Part, ...]) -> Stop | None:
     word = choice.get("finish_reason")
+    if type(word) is str and len(choice) == 3:
+        return stop_of(word, parts, {})
     extra = leftover(choice, _CHOICE, f"{NAME}/choice")
     extra.get(f"{NAME}/choice~", {}).pop("finish_reason", None)
     if word is None:
@@ -114,6 +116,10 @@ def read_usage(raw: JSON) -> Usage | None:
     if raw is None:
         return None
     obj(raw, "usage")
+    if len(raw) == 3:
+        given, made = raw.get("prompt_tokens"), raw.get("completion_tokens")
+        if type(given) is int and type(made) is int and raw.get("total_tokens") == given + made:
+            return Usage(given, made)
     prompt, completion = raw.get("prompt_tokens_details"), raw.get("completion_tokens_details")
     prompt = obj(prompt, "usage", "prompt_tokens_details") if prompt is not None else {}
     completion = obj(completion, "usage", "completion_tokens_details") if completion is not None else {}
@@ -196,6 +202,10 @@ def _write_message(parts: tuple[Part, ...], losses: Losses, path: str) -> Object
         elif isinstance(part, Reasoning):
             if part.artefacts:
                 losses.add(f"{path}/parts/{number}/artefacts", "artefact", "dropped", "Chat has no place for it")
+            if part.summary:
+                losses.add(
+                    f"{path}/parts/{number}/summary", "reasoning summary", "rewritten", "plain text here", "info"
+                )
             field = part.extra.get(_FORM, {}).get(":field", "reasoning_content")
             out[field] = out.get(field, "") + (part.text or "\n\n".join(part.summary))
         elif isinstance(part, Refusal):

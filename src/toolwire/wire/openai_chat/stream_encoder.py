@@ -110,6 +110,8 @@ class ChatStreamEncoder:
         return opening
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+        if event.section is not None:
+            self.losses.add("/parts", "reasoning summary", "rewritten", "thoughts are plain text here", "info")
         before = self._sections.setdefault(event.key, event.section)
         self._sections[event.key] = event.section
         gap = b"" if before == event.section else b"\\n\\n"

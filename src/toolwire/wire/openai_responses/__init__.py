@@ -20,8 +20,6 @@ from .content import NAME
 from .places import SIGNS, locate
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
-from .stream_decoder import ResponsesStreamDecoder
-from .stream_encoder import ResponsesStreamEncoder
 from .tools import discovered, read_tools, write_tools
 
 __all__ = ["CODEC", "OpenAIResponses"]
@@ -38,7 +36,7 @@ class OpenAIResponses:
     limits = Limits(name=r"[a-zA-Z0-9_-]+", name_length=128, id=r"[a-zA-Z0-9_-]+", id_length=64)
     capabilities = Capabilities(
         choices=frozenset({"auto", "required", "none", "tool", "allowed"}),
-        media=frozenset({"image", "file", "audio"}),
+        media=frozenset({"image", "file"}),
         result_media=frozenset({"image", "file"}),
         freeform=True,
         namespaces=True,
@@ -60,9 +58,13 @@ class OpenAIResponses:
         return openai_fault.encode_error(NAME, fault)
 
     def stream_decoder(self) -> StreamDecoder:
+        from .stream_decoder import ResponsesStreamDecoder
+
         return ResponsesStreamDecoder()
 
     def stream_encoder(self, request: Request | None = None) -> StreamEncoder:
+        from .stream_encoder import ResponsesStreamEncoder
+
         return ResponsesStreamEncoder(request)
 
     def decode_tools(self, declarations: list[JSON]) -> tuple[Tool, ...]:

@@ -12,7 +12,20 @@ from collections.abc import Iterator
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Artefact, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, what_is
+from ...ir.parts import (
+    Artefact,
+    CallKind,
+    Extra,
+    Media,
+    Opaque,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    what_is,
+)
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message
 from ...stream.strict import parse_arguments
@@ -62,12 +75,12 @@ def read_item(raw: JSON) -> Message | list[Part]:
     kind = obj(raw).get("type", "message" if "role" in raw else None)
     if type(kind) is not str:
         raise wrong("a string", kind, "type")
-    if kind == "message":
-        return _read_message(raw)
     if kind == "function_call":
         return [_read_call(raw)]
     if kind == "function_call_output":
         return Message("user", (_read_result(raw, "function"),))
+    if kind == "message":
+        return _read_message(raw)
     if kind == "reasoning":
         return [_read_reasoning(raw)]
     if kind == "custom_tool_call":
@@ -91,6 +104,9 @@ def _read_message(raw: Object) -> Message | list[Part]:
     role = raw.get("role")
     if role == "assistant":
         return _read_said(raw)
+    content = raw.get("content")
+    if len(raw) == 2 and content and type(content) is str and (role == "user" or role == "developer"):
+        return Message(role, (Text(content),))
     if role not in ("user", "system", "developer"):
         hint = "user, assistant, system or developer"
         raise ProtocolError(f"unknown role {role!r}", pointer="/role", hint=hint)
@@ -131,6 +147,12 @@ def _read_call(raw: Object) -> ToolCall:
     if type(text) is not str:
         raise wrong("a string", text, "arguments")
     arguments, state = parse_arguments(text)
+    if len(raw) == 6 and type(raw.get("id")) is str and raw.get("status") == "completed":
+        call_id, name = raw.get("call_id"), raw.get("name")
+        if type(call_id) is str and type(name) is str:
+            return ToolCall(
+                call_id, name, arguments, text, state, extra={NAME: {"id": raw["id"], "status": "completed"}}
+            )
     if raw.get("status") == "incomplete" and state == "complete" and not text:
         arguments, state = None, "truncated"
     namespace = optional_string(raw, "namespace")
@@ -139,7 +161,10 @@ def _read_call(raw: Object) -> ToolCall:
     return ToolCall(call_id, name, arguments, text, state, "function", namespace, extra=extra)
 
 
-def _read_result(raw: Object, kind: str) -> ToolResult:
+def _read_result(raw: Object, kind: CallKind) -> ToolResult:
+    output, call_id = raw.get("output"), raw.get("call_id")
+    if len(raw) == 3 and output and type(output) is str and type(call_id) is str:
+        return ToolResult(call_id, None, (Text(output),), kind=kind)
     form: Object = {}
     parts = read_content(raw, "output", form)
     words = tuple(part if isinstance(part, (Text, Media, Opaque)) else _opaque(part) for part in parts)
@@ -151,7 +176,7 @@ def _read_result(raw: Object, kind: str) -> ToolResult:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
     namespace = optional_string(raw, "namespace")
     call_id = optional_string(raw, "call_id") or ""
-    return ToolResult(call_id, name, words, None, False, kind, namespace, None, extra)  # type: ignore[arg-type]
+    return ToolResult(call_id, name, words, None, False, kind, namespace, None, extra)
 
 
 def _opaque(part: Part) -> Opaque:

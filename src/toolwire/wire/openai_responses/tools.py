@@ -58,6 +58,17 @@ def _in_namespace(tool: Tool, name: str, space: Extra) -> Tool:
 
 def _read_tool(raw: JSON) -> Tool:
     kind = obj(raw).get("type")
+    if kind == "function" and len(raw) == 5:
+        name, words, schema, strict = raw.get("name"), raw.get("description"), raw.get("parameters"), raw.get("strict")
+        if (
+            type(name) is str
+            and type(words) is str
+            and words
+            and type(schema) is dict
+            and schema
+            and type(strict) is bool
+        ):
+            return Tool(name, words, schema, strict=strict)
     if kind == "custom":
         return _read_custom(raw)
     if kind != "function":

@@ -1,0 +1,135 @@
+"""Runs the benchmarks in an environment of their own, beside the peers, and writes RESULTS.md.
+
+make bench                       all of them
+python bench/run.py scanner      only some; prints, writes nothing
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+HERE = Path(__file__).parent
+VENV = HERE / ".venv"
+PEERS = ("litellm", "llm-rosetta", "partial-json-parser", "mcp")
+NAMES = ("translate", "stream", "scanner", "start")
+
+
+def main() -> None:
+    chosen = sys.argv[1:] or list(NAMES)
+    python = _environment()
+    results = {}
+    for name in chosen:
+        print(f"bench: {name} …", file=sys.stderr, flush=True)
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+        done = subprocess.run([python, HERE / f"{name}.py"], check=True, env=environment, stdout=subprocess.PIPE)
+        results[name] = json.loads(done.stdout.splitlines()[-1])
+    text = "\n".join([_head(), *(_REPORTS[name](results[name]) for name in chosen)])
+    print(text)
+    if chosen == list(NAMES):
+        (HERE / "RESULTS.md").write_text(text, encoding="utf-8")
+
+
+def _environment() -> Path:
+    python = VENV / "bin" / "python"
+    if not (VENV / "ready").exists():
+        print("bench: setting up the peers, once …", file=sys.stderr, flush=True)
+        venv.create(VENV, with_pip=True)
+        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*install, "--editable", HERE.parent, *PEERS], check=True)
+        (VENV / "ready").touch()
+    return python
+
+
+def _head() -> str:
+    return f"""# Results
+
+Made by `make bench`; do not edit. Python {platform.python_version()} on {platform.machine()}, {os.cpu_count()} cores, shared with
+others: absolute figures depend on the machine, ratios within one run do not. CPU time of the process, candidates
+interleaved, the best of several rounds.
+"""
+
+
+def _table(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [f"| {' | '.join(headers)} |", f"|{'---|' * len(headers)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
+
+
+def _translate(result: dict) -> str:
+    parts = [
+        "## Translate one document (`bench/translate.py`)\n",
+        "The second turn of the official clients' recorded conversations: two tools, two parallel calls, two results; and the",
+        "answer with two calls. µs of CPU; in brackets how many times toolwire's. LiteLLM "
+        f"{result['versions']['LiteLLM']}, llm-rosetta {result['versions']['llm-rosetta']}; – where a peer does not have the pair or raises.",
+        "LiteLLM goes through Chat, so between two other wires it takes two steps, as it does in its proxy.\n",
+    ]
+    for kind in ("request", "response"):
+        rows = []
+        ratios = {"LiteLLM": [], "llm-rosetta": []}
+        for row in result["rows"]:
+            if row["kind"] != kind:
+                continue
+            micros = row["micros"]
+            cells = [
+                f"{row['source']} → {row['target']}",
+                f"{micros['toolwire']:.0f}",
+                f"{micros['toolwire, bytes to bytes']:.0f}",
+            ]
+            for peer, found in ratios.items():
+                if peer in micros:
+                    found.append(micros[peer] / micros["toolwire"])
+                cells.append(f"{micros[peer]:.0f} ({found[-1]:.1f}×)" if peer in micros else "–")
+            rows.append(tuple(cells))
+        parts.append(_table((kind, "toolwire", "bytes to bytes", "LiteLLM", "llm-rosetta"), rows))
+        for peer, found in ratios.items():
+            if found:
+                parts.append(f"{peer}: {min(found):.1f}× to {max(found):.1f}× toolwire's CPU.\n")
+    return "\n".join(parts)
+
+
+def _stream(result: dict) -> str:
+    rows = [
+        (
+            f"{row['source']} → {row['target']}",
+            f"{row['burst']:,.0f}",
+            f"{row['frame by frame']:,.0f}",
+            f"{row['micros after 100']:.2f}",
+            f"{row['micros after 50,000']:.2f}",
+            f"{row['micros after 50,000'] / row['micros after 100']:.2f}",
+        )
+        for row in result["rows"]
+    ]
+    headers = (
+        "stream",
+        "deltas/s, burst",
+        "deltas/s, frame by frame",
+        "µs after 100",
+        f"µs after {result['deltas']:,}",
+        "ratio",
+    )
+    return f"## Translate a stream (`bench/stream.py`)\n\nArgument deltas of four characters, one core.\n\n{_table(headers, rows)}"
+
+
+def _scanner(result: dict) -> str:
+    names = [name for name in result["rows"][0] if name != "size"]
+    rows = [(f"{row['size']:,}", *(f"{row[name]:,.2f}" for name in names)) for row in result["rows"]]
+    return (
+        "## Scan arguments while they arrive (`bench/scanner.py`)\n\n"
+        "µs for one more fragment of four characters, after so many of them in one string argument.\n\n"
+        + _table(("fragments before", *names), rows)
+    )
+
+
+def _start(result: dict) -> str:
+    bare = result["rows"][0]["seconds"]
+    rows = [(row["program"], f"{row['seconds'] * 1000:.0f}", f"{row['seconds'] / bare:.1f}×") for row in result["rows"]]
+    return "## A fresh process (`bench/start.py`)\n\n" + _table(("program", "ms of CPU", "of a bare interpreter"), rows)
+
+
+_REPORTS = {"translate": _translate, "stream": _stream, "scanner": _scanner, "start": _start}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,319 @@
+"""Writes docs/wires.md by asking the codecs: each concept is encoded on each wire, and what appears is where it goes.
+
+make docs                          write
+python docs/generate.py --check    exit 1 if the page is not what the codecs say
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from toolwire.bridge.prepare import prepare
+from toolwire.ir import (
+    Alternative,
+    Grammar,
+    Loss,
+    Media,
+    Message,
+    OutputFormat,
+    Params,
+    Reasoning,
+    ReasoningConfig,
+    Refusal,
+    Request,
+    Response,
+    Stop,
+    Text,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    Usage,
+)
+from toolwire.ir.pointer import join
+from toolwire.wire import get, names
+from toolwire.wire.protocol import Wire
+
+PAGE = Path(__file__).with_name("wires.md")
+MARK = "MARK"  # where a concept is words, these words show where it goes
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+TOOL = Tool("f", input_schema=SCHEMA)
+CALL = ToolCall("call_1", "f", {"city": MARK}, f'{{"city": "{MARK}"}}')
+FREE = ToolCall("call_1", "f", None, MARK, kind="freeform")
+USER = Message("user", (Text("hi"),))
+BASE = Request("m", (USER,), (TOOL,), params=Params(max_tokens=9))
+IMAGE = Media("image", "image/png", MARK)
+
+
+class Concept(NamedTuple):
+    name: str
+    before: Any
+    after: Any
+
+
+def with_tool(**fields: Any) -> Request:
+    return replace(BASE, tools=(replace(TOOL, **fields),))
+
+
+def with_user(*parts: Any) -> Request:
+    return replace(BASE, messages=(Message("user", (Text("hi"), *parts)),))
+
+
+def with_turn(call: ToolCall, result: Any, *before: Any) -> Request:
+    turn = (USER, Message("assistant", (*before, call)), Message("user", (result,)))
+    kind = "freeform" if call.kind == "freeform" else "function"
+    return replace(BASE, messages=turn, tools=(replace(TOOL, kind=kind),))
+
+
+PLAIN_TURN = with_turn(CALL, CALL.result("ok"))
+REQUESTS = [
+    Concept("tool", replace(BASE, tools=()), with_tool(name=MARK)),
+    Concept("tool.description", BASE, with_tool(description=MARK)),
+    Concept("tool.strict", BASE, with_tool(strict=True)),
+    Concept("tool.output_schema", BASE, with_tool(output_schema={"type": MARK})),
+    Concept("tool.examples", BASE, with_tool(examples=({"city": MARK},))),
+    Concept("tool.deferred", BASE, with_tool(deferred=True)),
+    Concept("tool.namespace", BASE, with_tool(namespace=MARK)),
+    Concept("tool.cache", BASE, with_tool(cache="default")),
+    Concept("freeform tool", replace(BASE, tools=()), with_tool(name=MARK, kind="freeform", input_schema=None)),
+    Concept(
+        "freeform tool.grammar",
+        with_tool(kind="freeform", input_schema=None),
+        with_tool(kind="freeform", input_schema=None, grammar=Grammar("lark", MARK)),
+    ),
+    *(
+        Concept(f"choice {mode}", BASE, replace(BASE, choice=ToolChoice(mode, names)))
+        for mode, names in (("auto", ()), ("required", ()), ("none", ()), ("tool", ("f",)), ("validated", ()))
+    ),
+    Concept("choice allowed", BASE, replace(BASE, choice=ToolChoice("allowed", ("f",)))),
+    Concept("one call at a time", BASE, replace(BASE, parallel=False)),
+    Concept("system message", BASE, replace(BASE, messages=(Message("system", (Text(MARK),)), USER))),
+    Concept("developer message", BASE, replace(BASE, messages=(Message("developer", (Text(MARK),)), USER))),
+    Concept(
+        "system message in between",
+        replace(BASE, messages=(USER, USER)),
+        replace(BASE, messages=(USER, Message("system", (Text(MARK),)), USER)),
+    ),
+    Concept("text", BASE, replace(BASE, messages=(Message("user", (Text(MARK),)),))),
+    Concept("text.cache", BASE, replace(BASE, messages=(Message("user", (Text("hi", cache="default"),)),))),
+    Concept("image, inline", BASE, with_user(IMAGE)),
+    Concept("image by URL", BASE, with_user(Media("image", url=f"https://example.com/{MARK}.png"))),
+    Concept("image.detail", with_user(IMAGE), with_user(replace(IMAGE, detail="high"))),
+    Concept("PDF, inline", BASE, with_user(Media("file", "application/pdf", MARK, name="a.pdf"))),
+    Concept("PDF by URL", BASE, with_user(Media("file", "application/pdf", url=f"https://example.com/{MARK}.pdf"))),
+    Concept("sound", BASE, with_user(Media("audio", "audio/wav", MARK))),
+    Concept("video", BASE, with_user(Media("video", "video/mp4", MARK))),
+    Concept("call", BASE, PLAIN_TURN),
+    Concept("freeform call", BASE, with_turn(FREE, FREE.result("ok"))),
+    Concept("call.cache", PLAIN_TURN, with_turn(replace(CALL, cache="default"), CALL.result("ok"))),
+    Concept("text before a call", PLAIN_TURN, with_turn(CALL, CALL.result("ok"), Text(f"{MARK}2"))),
+    Concept("result that failed", PLAIN_TURN, with_turn(CALL, CALL.result(f"{MARK}2", is_error=True))),
+    Concept(
+        "result, structured", with_turn(CALL, CALL.result("")), with_turn(CALL, CALL.result({"celsius": f"{MARK}2"}))
+    ),
+    Concept(
+        "result with an image",
+        PLAIN_TURN,
+        with_turn(CALL, replace(CALL.result("ok"), parts=(Text("ok"), replace(IMAGE, data=f"{MARK}2")))),
+    ),
+    Concept("result.cache", PLAIN_TURN, with_turn(CALL, replace(CALL.result("ok"), cache="default"))),
+    *(
+        Concept(f"params.{name}", BASE, replace(BASE, params=replace(BASE.params, **{name: value})))
+        for name, value in (
+            ("max_tokens", 10),
+            ("temperature", 0.5),
+            ("top_p", 0.5),
+            ("top_k", 5),
+            ("stop", ("END",)),
+            ("seed", 7),
+            ("n", 2),
+            ("presence_penalty", 0.1),
+            ("frequency_penalty", 0.1),
+            ("logprobs", True),
+            ("top_logprobs", 3),
+            ("user", "u"),
+            ("metadata", {"k": "v"}),
+            ("store", True),
+            ("service_tier", "flex"),
+            ("cache_key", "k"),
+            ("safety_identifier", "s"),
+            ("verbosity", "low"),
+        )
+    ),
+    Concept("reasoning.effort", BASE, replace(BASE, reasoning=ReasoningConfig("auto", "high"))),
+    Concept("reasoning.budget", BASE, replace(BASE, reasoning=ReasoningConfig("budget", budget=2048))),
+    Concept("reasoning off", BASE, replace(BASE, reasoning=ReasoningConfig("off"))),
+    Concept("reasoning.visible", BASE, replace(BASE, reasoning=ReasoningConfig(visible=True))),
+    Concept("answer as JSON", BASE, replace(BASE, output=OutputFormat("json"))),
+    Concept("answer by a schema", BASE, replace(BASE, output=OutputFormat("json_schema", {"type": MARK}))),
+    Concept("stream", BASE, replace(BASE, stream=True)),
+]
+
+DONE = Response("r", "m", (Text("a"),), Stop("stop"), Usage(1, 1))
+
+
+def answer(*parts: Any, stop: str = "stop") -> Response:
+    return replace(DONE, parts=parts, stop=Stop(stop))  # type: ignore[arg-type]
+
+
+RESPONSES = [
+    Concept("text", answer(), answer(Text(MARK))),
+    Concept("call", answer(), answer(CALL, stop="tool_calls")),
+    Concept("freeform call", answer(), answer(FREE, stop="tool_calls")),
+    Concept("text behind a call", answer(CALL, stop="tool_calls"), answer(CALL, Text(f"{MARK}2"), stop="tool_calls")),
+    Concept("reasoning text", DONE, answer(Reasoning(MARK), Text("a"))),
+    Concept("reasoning summary", DONE, answer(Reasoning(summary=(MARK,)), Text("a"))),
+    Concept("refusal", answer(), answer(Refusal(MARK), stop="refusal")),
+    *(
+        Concept(f"stop {reason}", DONE, answer(Text("a"), stop=reason))
+        for reason in ("tool_calls", "length", "content_filter", "refusal", "pause", "context_window")
+    ),
+    Concept("which stop sequence", DONE, replace(DONE, stop=Stop("stop_sequence", MARK))),
+    Concept("usage.input and output", replace(DONE, usage=None), DONE),
+    Concept("usage.cached", DONE, replace(DONE, usage=Usage(1, 1, cached=5))),
+    Concept("usage.cache_write", DONE, replace(DONE, usage=Usage(1, 1, cache_write=5))),
+    Concept("usage.reasoning", DONE, replace(DONE, usage=Usage(1, 1, reasoning=5))),
+    Concept("created", DONE, replace(DONE, created=1700000000)),
+    Concept("other choices", DONE, replace(DONE, alternatives=(Alternative((Text(MARK),), Stop("stop")),))),
+]
+
+
+class Finding(NamedTuple):
+    status: str  # native | other words | lost
+    cell: str
+
+
+def find(concept: Concept, wire: Wire, encode: Callable[[Any, Wire], tuple[Any, list[Loss]]]) -> Finding:
+    """Where the concept stands on the wire, or what became of it."""
+    before, old = encode(concept.before, wire)
+    after, new = encode(concept.after, wire)
+    known = {(loss.concept, loss.action) for loss in old}
+    fresh = [loss for loss in new if (loss.concept, loss.action) not in known and loss.concept != "signature"]
+    places = _places(before, after)
+    if not places:
+        same_word = any(loss.action == "weakened" for loss in fresh) or concept.name in (
+            "stop tool_calls",
+            "choice auto",
+        )
+        return Finding("other words", "*as usual*") if same_word else Finding("lost", "–")
+    if any(loss.action == "dropped" and loss.severity != "info" for loss in fresh):
+        return Finding("lost", "–")
+    cell = ", ".join(f"`{place}`" for place in places)
+    if any(loss.action in ("rewritten", "moved", "weakened") for loss in fresh):
+        return Finding("other words", f"*{cell}*")
+    return Finding("native", cell)
+
+
+def _places(before: Any, after: Any) -> list[str]:
+    """Where the marked words are; without any, what is new or has another value. At most two."""
+    fresh = sorted(_leaves(after) - _leaves(before))
+    marked = [path for path, value in fresh if MARK in value]
+    return list(dict.fromkeys(marked or [path for path, _ in fresh if not path.endswith(_NOISE)]))[:2]
+
+
+_NOISE = ("*/type", "*/role", "*/text", "/total_tokens", "/totalTokenCount", "/promptTokenCount", "/name")
+
+
+def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> set[tuple[str, str]]:
+    """(pointer, value) of every leaf, list positions as `*`."""
+    if isinstance(value, dict) and value:
+        return {leaf for key, item in value.items() for leaf in _leaves(item, (*path, key))}
+    if isinstance(value, list) and value:
+        return {leaf for item in value for leaf in _leaves(item, (*path, "*"))}
+    return {(join(*path), repr(value))}
+
+
+def encode_request(request: Request, wire: Wire) -> tuple[Any, list[Loss]]:
+    prepared = prepare(request, wire)
+    body, losses = wire.encode_request(prepared.request)
+    return body, [*prepared.losses, *losses]
+
+
+def encode_response(response: Response, wire: Wire) -> tuple[Any, list[Loss]]:
+    body, losses = wire.encode_response(response)
+    return body, list(losses)
+
+
+def table(
+    concepts: list[Concept], encode: Callable[[Any, Wire], tuple[Any, list[Loss]]]
+) -> tuple[list[str], list[str]]:
+    """The lines of the table, and for each wire what it alone has a word for."""
+    wires = [get(name) for name in names()]
+    lines = ["| | " + " | ".join(wire.name for wire in wires) + " |", "|---" * (len(wires) + 1) + "|"]
+    alone: dict[str, list[str]] = {}
+    for concept in concepts:
+        findings = [find(concept, wire, encode) for wire in wires]
+        lines.append(f"| {concept.name} | " + " | ".join(finding.cell for finding in findings) + " |")
+        native = [wire.name for wire, finding in zip(wires, findings, strict=True) if finding.status == "native"]
+        if len(native) == 1:
+            alone.setdefault(native[0], []).append(concept.name)
+    return lines, [f"- **{name}**: {', '.join(concepts)}" for name, concepts in sorted(alone.items())]
+
+
+def limits() -> list[str]:
+    lines = ["| | tool names | call ids | tools | versions |", "|---|---|---|---|---|"]
+    for name in names():
+        wire = get(name)
+        limit = wire.limits
+        versions = ", ".join(f"`{name}@{version}`" for version in sorted(getattr(wire, "versions", {}))) or "–"
+        cells = (
+            f"`{limit.name}`, ≤ {limit.name_length}",
+            f"`{limit.id}`, ≤ {limit.id_length}",
+            limit.tools or "–",
+            versions,
+        )
+        lines.append(f"| {name} | " + " | ".join(str(cell) for cell in cells) + " |")
+    return lines
+
+
+def page() -> str:
+    requests, alone_in_requests = table(REQUESTS, encode_request)
+    responses, alone_in_responses = table(RESPONSES, encode_response)
+    return "\n".join(
+        [
+            "# The wires, field by field",
+            "",
+            "Generated by `make docs` from the codecs themselves: every concept is written on every wire, and what appears is where",
+            "it goes. A pointer in `code` is the wire's own word; in *italics*, toolwire says it in other words; – means that it",
+            "is lost there, and that a loss says so. `*` is a position in a list.",
+            "",
+            "## Requests",
+            "",
+            *requests,
+            "",
+            "### What only one of them has",
+            "",
+            *alone_in_requests,
+            "",
+            "## Answers",
+            "",
+            *responses,
+            "",
+            "### What only one of them has",
+            "",
+            *alone_in_responses,
+            "",
+            "## Limits",
+            "",
+            *limits(),
+            "",
+        ]
+    )
+
+
+def main() -> int:
+    text = page()
+    if "--check" in sys.argv:
+        fresh = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
+        if not fresh:
+            print(f"{PAGE.name} is not what the codecs say: make docs", file=sys.stderr)
+        return 0 if fresh else 1
+    PAGE.write_text(text, encoding="utf-8")
+    print(f"wrote {PAGE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""`toolwire convert`: a request, an answer, a stream or a list of tools, on another wire."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..ir.errors import ConfigError, LossError, ToolwireError
+from ..ir.losses import Loss, refuse
+from .show import columns, losses_table, paint
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """\
+examples:
+  toolwire convert request.json --to anthropic
+  toolwire convert tool.json --to all              all wires side by side, MCP's bare shape too
+  curl … | toolwire convert - --to gemini          what comes is recognised
+  toolwire convert answer.sse --to openai_chat     a stream, event by event
+  toolwire convert request.json --to gemini --strict && echo nothing is lost
+
+The result goes to standard output, the losses to standard error, so that a pipe gets the result alone.
+exit codes: 0 done   1 lossy, under --strict   2 wrong usage or unreadable input
+"""
+_KINDS = ("request", "response", "stream", "tools", "error")
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "convert",
+        help="carry a request, an answer, a stream or tools to another wire",
+        description="Carry a request, an answer, a stream or tools to another wire, and list what could not be carried.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="JSON or a stream; - is standard input")
+    parser.add_argument("--from", dest="source", metavar="WIRE", help="the wire it is on; recognised if left out")
+    parser.add_argument("--to", dest="target", metavar="WIRE", default="all", help="the wire to carry it to, or all")
+    parser.add_argument("--kind", choices=_KINDS, help="what it is; recognised if left out")
+    parser.add_argument("--model", help="the model to ask, for requests")
+    parser.add_argument("--strict", action="store_true", help="no result and exit code 1 if anything is lost")
+    parser.add_argument("--json", action="store_true", help="one JSON document with results and losses")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    data = _read(arguments.file)
+    source, kind = _recognise(data, arguments)
+    targets = _targets(arguments.target, source, kind)
+    results: dict[str, tuple[Any, tuple[Loss, ...]]] = {}
+    failures: dict[str, str] = {}
+    for target in targets:
+        try:
+            results[target] = _convert(data, source, target, kind, arguments.model)
+        except ToolwireError as error:
+            if len(targets) == 1:
+                raise
+            failures[target] = str(error)
+    lossy = _is_lossy(results)
+    if arguments.json:
+        _print_json(source, kind, results, failures)
+    else:
+        _print_results(source, kind, results, failures, silent=arguments.strict and lossy)
+    return 1 if arguments.strict and (lossy or failures) else 0
+
+
+def _read(name: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {name}: {error.strerror}") from error
+
+
+def _recognise(data: bytes, arguments: argparse.Namespace) -> tuple[str, str]:
+    if arguments.source and arguments.kind:
+        return arguments.source, arguments.kind
+    from ..bridge.detect import detect
+
+    found = detect(data)
+    return arguments.source or found.wire, arguments.kind or found.kind
+
+
+def _targets(target: str, source: str, kind: str) -> list[str]:
+    from ..wire import get, mcp, names
+
+    if target != "all":
+        if target != mcp.NAME:
+            get(target)
+        elif kind != "tools":
+            raise ConfigError("MCP carries tools, not conversations", hint="--kind tools")
+        return [target]
+    others = [name for name in names() if name != source.partition("@")[0]]
+    return [*others, mcp.NAME] if kind == "tools" and source != mcp.NAME else others
+
+
+def _convert(data: bytes, source: str, target: str, kind: str, model: str | None) -> tuple[Any, tuple[Loss, ...]]:
+    from ..bridge.translate import translate, translate_stream
+
+    if kind == "stream":
+        translation = translate_stream(source=source, target=target)
+        out = translation.feed(data) + translation.close()
+        if translation.error is not None:
+            raise translation.error
+        return out.decode(), tuple(translation.losses)
+    translated = translate(data, source=source, target=target, kind=kind, model=model)  # type: ignore[arg-type]
+    return translated.body, translated.losses
+
+
+def _is_lossy(results: dict[str, tuple[Any, tuple[Loss, ...]]]) -> bool:
+    try:
+        for _, losses in results.values():
+            refuse(losses)
+    except LossError:
+        return True
+    return False
+
+
+def _print_json(
+    source: str, kind: str, results: dict[str, tuple[Any, tuple[Loss, ...]]], failures: dict[str, str]
+) -> None:
+    import msgspec
+
+    document = {
+        "source": source,
+        "kind": kind,
+        "targets": {
+            target: {"body": body, "losses": [msgspec.to_builtins(loss) for loss in losses]}
+            for target, (body, losses) in results.items()
+        },
+    }
+    if failures:
+        document["failures"] = failures
+    print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def _print_results(
+    source: str,
+    kind: str,
+    results: dict[str, tuple[Any, tuple[Loss, ...]]],
+    failures: dict[str, str],
+    *,
+    silent: bool,
+) -> None:
+    print(paint(f"{source} {kind}", "dim", sys.stderr), file=sys.stderr)
+    texts = {
+        target: body if isinstance(body, str) else json.dumps(body, indent=2, ensure_ascii=False)
+        for target, (body, _) in results.items()
+    }
+    if not silent:
+        if len(texts) == 1:
+            print(next(iter(texts.values())), end="" if kind == "stream" else "\n")
+        else:
+            print("\n".join(columns(texts)))
+        sys.stdout.flush()
+    for target, (_, losses) in results.items():
+        count = f"{len(losses)} {'loss' if len(losses) == 1 else 'losses'}" if losses else "nothing is lost"
+        print(f"\n{paint(target, 'bold', sys.stderr)}: {count}", file=sys.stderr)
+        for line in losses_table(losses, sys.stderr) if losses else ():
+            print(line, file=sys.stderr)
+    for target, reason in failures.items():
+        print(
+            f"\n{paint(target, 'bold', sys.stderr)}: {paint('refused', 'red', sys.stderr)}: {reason}", file=sys.stderr
+        )

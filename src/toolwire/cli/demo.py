@@ -1,0 +1,170 @@
+"""`toolwire demo`: the main job, offline, with no key, in a few seconds. Every figure is computed there and then."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from statistics import median
+from typing import Any, Literal
+
+from .show import paint, table
+
+__all__ = ["add_to"]
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "demo",
+        help="see the main job in a few seconds: offline, no key",
+        description="See the main job in a few seconds: offline, no key, nothing leaves this machine.",
+        epilog="example:\n  toolwire demo --seed 7       the same random cuts every time",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--seed", type=int, help="for the random cuts")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    print(paint("toolwire demo", "bold"), "· offline, no key, nothing leaves this machine\n")
+    healthy = _one_function() & _one_stream(Random(arguments.seed)) & _one_turn()
+    print("next:  toolwire convert request.json --to all     toolwire formats     toolwire convert --help")
+    return 0 if healthy else 1
+
+
+def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> str:
+    """Current weather for a city."""
+    return f"22 {unit} in {city}"
+
+
+def _title(number: int, words: str) -> None:
+    print(paint(f"{number}/3 {words}", "bold"))
+
+
+def _mark(good: bool) -> str:
+    return paint("✓", "green") if good else paint("✗", "red")
+
+
+def _one_function() -> bool:
+    """One Python function, declared on every wire, read back from each."""
+    from ..schema.infer import tool
+    from ..testing import same
+    from ..wire import get, mcp, names
+
+    _title(1, "one Python function on every wire")
+    declared = tool(get_weather)
+    plain = [declared.name, declared.description, declared.input_schema]
+    rows: list[tuple[str, ...]] = []
+    healthy = True
+    for name in (*names(), mcp.NAME):
+        codec: Any = mcp if name == mcp.NAME else get(name)
+        written, losses = codec.encode_tools((declared,))
+        (back,) = codec.decode_tools(written)
+        good = same([back.name, back.description, back.input_schema], plain) and not len(losses)
+        healthy &= good
+        rows.append((f"  {_mark(good)} {name}", json.dumps(written[0], ensure_ascii=False)))
+    print("\n".join(table(rows)), "\n", sep="")
+    return healthy
+
+
+def _a_turn() -> tuple[Any, Any]:
+    """A request whose last turn was two parallel calls, and the answer to it: words and two calls again."""
+    from ..ir import Message, Request, Response, Stop, Text, ToolCall, Usage
+    from ..schema.infer import tool
+
+    paris = ToolCall("call_paris", "get_weather", {"city": "Paris"}, '{"city": "Paris"}')
+    rome = ToolCall("call_rome", "get_weather", {"city": "Rome", "unit": "celsius"})
+    history = (
+        Message("system", (Text("Answer briefly."),)),
+        Message("user", (Text("Weather in Paris and Rome?"),)),
+        Message("assistant", (Text("I will check."), paris, rome)),
+        Message("user", (paris.result("22 celsius"), rome.result("the station does not answer", is_error=True))),
+    )
+    oslo = ToolCall("call_oslo", "get_weather", {"city": "Oslo"})
+    answer = (Text("Then let me try “Oslo”. "), oslo, ToolCall("call_bern", "get_weather", {"city": "Bern"}))
+    return Request("m", history, (tool(get_weather),)), Response(
+        "answer-1", "m", answer, Stop("tool_calls"), Usage(120, 34)
+    )
+
+
+def _one_stream(random: Random) -> bool:
+    """The same stream cut at a thousand random places, on every wire."""
+    from ..ir import fold, unfold
+    from ..testing import random_chunks
+    from ..wire import get, names
+
+    _title(2, "one stream, cut in random places 1,000 times")
+    _, response = _a_turn()
+    rows: list[tuple[str, ...]] = []
+    healthy = True
+    for name in names():
+        encoder = get(name).stream_encoder()
+        data = b"".join([encoder.feed(event) for event in unfold(response)])
+        expected = _decode(name, [data])
+        started = time.perf_counter()
+        equal = sum(_decode(name, random_chunks(data, random, random.randint(2, 60))) == expected for _ in range(1000))
+        seconds = time.perf_counter() - started
+        calls = [call.arguments for call in fold(expected).calls]
+        good = equal == 1000 and calls == [call.arguments for call in response.calls]
+        healthy &= good
+        figures = f"{equal:,}/1,000 give the same {len(expected)} events · {len(data):,} bytes · {seconds:.2f} s"
+        rows.append((f"  {_mark(good)} {name}", figures))
+    print("\n".join(table(rows)), "\n", sep="")
+    return healthy
+
+
+def _decode(wire: str, chunks: list[bytes]) -> list[Any]:
+    from ..testing.wire_suite import merged
+    from ..wire import get
+
+    decoder = get(wire).stream_decoder()
+    return merged([event for chunk in chunks for event in decoder.feed(chunk)] + decoder.close())
+
+
+def _one_turn() -> bool:
+    """A turn with two parallel calls carried between all pairs of wires, there and the answer back."""
+    from ..bridge.prepare import prepare
+    from ..bridge.translate import translate
+    from ..ir import ToolCall, ToolResult
+    from ..wire import get, names
+
+    _title(3, "a turn with two parallel calls, between all pairs of wires")
+    request, response = _a_turn()
+    rows: list[tuple[str, ...]] = []
+    healthy = True
+    for source in names():
+        for target in names():
+            if source == target:
+                continue
+            body = get(source).encode_request(prepare(request, get(source)).request).body
+            there, micros = _timed(partial(translate, body, source=source, target=target, model="m"))
+            arrived = get(target).decode_request(there.body)
+            calls = [p for m in arrived.messages for p in m.parts if isinstance(p, ToolCall)]
+            results = {p.call_id: p.text for m in arrived.messages for p in m.parts if isinstance(p, ToolResult)}
+            paired = [results.get(call.id, "").endswith(words) for call, words in zip(calls, _WORDS, strict=True)]
+            upstream = get(target).encode_response(response).body
+            back = translate(upstream, source=target, target=source, kind="response", request=body).body
+            cities = [(call.arguments or {}).get("city") for call in get(source).decode_response(back).calls]
+            good = all(paired) and len(paired) == 2 and cities == ["Oslo", "Bern"]
+            healthy &= good
+            noted = "; ".join(f"{loss.concept} {loss.action}" for loss in there.losses) or "none"
+            figures = f"{sum(paired)}/2 results at their calls, {len(cities)}/2 calls back · {micros:,.0f} µs · losses: {noted}"
+            rows.append((f"  {_mark(good)} {source} → {target}", figures))
+    print("\n".join(table(rows)), "\n", sep="")
+    return healthy
+
+
+def _timed(run: Callable[[], Any]) -> tuple[Any, float]:
+    """What it gives, and how many microseconds it takes: the median of some runs."""
+    taken: list[float] = []
+    for _ in range(25):
+        started = time.perf_counter()
+        value = run()
+        taken.append((time.perf_counter() - started) * 1e6)
+    return value, median(taken)
+
+
+_WORDS = ("22 celsius", "the station does not answer")

@@ -1,0 +1,79 @@
+"""Tables, colours and columns for people. Plain text where nobody is looking, or where NO_COLOR says so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TextIO
+
+from ..ir.losses import Loss
+
+__all__ = ["columns", "losses_table", "paint", "table"]
+
+_COLOURS = {"red": "31", "yellow": "33", "green": "32", "blue": "34", "dim": "2", "bold": "1"}
+_SEVERITIES = {"error": "red", "warning": "yellow", "info": "blue"}
+
+
+def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
+    """`text` in a colour, if the stream (standard output, if none is named) is a terminal that wants any."""
+    if not (stream or sys.stdout).isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+def table(rows: Iterable[Sequence[str]], headers: Sequence[str] = ()) -> list[str]:
+    """Lines of a table, columns as wide as they need to be, the last one wrapped to the terminal."""
+    rows = [tuple(row) for row in rows]
+    every = [tuple(headers), *rows] if headers else rows
+    widths = [max(len(row[column]) for row in every) for column in range(len(every[0]))] if every else []
+    room = max(shutil.get_terminal_size((100, 24)).columns - sum(widths[:-1]) - 2 * len(widths), 30)
+    lines: list[str] = []
+    for number, row in enumerate(every):
+        head = "  ".join(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False))
+        wrapped = textwrap.wrap(row[-1], room) or [""]
+        lines.append(f"{head}  {wrapped[0]}".rstrip())
+        lines += [f"{' ' * len(head)}  {line}" for line in wrapped[1:]]
+        if headers and number == 0:
+            lines.append("  ".join("─" * width for width in (*widths[:-1], min(widths[-1], room))))
+    return lines
+
+
+def losses_table(losses: Sequence[Loss], stream: TextIO) -> list[str]:
+    """The losses, worst first."""
+    order = list(_SEVERITIES)
+    ranked = sorted(losses, key=lambda loss: order.index(loss.severity))
+    rows = [(loss.severity, loss.path or "/", f"{loss.concept} {loss.action}", loss.detail) for loss in ranked]
+    lines = table(rows, ("severity", "where", "what", "why"))
+    return [_painted(line, stream) for line in lines]
+
+
+def _painted(line: str, stream: TextIO) -> str:
+    severity = line.split(" ", 1)[0]
+    if severity in _SEVERITIES:
+        return paint(severity, _SEVERITIES[severity], stream) + line[len(severity) :]
+    return line
+
+
+def columns(texts: Mapping[str, str]) -> list[str]:
+    """Texts side by side under their titles, or one below the other where the terminal is too narrow."""
+    total = shutil.get_terminal_size((100, 24)).columns
+    width = total // max(len(texts), 1) - 3
+    if not sys.stdout.isatty() or width < 36:
+        return [line for title, text in texts.items() for line in (paint(f"── {title} ──", "bold"), text, "")]
+    wrapped = {
+        title: [piece for line in text.splitlines() for piece in _wrap(line, width)] for title, text in texts.items()
+    }
+    height = max(map(len, wrapped.values()))
+    lines = [" │ ".join(paint(title.ljust(width), "bold") for title in wrapped)]
+    for row in range(height):
+        cells = [block[row] if row < len(block) else "" for block in wrapped.values()]
+        lines.append(" │ ".join(cell.ljust(width) for cell in cells))
+    return lines
+
+
+def _wrap(line: str, width: int) -> list[str]:
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=True, drop_whitespace=False) or [""]

@@ -1,0 +1,187 @@
+"""The front door: documents, streams, tools, errors."""
+
+import json
+
+import pytest
+
+import toolwire
+from toolwire.ir import ConfigError, LossError, ProtocolError
+
+BODY = {
+    "model": "m",
+    "messages": [{"role": "user", "content": "hi"}],
+    "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}],
+}
+
+
+def test_a_document_may_be_an_object_text_or_bytes():
+    bodies = [
+        toolwire.translate(form, source="openai_chat", target="gemini").body
+        for form in (BODY, json.dumps(BODY), json.dumps(BODY).encode())
+    ]
+    assert bodies[0] == bodies[1] == bodies[2]
+
+
+def test_the_result_is_bytes_for_who_wants_them():
+    translated = toolwire.translate(BODY, source="openai_chat", target="anthropic")
+    assert json.loads(bytes(translated)) == translated.body
+
+
+def test_the_input_is_not_changed():
+    before = json.dumps(BODY)
+    for target in ("anthropic", "gemini", "openai_responses"):
+        toolwire.translate(BODY, source="openai_chat", target=target)
+    assert json.dumps(BODY) == before
+
+
+def test_strict_refuses_a_loss_but_not_information():
+    with pytest.raises(LossError) as caught:
+        toolwire.translate({**BODY, "temperature": 1}, source="openai_chat", target="anthropic", strict=True)
+    assert [loss.path for loss in caught.value.losses] == ["/temperature"]
+    translated = toolwire.translate(BODY, source="openai_chat", target="anthropic", strict=True)
+    assert {loss.severity for loss in translated.losses} == {"info"}
+
+
+def test_the_model_can_be_set():
+    translated = toolwire.translate(BODY, source="openai_chat", target="anthropic", model="claude-x")
+    assert translated.body["model"] == translated.model == "claude-x"
+    same = toolwire.translate(BODY, source="openai_chat", target="openai_chat", model="other")
+    assert same.body == {**BODY, "model": "other"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"source": "nope", "target": "gemini"}, "no wire"),
+        ({"source": "gemini", "target": "nope"}, "no wire"),
+        ({"source": "openai_chat", "target": "gemini", "kind": "poem"}, "unknown kind"),
+        ({"source": "nope", "target": "nope"}, "no wire"),
+    ],
+)
+def test_wrong_usage_is_told_apart(arguments, words):
+    with pytest.raises(ConfigError, match=words):
+        toolwire.translate(BODY, **arguments)
+
+
+def test_tools_alone_keep_their_container():
+    tools = BODY["tools"]
+    assert toolwire.translate(tools, source="openai_chat", target="mcp", kind="tools").body == [
+        {"name": "f", "description": "d", "inputSchema": {"type": "object"}}
+    ]
+    wrapped = toolwire.translate({"tools": tools}, source="openai_chat", target="anthropic", kind="tools").body
+    assert wrapped == {"tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}]}
+    one = {"name": "f", "inputSchema": {"type": "object"}}
+    assert toolwire.translate(one, source="mcp", target="openai_chat", kind="tools").body[0]["function"]["name"] == "f"
+    with pytest.raises(ProtocolError):
+        toolwire.translate("3", source="mcp", target="openai_chat", kind="tools")
+
+
+@pytest.mark.parametrize("source", ["anthropic", "gemini", "openai_chat", "openai_responses", "mcp"])
+@pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_chat", "openai_responses", "mcp"])
+def test_tools_between_all_shapes(source, target):
+    mcp = [
+        {"name": "f", "description": "d", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+    ]
+    there = toolwire.translate(mcp, source="mcp", target=source, kind="tools").body
+    carried = toolwire.translate(there, source=source, target=target, kind="tools").body
+    assert toolwire.translate(carried, source=target, target="mcp", kind="tools").body == mcp
+
+
+def test_errors_alone():
+    body = {"type": "error", "error": {"type": "rate_limit_error", "message": "slow"}}
+    translated = toolwire.translate(body, source="anthropic", target="gemini", kind="error")
+    assert translated.status == 429
+    assert translated.body["error"]["status"] == "RESOURCE_EXHAUSTED"
+    page = toolwire.translate(b"<html>", source="anthropic", target="openai_chat", kind="error")
+    assert page.status == 500
+
+
+def test_the_same_wire_is_left_alone():
+    assert toolwire.translate(BODY, source="gemini", target="gemini").body is BODY
+    stream = toolwire.translate_stream(source="gemini", target="gemini")
+    data = b"anything at all"
+    assert stream.feed(data) is data
+    assert stream.close() == b""
+
+
+def test_losses_point_into_the_document():
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "system": [{"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}],
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "q"}, {"type": "container_upload", "file_id": "f"}]}
+        ],
+        "tools": [{"name": "f", "input_schema": {"type": "object"}, "defer_loading": True}],
+        "metadata": {"user_id": "u"},
+    }
+    paths = {loss.path for loss in toolwire.translate(body, source="anthropic", target="gemini").losses}
+    assert {"/system/0/cache_control", "/messages/0/content/1", "/tools/0/defer_loading", "/metadata"} <= paths
+
+
+def test_a_broken_stream_ends_in_an_error_after_what_was_sound():
+    good = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"sound"},"finish_reason":null}]}\n\n'
+    for pieces in ([good + b"data: {broken\n\n"], [good, b"data: {bro", b"ken\n\n"]):
+        translation = toolwire.translate_stream(source="openai_chat", target="anthropic")
+        out = b"".join(map(translation.feed, pieces)) + translation.close()
+        assert b'"sound"' in out
+        assert b"event: error" in out
+        assert isinstance(translation.error, ProtocolError)
+        assert translation.feed(good) == b""
+
+
+def test_history_without_declarations_is_declared_for_who_insists():
+    body = {
+        "model": "m",
+        "messages": [
+            {"role": "user", "content": "hi"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+            },
+            {"role": "tool", "tool_call_id": "a", "content": "ok"},
+        ],
+    }
+    sent = toolwire.translate(body, source="openai_chat", target="anthropic").body
+    assert sent["tools"] == [{"name": "f", "input_schema": {"type": "object"}}]
+    assert sent["tool_choice"] == {"type": "none"}
+    assert "tools" not in toolwire.translate(body, source="openai_chat", target="gemini").body
+
+
+def test_nothing_empty_is_sent():
+    for target in ("anthropic", "gemini", "openai_responses"):
+        sent = toolwire.translate(
+            {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [], "tool_choice": "auto"},
+            source="openai_chat",
+            target=target,
+        ).body
+        assert not {"tools", "tool_choice", "toolConfig"} & set(sent)
+
+
+def test_a_user_id_that_is_a_document_stays_with_its_provider():
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": "hi"}],
+        "metadata": {"user_id": '{"device_id": "secret"}'},
+    }
+    translated = toolwire.translate(body, source="anthropic", target="openai_chat")
+    assert "secret" not in str(translated.body)
+    assert "/metadata" in [loss.path for loss in translated.losses]
+
+
+def test_files_of_one_provider_are_not_sent_to_another():
+    body = {
+        "model": "m",
+        "messages": [
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "see"}, {"type": "file", "file": {"file_id": "file-1"}}],
+            }
+        ],
+    }
+    translated = toolwire.translate(body, source="openai_chat", target="anthropic")
+    assert "file-1" not in str(translated.body)
+    assert [loss.severity for loss in translated.losses if loss.path == "/messages/0/content/1"] == ["error"]
+    assert "file-1" in str(toolwire.translate(body, source="openai_chat", target="openai_responses").body)

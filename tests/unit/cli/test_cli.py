@@ -1,0 +1,148 @@
+"""The command line, as a user types it."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from toolwire.cli.main import main
+
+REQUEST = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "temperature": 1}
+TOOL = {"name": "f", "description": "d", "inputSchema": {"type": "object"}}
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(content, name="in.json"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+        return str(path)
+
+    return write
+
+
+def test_one_target_prints_the_body_alone(file, capsys):
+    assert main(["convert", file(REQUEST), "--to", "anthropic"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["messages"] == REQUEST["messages"]
+    assert "/temperature" in captured.err
+    assert "openai_chat request" in captured.err
+
+
+def test_all_targets_under_their_titles(file, capsys):
+    assert main(["convert", file(REQUEST), "--to", "all"]) == 0
+    out = capsys.readouterr().out
+    assert [title in out for title in ("anthropic", "gemini", "openai_responses")] == [True] * 3
+
+
+def test_tools_to_all_shapes(file, capsys):
+    assert main(["convert", file(TOOL), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["source"], document["kind"]) == ("mcp", "tools")
+    assert set(document["targets"]) == {"anthropic", "gemini", "openai_chat", "openai_responses"}
+
+
+def test_strict_refuses_what_is_lossy(file, capsys):
+    assert main(["convert", file(REQUEST), "--to", "anthropic", "--strict"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "warning" in captured.err
+    assert main(["convert", file(REQUEST), "--to", "openai_responses", "--strict"]) == 0
+
+
+def test_json_for_machines(file, capsys):
+    assert main(["convert", file(REQUEST), "--to", "anthropic", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    losses = document["targets"]["anthropic"]["losses"]
+    assert {"path", "concept", "action", "severity", "detail"} == set(losses[0])
+
+
+def test_standard_input(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(REQUEST).encode())))
+    assert main(["convert", "-", "--to", "gemini"]) == 0
+    assert "contents" in capsys.readouterr().out
+
+
+def test_a_stream(file, capsys):
+    data = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    assert main(["convert", file(data, "s.sse"), "--to", "anthropic"]) == 0
+    assert "event: message_stop" in capsys.readouterr().out
+    assert (
+        main(["convert", file(data[:60], "cut.sse"), "--from", "openai_chat", "--kind", "stream", "--to", "anthropic"])
+        == 2
+    )
+    assert "the stream stopped" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["convert", "/nowhere/at/all.json"], "cannot read"),
+        (["convert", "{empty}", "--to", "gemini"], "empty"),
+        (["convert", "{broken}", "--to", "gemini"], "duplicate key"),
+        (["convert", "{unknown}", "--to", "gemini"], "no wire that is known"),
+        (["convert", "{request}", "--to", "openapi"], "did you mean"),
+        (["convert", "{request}", "--to", "mcp"], "MCP carries tools"),
+        (["formats", "nope"], "no wire"),
+    ],
+)
+def test_bad_usage_is_two_and_one_line(arguments, words, file, capsys):
+    files = {"{empty}": b"", "{broken}": b'{"a": 1, "a": 2}', "{unknown}": {"x": 1}, "{request}": REQUEST}
+    arguments = [file(files[a]) if a in files else a for a in arguments]
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+    assert "Traceback" not in error
+
+
+def test_no_command_is_bad_usage(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([])
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("command", ["demo", "convert", "formats"])
+def test_help_has_examples(command, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    assert "example" in capsys.readouterr().out
+
+
+def test_formats(capsys):
+    assert main(["formats"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("anthropic", "gemini", "openai_chat", "openai_responses", "2023-06-01"))
+    assert main(["formats", "gemini", "--json"]) == 0
+    (gemini,) = json.loads(capsys.readouterr().out)
+    assert gemini["limits"]["tools"] == 512
+
+
+def test_demo(capsys):
+    assert main(["demo", "--seed", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "✗" not in out
+    assert out.count("1,000/1,000") == 4
+    assert out.count("2/2 results at their calls, 2/2 calls back") == 12
+
+
+class _Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_wide_terminal_shows_columns_and_colours(file, monkeypatch):
+    screen = _Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert main(["convert", file(REQUEST), "--to", "all"]) == 0
+    first = screen.getvalue().splitlines()[0]
+    assert all(name in first for name in ("anthropic", "gemini", "openai_responses"))
+    assert "\x1b[" in first
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen.truncate(0)
+    assert main(["convert", file(REQUEST), "--to", "all"]) == 0
+    assert "\x1b[" not in screen.getvalue()

@@ -1,0 +1,49 @@
+"""The error tree, and what every error carries."""
+
+import inspect
+
+import pytest
+
+import toolwire
+from toolwire.ir import errors
+from toolwire.ir.errors import ConfigError, LossError, ProtocolError, ToolwireError, TruncatedStream, UpstreamError
+
+
+def test_the_tree_is_drawn_at_the_head_of_the_module():
+    drawn = errors.__doc__
+    for name in errors.__all__:
+        assert name in drawn
+
+
+def test_every_error_is_a_toolwire_error():
+    for name in errors.__all__:
+        assert issubclass(getattr(errors, name), ToolwireError)
+
+
+def test_an_error_says_what_where_and_what_to_do():
+    error = ProtocolError("expected a string", pointer="/name", hint="quote it")
+    assert str(error.within("tools", 0)) == "expected a string at /tools/0/name (quote it)"
+    assert error.status == 400
+    assert TruncatedStream("x").status == 502
+
+
+def test_a_pointer_escapes_what_it_must():
+    assert ConfigError("x").within("a/b", "c~d").pointer == "/a~1b/c~0d"
+
+
+def test_a_loss_error_lists_all_losses():
+    losses = [toolwire.Loss("/a", "x", "dropped", "warning", "why"), toolwire.Loss("/b", "y", "moved", "error", "why")]
+    error = LossError(losses)
+    assert error.losses == tuple(losses)
+    assert "and 1 more" in str(error)
+
+
+def test_an_upstream_error_carries_the_fault():
+    fault = toolwire.ir.Fault("rate_limit", "slow down", 429)
+    error = UpstreamError(fault)
+    assert (error.fault, error.status) == (fault, 429)
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_every_error_has_a_docstring(name):
+    assert inspect.getdoc(getattr(errors, name))

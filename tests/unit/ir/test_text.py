@@ -1,0 +1,35 @@
+"""JSON text of values."""
+
+import pytest
+
+from toolwire.ir import EncodeError, ProtocolError
+from toolwire.ir.text import dumps, escape, unescape
+
+
+@pytest.mark.parametrize("text", ["", "plain", 'quotes " and \\', "\n\t\x00\x1f", "é😀\u2028", "</script>"])
+def test_escape_and_unescape_are_inverse(text):
+    assert unescape(escape(text)) == text
+    assert b'"' not in escape(text).replace(b'\\"', b"")
+
+
+@pytest.mark.parametrize("escaped", [b'"', b"\\", b"\\x", b"\n", b"\xff", b"\\ud800"])
+def test_what_is_not_the_inside_of_a_string_is_refused(escaped):
+    with pytest.raises(ProtocolError):
+        unescape(escaped)
+
+
+@pytest.mark.parametrize("value", [{"a": [float("nan")]}, {"a": [1, float("inf")]}, {"a": -float("inf")}])
+def test_numbers_that_json_does_not_have_are_refused(value):
+    with pytest.raises(EncodeError) as caught:
+        dumps(value)
+    assert caught.value.pointer.startswith("/a")
+
+
+def test_null_is_a_value():
+    assert dumps({"a": None}) == '{"a":null}'
+
+
+@pytest.mark.parametrize("value", ["\ud800", object(), {1, object()}])
+def test_what_is_no_json_is_refused(value):
+    with pytest.raises(EncodeError):
+        dumps(value)

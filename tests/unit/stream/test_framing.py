@@ -1,0 +1,90 @@
+"""SSE, NDJSON and arrays that are still arriving."""
+
+import pytest
+
+from toolwire.ir import ProtocolError
+from toolwire.stream.array import ArrayDecoder
+from toolwire.stream.ndjson import NDJSONDecoder
+from toolwire.stream.sse import SSEDecoder
+from toolwire.testing import bytewise, every_split
+
+SSE = [
+    (b"data: a\n\n", [(b"", b"a")]),
+    (b"data:a\n\n", [(b"", b"a")]),
+    (b"data:  a\n\n", [(b"", b" a")]),
+    (b"event: x\ndata: a\n\n", [(b"x", b"a")]),
+    (b"data: a\ndata: b\n\n", [(b"", b"a\nb")]),
+    (b"data: a\r\n\r\ndata: b\r\n\r\n", [(b"", b"a"), (b"", b"b")]),
+    (b"data: a\r\rdata: b\r\r", [(b"", b"a"), (b"", b"b")]),
+    (b"data: a\r\n\n", [(b"", b"a")]),
+    (b": comment\n\ndata: a\n\n: ping\n\n", [(b"", b"a")]),
+    (b"id: 1\nretry: 5\ndata: a\nunknown: x\n\n", [(b"", b"a")]),
+    (b"event: only\n\n", []),
+    (b"data\n\n", [(b"", b"")]),
+    (b"\xef\xbb\xbfdata: a\n\n", [(b"", b"a")]),
+    (b"\xef\xbb", []),
+    (b"\n\n\ndata: a\n\n\n\n", [(b"", b"a")]),
+    (b"data: a\n\ndata: b", [(b"", b"a"), (b"", b"b")]),
+    ("data: é😀\n\n".encode(), [(b"", "é😀".encode())]),
+]
+
+
+def read(decoder, chunks):
+    found = [item for chunk in chunks for item in decoder.feed(chunk)]
+    return found + decoder.close()
+
+
+@pytest.mark.parametrize(("data", "frames"), SSE)
+def test_server_sent_events(data, frames):
+    assert read(SSEDecoder(), [data]) == frames
+    assert read(SSEDecoder(), bytewise(data)) == frames
+    for pieces in every_split(data):
+        assert read(SSEDecoder(), pieces) == frames
+
+
+def test_a_frame_has_a_limit():
+    decoder = SSEDecoder(limit=100)
+    with pytest.raises(ProtocolError, match="more than 100 bytes"):
+        for _ in range(20):
+            decoder.feed(b"data: 123456")
+
+
+def test_a_large_frame_in_small_pieces_takes_linear_time():
+    decoder = SSEDecoder()
+    for _ in range(200_000):
+        decoder.feed(b"x" * 10)
+    assert decoder.feed(b"\n\n") == []
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [(b"1\n2\n", [b"1", b"2"]), (b"1\r\n\n 2 \n", [b"1", b"2"]), (b"1\n2", [b"1", b"2"]), (b"", []), (b"\n\n", [])],
+)
+def test_newline_delimited_json(data, lines):
+    for pieces in every_split(data):
+        assert read(NDJSONDecoder(), pieces) == lines
+
+
+def test_a_line_has_a_limit():
+    with pytest.raises(ProtocolError):
+        NDJSONDecoder(limit=10).feed(b"x" * 11)
+
+
+@pytest.mark.parametrize(
+    ("data", "elements"),
+    [
+        (b"[]", []),
+        (b'[{"a": 1}]', [b'{"a": 1}']),
+        (b'[{"a": "]}\\"{"}\n,\r\n{"b": [1, {"c": 2}]}]', [b'{"a": "]}\\"{"}', b'{"b": [1, {"c": 2}]}']),
+        (b'[{"a": 1}, {"b"', [b'{"a": 1}', b'{"b"']),
+        (b'[{"a\\\\": "\\\\"}]', [b'{"a\\\\": "\\\\"}']),
+    ],
+)
+def test_an_array_element_by_element(data, elements):
+    for pieces in every_split(data):
+        assert read(ArrayDecoder(), pieces) == elements
+
+
+def test_an_element_has_a_limit():
+    with pytest.raises(ProtocolError):
+        ArrayDecoder(limit=10).feed(b'[{"aaaaaaaaaaaaa')

@@ -1,0 +1,101 @@
+"""JSON with one meaning, and errors that say where."""
+
+import json
+
+import pytest
+
+from toolwire.ir import ProtocolError
+from toolwire.stream.strict import parse, parse_arguments, parse_object
+
+SOUND = [
+    "null",
+    "true",
+    "0",
+    "-0.5",
+    "1e10",
+    '"é😀\\u00e9\\ud83d\\ude00"',
+    "[]",
+    "{}",
+    '{"a": [1, {"b": null}], "c": ""}',
+    " [1 , 2]\n",
+]
+
+
+@pytest.mark.parametrize("text", SOUND)
+def test_sound_documents(text):
+    assert parse(text) == json.loads(text)
+    assert parse(text.encode()) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "pointer", "words"),
+    [
+        ('{"a": 1, "a": 2}', "/a", "duplicate key"),
+        ('{"x": [0, {"b": 1, "\\u0062": 2}]}', "/x/1/b", "duplicate key"),
+        ('{"a": NaN}', "/a", "not JSON"),
+        ("[1, -Infinity]", "/1", ""),
+        ('{"a": [1, 1e400]}', "/a/1", "out of range"),
+        ('{"a": "1e400", "b": 1E+309}', "/b", "out of range"),
+        ("[" + "9" * 310 + ".0]", "/0", "out of range"),
+        ('["\\ud800"]', "/0", "surrogate"),
+        ('["\\ude00x"]', "/0", ""),
+        ("[" * 300, "", "deep"),
+        ("[" + "1" * 5000 + "]", "/0", "digits"),
+        ('{"a": {"b": 1}, "c": tru}', "/c", ""),
+        ('{"a/b": {"~": }}', "/a~1b/~0", ""),
+        ('{"a": "x\x00"}', "/a", "control character"),
+        ("{'a': 1}", "", ""),
+        ('{"a": 1} x', "", "something follows"),
+        ("", "", "empty"),
+        ('{"k": "unterminated }]', "/k", "stops in the middle"),
+    ],
+)
+def test_what_is_refused_is_pointed_at(text, pointer, words):
+    with pytest.raises(ProtocolError) as caught:
+        parse(text)
+    assert words in caught.value.message
+    if text != "[" * 300:
+        assert caught.value.pointer == pointer
+
+
+def test_numbers_at_the_edge_pass():
+    for text in ("1e308", "-1.7976931348623157e308", "1e-400", '"1e999"', '{"9e9999": 1}', "9" * 400, "0." + "1" * 400):
+        parse(text)
+
+
+def test_exact_integers():
+    assert parse("9007199254740993") == 9007199254740993
+    assert parse("1" * 60) == int("1" * 60)
+
+
+def test_a_document_has_a_limit():
+    with pytest.raises(ProtocolError) as caught:
+        parse(b'"' + b"x" * 100 + b'"', limit=50)
+    assert caught.value.status == 413
+
+
+def test_bytes_that_are_not_text():
+    with pytest.raises(ProtocolError, match="UTF-8"):
+        parse(b'{"a": "\xff"}')
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("[]", "an array"), ("null", "null"), ("3", "a number"), ("true", "a boolean")]
+)
+def test_an_object_is_an_object(text, words):
+    with pytest.raises(ProtocolError, match=words):
+        parse_object(text)
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\n"])
+def test_nothing_is_no_arguments(text):
+    assert parse_arguments(text) == ({}, "complete")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": [1, -2.5e3, true, null, "x\\n\\u00e9\\ud83d\\ude00"], "b": {"c": {}}}', '{"ü": "é"}']
+)
+def test_every_prefix_of_arguments_is_truncated(text):
+    assert parse_arguments(text)[1] == "complete"
+    for length in range(1, len(text)):
+        assert parse_arguments(text[:length]) == (None, "truncated"), text[:length]

@@ -1,0 +1,74 @@
+"""Finding wires by name."""
+
+import sys
+
+import pytest
+
+import toolwire
+from toolwire.ir import ConfigError
+from toolwire.wire import get, names
+
+
+def test_the_names():
+    assert toolwire.wire.names() == ["anthropic", "gemini", "openai_chat", "openai_responses"]
+
+
+@pytest.mark.parametrize("name", ["anthropic", "gemini", "openai_chat", "openai_responses"])
+def test_a_codec_is_what_it_is_called(name):
+    codec = get(name)
+    assert codec.name == name
+    assert get(name) is codec
+
+
+def test_versions_are_part_of_a_name():
+    assert get("anthropic").version == "2026-10-21"
+    assert get("anthropic@2026-10-21") is get("anthropic")
+    assert get("anthropic@2023-06-01").version == "2023-06-01"
+    with pytest.raises(ConfigError, match="no version") as caught:
+        get("anthropic@1999-01-01")
+    assert "2023-06-01" in caught.value.hint
+
+
+def test_an_unknown_wire_gets_the_nearest_one():
+    with pytest.raises(ConfigError) as caught:
+        get("openai_caht")
+    assert "openai_chat" in caught.value.hint
+
+
+def test_what_pyproject_says_is_what_is_there():
+    import tomllib
+    from pathlib import Path
+
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    entries = project["project"]["entry-points"]["toolwire.wire"]
+    assert sorted(entries) == names()
+    for name, place in entries.items():
+        module, _, attribute = place.partition(":")
+        __import__(module)
+        assert getattr(sys.modules[module], attribute) is get(name)
+    assert project["project"]["version"] == toolwire.__version__
+
+
+class _EntryPoint:
+    name = "acme"
+
+    def load(self):
+        from toolwire.wire.openai_chat import OpenAIChat
+
+        class Acme(OpenAIChat):
+            name = "acme"
+
+        return Acme()
+
+
+def test_a_third_party_adds_a_wire_by_an_entry_point(monkeypatch):
+    import toolwire.wire as registry
+    from toolwire.testing import wire_checks
+
+    monkeypatch.setattr(registry, "_entry_points", lambda: {"acme": _EntryPoint()})
+    monkeypatch.setattr(registry, "_loaded", {})
+    assert "acme" in registry.names()
+    assert registry.get("acme").name == "acme"
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    assert toolwire.translate(body, source="acme", target="gemini").body["contents"]
+    assert wire_checks("acme", [])
