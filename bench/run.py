@@ -62,8 +62,10 @@ def _translate(result: dict) -> str:
     parts = [
         "## Translate one document (`bench/translate.py`)\n",
         "The second turn of the official clients' recorded conversations: two tools, two parallel calls, two results; and the",
-        "answer with two calls. µs of CPU; in brackets how many times toolwire's. LiteLLM "
-        f"{result['versions']['LiteLLM']}, llm-rosetta {result['versions']['llm-rosetta']}; – where a peer does not have the pair or raises.",
+        (
+            "answer with two calls. µs of CPU; in brackets how many times toolwire's. LiteLLM "
+            f"{result['versions']['LiteLLM']}, llm-rosetta {result['versions']['llm-rosetta']}; – where a peer does not have the pair or raises."
+        ),
         "LiteLLM goes through Chat, so between two other wires it takes two steps, as it does in its proxy.\n",
     ]
     for kind in ("request", "response"):
