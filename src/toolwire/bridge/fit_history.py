@@ -20,7 +20,7 @@ from .cache import fit_ttl
 from .exchange import with_written_arguments
 from .fit_tools import wrap_freeform
 from .foreign import own_artefacts, report_extra
-from .history import Turn, normalise
+from .history import Turn, merge_turns, normalise
 from .ids import Ids
 from .names import Names
 from .places import Place, message_of, pointer_to
@@ -38,17 +38,17 @@ def fit_history(request: Request, wire: Wire, names: Names, losses: Losses) -> l
     """The conversation as the target takes it."""
     _refuse_prefill(request)
     fitter = _Fitter(request, wire, names, losses)
-    turns: list[Turn] = []
-    for turn in normalise(request.messages, losses, wire.capabilities.one_message_a_turn):
-        fitter.fit(turn, turns)
-    return turns if wire.capabilities.system_anywhere else _hoist_system(turns, losses)
+    can = wire.capabilities
+    turns = fitter.fit_all(normalise(request.messages, losses))
+    if not can.system_anywhere:
+        turns = _hoist_system(turns, losses)
+    return merge_turns(turns) if can.one_message_a_turn else turns
 
 
 def fit_results(results: tuple[ToolResult, ...], wire: Wire) -> tuple[Message, ...]:
     """Results alone, as messages: what a target cannot hold in a result follows in a message of its own."""
     fitter = _Fitter(Request(), wire, Names(wire.limits, wire.capabilities.namespaces), Losses())
-    turns: list[Turn] = []
-    fitter.fit(Turn(Message("user"), results, range(len(results))), turns)
+    turns = fitter.fit_all([Turn(Message("user", results), results, range(len(results)))])
     return tuple(turn.message for turn in turns)
 
 
@@ -90,7 +90,23 @@ class _Fitter:
         self._signs_calls = self._can.unsigned_call is not None and family_of(request.model).signed_calls
         self._moved: list[tuple[Part, Place]] = []  # media that could not stay in their results
 
-    def fit(self, turn: Turn, turns: list[Turn]) -> None:
+    def fit_all(self, turns: list[Turn]) -> list[Turn]:
+        """What becomes of a conversation. Media that could not stay in their results follow the last of them."""
+        fitted: list[Turn] = []
+        for turn in turns:
+            if self._moved and turn.parts and type(turn.parts[0]) is not ToolResult:
+                fitted.append(self._moved_turn())
+            self._fit(turn, fitted)
+        if self._moved:
+            fitted.append(self._moved_turn())
+        return fitted
+
+    def _moved_turn(self) -> Turn:
+        moved, self._moved = self._moved, []
+        parts = tuple([part for part, _ in moved])
+        return Turn(Message("user", parts), parts, [place for _, place in moved])
+
+    def _fit(self, turn: Turn, turns: list[Turn]) -> None:
         """Appends what becomes of `turn`, if anything."""
         message = turn.message
         if message.extra or message.role == "developer":
@@ -111,18 +127,18 @@ class _Fitter:
         if message.role == "assistant":
             changed = self._settle_assistant(turn, parts) or changed
         kept_places: Sequence[Place] = turn.places if places is None else places
-        if self._moved:
+        if self._moved and parts and type(parts[-1]) is not ToolResult:
             kept_places = self._insert_moved(parts, kept_places)
         if parts:
             fitted_message = Message(message.role, tuple(parts), message.extra) if changed else message
             turns.append(Turn(fitted_message, parts, kept_places))
 
     def _insert_moved(self, parts: list[Part], places: Sequence[Place]) -> list[Place]:
-        """Media that could not stay in their results stand right behind all results."""
-        moved, self._moved = self._moved, []
+        """The words behind the results of a turn come after what belongs to the results."""
+        moved = self._moved_turn()
         behind = max(number for number, part in enumerate(parts) if type(part) is ToolResult) + 1
-        parts[behind:behind] = [part for part, _ in moved]
-        return [*places[:behind], *(place for _, place in moved), *places[behind:]]
+        parts[behind:behind] = moved.parts
+        return [*places[:behind], *moved.places, *places[behind:]]
 
     def _report_message(self, message: Message, turn: Turn) -> None:
         where = join("messages", message_of(turn.places[0])) if turn.places else ""
@@ -278,7 +294,7 @@ class _Fitter:
         changed = False
         if self._signs_calls:
             changed = self._sign_first_call(turn, parts)
-        if len(parts) < len(turn.parts) and any(type(part) is Reasoning for part in turn.parts):
+        if len(parts) < len(turn.parts) and _thoughts(parts) < _thoughts(turn.parts):
             parts[:] = [_without_item_id(part, self._wire.name) for part in parts]
             changed = True
         return changed
@@ -295,8 +311,14 @@ class _Fitter:
         return True
 
 
+def _thoughts(parts: Sequence[Part]) -> int:
+    return sum(1 for part in parts if type(part) is Reasoning)
+
+
 def _without_item_id(part: Part, wire: str) -> Part:
     """An item whose reasoning was left out must not name itself: the provider would miss its partner."""
+    if type(part) is Reasoning:
+        return part
     for scope in (wire, f"{wire}/item"):
         fields = getattr(part, "extra", {}).get(scope)
         if fields and "id" in fields:

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from functools import reduce
+from itertools import groupby
 
 from msgspec.structs import replace
 
+from ..ir.fold import merge_extra
 from ..ir.losses import Losses
-from ..ir.parts import Part, Text, ToolCall, ToolResult
+from ..ir.parts import Extra, Part, Text, ToolCall, ToolResult
 from ..ir.request import Message
 from ..ir.text import dumps
 from .places import Place, of_message, pointer_to
 
-__all__ = ["INTERRUPTED", "Turn", "normalise"]
+__all__ = ["INTERRUPTED", "Turn", "merge_turns", "normalise"]
 
 INTERRUPTED = "No result: the call was interrupted before it was answered."
 
@@ -35,12 +38,10 @@ class Turn:
         self.places = places
 
 
-def normalise(messages: tuple[Message, ...], losses: Losses, one_message_a_turn: bool) -> list[Turn]:
+def normalise(messages: tuple[Message, ...], losses: Losses) -> list[Turn]:
     """The same conversation, every call followed by its result."""
     turns = _as_it_is(messages)
-    if turns is None:
-        turns = _put_right(messages, losses)
-    return _merge(turns) if one_message_a_turn else turns
+    return _put_right(messages, losses) if turns is None else turns
 
 
 def _as_it_is(messages: tuple[Message, ...]) -> list[Turn] | None:
@@ -72,17 +73,22 @@ def _as_it_is(messages: tuple[Message, ...]) -> list[Turn] | None:
     return turns if answered == len(calls) else None
 
 
-def _merge(turns: list[Turn]) -> list[Turn]:
+def merge_turns(turns: list[Turn]) -> list[Turn]:
     """Messages of one role in a row become one."""
     merged: list[Turn] = []
-    for turn in turns:
-        role = turn.message.role
-        if merged and merged[-1].message.role == role and (role == "user" or role == "assistant"):
-            last = merged[-1]
-            merged[-1] = Turn(Message(role), [*last.parts, *turn.parts], [*last.places, *turn.places])
-        else:
-            merged.append(turn)
+    for role, group in groupby(turns, lambda turn: turn.message.role):
+        row = list(group)
+        if len(row) == 1 or role not in ("user", "assistant"):
+            merged += row
+            continue
+        parts = tuple([part for turn in row for part in turn.parts])
+        extra = reduce(merge_extra, [_without_form(turn.message.extra) for turn in row])
+        merged.append(Turn(Message(role, parts, extra), parts, [place for turn in row for place in turn.places]))
     return merged
+
+
+def _without_form(extra: Extra) -> Extra:
+    return {name: fields for name, fields in extra.items() if not name.endswith("~")}
 
 
 class _Pair:

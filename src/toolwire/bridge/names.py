@@ -26,36 +26,35 @@ class Names:
         self._length = limits.name_length
         self._namespaces = namespaces
         self._forth: dict[tuple[str | None, str], str] = {}
-        self._back: dict[str, tuple[str | None, str]] = {}
+        self._back: dict[tuple[str | None, str], tuple[str | None, str]] = {}
 
     def to_wire(self, namespace: str | None, name: str) -> str:
         found = self._forth.get((namespace, name))
         return found if found is not None else self._map(namespace, name)
 
-    def from_wire(self, name: str) -> tuple[str | None, str]:
-        """(namespace, name); a name that was never mapped is itself."""
-        return self._back.get(name, (None, name))
-
-    def _enter(self, namespace: str | None, name: str, wire: str) -> str:
-        self._forth[namespace, name] = wire
-        self._back.setdefault(wire, (namespace, name))
-        return wire
+    def from_wire(self, namespace: str | None, name: str) -> tuple[str | None, str]:
+        """(namespace, name) as they were; a name that was never mapped is itself."""
+        return self._back.get((namespace if self._namespaces else None, name), (namespace, name))
 
     def _map(self, namespace: str | None, name: str) -> str:
+        space = namespace if self._namespaces else None
+        wire = self._legal(namespace, name, space)
+        self._forth[namespace, name] = wire
+        self._back[space, wire] = namespace, name
+        return wire
+
+    def _legal(self, namespace: str | None, name: str, space: str | None) -> str:
         whole = name if namespace is None or self._namespaces else f"{namespace}__{name}"
-        if _is_legal(self._pattern, self._length, whole) and self._back.get(whole, (namespace, name)) == (
-            namespace,
-            name,
-        ):
-            return self._enter(namespace, name, whole)
+        if _is_legal(self._pattern, self._length, whole) and (space, whole) not in self._back:
+            return whole
         clean = re.sub(r"[^a-zA-Z0-9_-]+", "_", whole) or "tool"
         if not re.match(self._pattern, clean):
             clean = f"_{clean}"
         for attempt in range(1000):
             mark = short_hash(f"{namespace or ''}\n{name}\n{attempt}", 8)
             wire = f"{clean[: self._length - 9]}_{mark}"
-            if wire not in self._back:
-                return self._enter(namespace, name, wire)
+            if (space, wire) not in self._back:
+                return wire
         raise AssertionError("a thousand hashes of one name are taken")
 
 

@@ -18,11 +18,13 @@ from .fit_tools import WRAPPED_INPUT
 __all__ = ["Unwrapper", "unwrap_call"]
 
 _OPENING = re.compile(r'\s*\{\s*"' + WRAPPED_INPUT + r'"\s*:\s*"')
+_LONGEST_OPENING = 1000  # with all the space that anyone may put into it
 # what can be passed on: no control characters, no half of an escape, no half of a surrogate pair
 _INSIDE = re.compile(
     r'(?:[^"\\\x00-\x1f]|\\(?:[^u\x00-\x1f]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
-    r"|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))*"
+    r"|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))*+"
 )
+_LONGEST_ESCAPE = 12
 
 
 def unwrap_call(call: ToolCall) -> ToolCall:
@@ -35,30 +37,19 @@ def unwrap_call(call: ToolCall) -> ToolCall:
 
 
 class Unwrapper:
-    """One call of a stream."""
+    """One call of a stream: the opening is held back, the inside passed on, what does not belong there kept."""
 
-    __slots__ = ("_held", "_key", "_open", "_passed")
+    __slots__ = ("_feed", "_held", "_key", "_odd", "_passed")
 
     def __init__(self, key: int) -> None:
         self._key = key
-        self._held = ""
-        self._open = False
+        self._held = ""  # a piece of the opening, or of an escape sequence
         self._passed: list[bytes] = []
+        self._odd: list[str] = []
+        self._feed = self._before
 
     def feed(self, event: CallDelta) -> tuple[Event, ...]:
-        self._held += event.text
-        if not self._open:
-            opening = _OPENING.match(self._held)
-            if opening is None:
-                return ()
-            self._open = True
-            self._held = self._held[opening.end() :]
-        inside = _INSIDE.match(self._held)
-        if inside is None or not inside.end():
-            return ()
-        self._held = self._held[inside.end() :]
-        self._passed.append(inside.group().encode())
-        return (CallDelta(self._key, self._passed[-1]),)
+        return self._feed(event.text)
 
     def end(self, event: CallEnd) -> tuple[Event, ...]:
         """The end of the call; where it was not the one argument asked for, the rest of the text is input, too."""
@@ -67,5 +58,38 @@ class Unwrapper:
         if arguments is not None and arguments.keys() == {WRAPPED_INPUT} and arguments[WRAPPED_INPUT] == passed:
             return (replace(event, arguments=None, raw=passed),)
         state = "truncated" if event.state == "truncated" else "invalid"
-        end = replace(event, arguments=None, raw=passed + self._held, state=state)
-        return (CallDelta.of(self._key, self._held), end) if self._held else (end,)
+        rest = "".join([*self._odd, self._held])
+        end = replace(event, arguments=None, raw=passed + rest, state=state)
+        return (CallDelta.of(self._key, rest), end) if rest else (end,)
+
+    def _before(self, text: str) -> tuple[Event, ...]:
+        self._held += text
+        opening = _OPENING.match(self._held)
+        if opening is not None:
+            inside, self._held = self._held[opening.end() :], ""
+            self._feed = self._inside
+            return self._inside(inside)
+        if len(self._held) > _LONGEST_OPENING:
+            self._turn_odd()
+        return ()
+
+    def _inside(self, text: str) -> tuple[Event, ...]:
+        text = self._held + text
+        end = _INSIDE.match(text).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+        self._held = text[end:]
+        if self._held[:1] not in ("", "\\") or len(self._held) > _LONGEST_ESCAPE:
+            self._turn_odd()
+        if not end:
+            return ()
+        self._passed.append(text[:end].encode())
+        return (CallDelta(self._key, self._passed[-1]),)
+
+    def _turn_odd(self) -> None:
+        """From here on, nothing is input until the end says otherwise: the closing quote, or something unexpected."""
+        self._odd.append(self._held)
+        self._held = ""
+        self._feed = self._behind
+
+    def _behind(self, text: str) -> tuple[Event, ...]:
+        self._odd.append(text)
+        return ()

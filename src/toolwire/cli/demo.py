@@ -117,11 +117,10 @@ def _one_stream(random: Random) -> bool:
 
 
 def _decode(wire: str, chunks: list[bytes]) -> list[Any]:
-    from ..testing.wire_suite import merged
+    from ..testing.stream_checks import decode_stream, merged
     from ..wire import get
 
-    decoder = get(wire).stream_decoder()
-    return merged([event for chunk in chunks for event in decoder.feed(chunk)] + decoder.close())
+    return merged(decode_stream(get(wire), chunks))
 
 
 def _one_turn() -> bool:

@@ -169,9 +169,10 @@ class Ping(Value, frozen=True):
 
 
 class StreamFault(Value, frozen=True):
-    """The provider failed in the middle of a stream."""
+    """The provider failed in the middle of a stream; `stop` is what it said instead of going on, if anything."""
 
     fault: Fault
+    stop: Stop | None = None
 
 
 class ResponseEnd(Value, frozen=True):

@@ -27,7 +27,7 @@ from .events import (
     WholePart,
 )
 from .parts import Extra, Part, Reasoning, Refusal, Text, ToolCall
-from .response import Alternative, Fault, Response, Usage
+from .response import Alternative, Response, Usage
 from .text import unescape
 
 __all__ = ["Folder", "fold", "merge_extra", "unfold"]
@@ -52,7 +52,7 @@ def unfold(response: Response) -> Iterator[Event]:
     if response.usage is not None:
         yield UsageUpdate(response.usage)
     if response.fault is not None:
-        yield StreamFault(response.fault)
+        yield StreamFault(response.fault, response.stop)
     elif response.stop is not None:
         stops = (response.stop, *(a.stop for a in response.alternatives if a.stop is not None))
         yield ResponseEnd(stops, response.extra)
@@ -97,7 +97,7 @@ class Folder:
         self._parts: dict[int, Part] = {}
         self._usage: Usage | None = None
         self._end: ResponseEnd | None = None
-        self._fault: Fault | None = None
+        self._fault: StreamFault | None = None
 
     def feed(self, event: Event) -> None:
         step = _STEPS.get(type(event))
@@ -108,7 +108,8 @@ class Folder:
         """The whole response; TruncatedStream before its end, and where the provider failed, `fault` is set."""
         if self._end is None and self._fault is None:
             raise TruncatedStream("the events stop before the end of the response")
-        end = self._end or ResponseEnd(())
+        fault = self._fault
+        end = self._end or ResponseEnd((fault.stop,) if fault is not None and fault.stop is not None else ())
         stops = dict(enumerate(end.stops))
         count = max([choice for choice, _ in self._order] + list(stops) + [0])
         return Response(
@@ -119,7 +120,7 @@ class Folder:
             usage=self._usage,
             created=self._start.created,
             alternatives=tuple(Alternative(self._of_choice(n), stops.get(n)) for n in range(1, count + 1)),
-            fault=self._fault,
+            fault=None if fault is None else fault.fault,
             extra=merge_extra(self._start.extra, end.extra),
         )
 
@@ -184,7 +185,7 @@ class Folder:
         self._usage = event.usage
 
     def _fail(self, event: StreamFault) -> None:
-        self._fault = event.fault
+        self._fault = event
 
     def _finish(self, event: ResponseEnd) -> None:
         if self._open:

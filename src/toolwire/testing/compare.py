@@ -12,7 +12,7 @@ import msgspec
 
 from ..ir.pointer import JSON, join
 
-__all__ = ["differences", "plain", "same"]
+__all__ = ["differences", "plain", "same", "without_extra"]
 
 
 def same(first: Any, second: Any) -> bool:
@@ -30,6 +30,15 @@ def differences(first: Any, second: Any) -> list[str]:
 def plain(value: Any) -> JSON:
     """A value as JSON, defaults and form left out."""
     return _without_form(msgspec.to_builtins(value))
+
+
+def without_extra(value: JSON) -> JSON:
+    """Meaning only: no fields that just one wire knows."""
+    if isinstance(value, dict):
+        return {key: without_extra(item) for key, item in value.items() if key != "extra"}
+    if isinstance(value, list):
+        return [without_extra(item) for item in value]
+    return value
 
 
 def _without_form(value: JSON) -> JSON:

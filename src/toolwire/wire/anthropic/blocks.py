@@ -14,6 +14,7 @@ from ...ir.losses import Losses
 from ...ir.parts import Artefact, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, what_is
 from ...ir.pointer import JSON, Object
 from ..shape import boolean, each, finish, leftover, obj, optional_string, string, wrong
+from ..structured import in_words
 
 __all__ = ["NAME", "PROVIDER", "read_block", "read_blocks", "read_cache", "write_block", "write_blocks", "write_cache"]
 
@@ -245,17 +246,11 @@ def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
 def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
     out: Object = {"type": "tool_result", "tool_use_id": result.call_id}
     form = result.extra.get(_FORM, {})
-    if result.structured is not None:
-        losses.add(
-            f"{path}/structured", "structured result", "weakened", "Anthropic results are text: sent as JSON", "info"
-        )
-        out["content"] = result.text
-    else:
-        content = write_blocks(result.parts, form, losses, path)
-        if content is not None:
-            out["content"] = content
-        elif form.get(":content") == "null":
-            out["content"] = None
+    content = write_blocks(in_words(result, path, losses), form, losses, path)
+    if content is not None:
+        out["content"] = content
+    elif form.get(":content") == "null":
+        out["content"] = None
     if result.is_error:
         out["is_error"] = True
     write_cache(result.cache, result.extra, out)

@@ -7,10 +7,6 @@ the first content is there, so that the usage known by then goes into `message_s
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from ...ir.errors import EncodeError
 from ...ir.events import (
     CallDelta,
     CallEnd,
@@ -29,12 +25,12 @@ from ...ir.events import (
     UsageUpdate,
     WholePart,
 )
-from ...ir.losses import Losses
 from ...ir.parts import Artefact
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
 from ...ir.text import dumps, escape, to_bytes, unescape
+from ..event_writer import EventWriter
 from ..shape import finish
 from .blocks import NAME, PROVIDER, write_block
 from .fault import write_fault
@@ -47,12 +43,12 @@ _STARTS = (TextStart, ReasoningStart, CallStart)
 _ENDS = (TextEnd, ReasoningEnd, CallEnd)
 
 
-class MessagesStreamEncoder:
+class MessagesStreamEncoder(EventWriter):
     """Feed it events; it gives the bytes of a Messages stream."""
 
     def __init__(self, request: Request | None = None) -> None:
-        self.losses = Losses()
-        self._start: ResponseStart | None = None
+        super().__init__()
+        self._start = ResponseStart()
         self._started = False
         self._usage = Usage()
         self._open: int | None = None  # the key of the block that is open
@@ -63,7 +59,7 @@ class MessagesStreamEncoder:
         self._freeform: list[bytes] = []
         self._section: int | None = None
 
-    def feed(self, event: Event) -> bytes:
+    def _write(self, event: Event) -> bytes:
         kind = type(event)
         if kind is CallDelta or kind is TextDelta:
             if event.key == self._open and self._head:  # type: ignore[union-attr]
@@ -84,8 +80,6 @@ class MessagesStreamEncoder:
     def _begin(self) -> bytes:
         if self._started:
             return b""
-        if self._start is None:
-            raise EncodeError("the first event of a stream is ResponseStart")
         self._started = True
         message: Object = {
             "id": self._start.id,
@@ -108,15 +102,15 @@ class MessagesStreamEncoder:
         if key in self._dropped:
             return b""
         if key is None or key == self._open:
-            return self._write(event)
+            return self._step(event)
         if self._open is None:
             self._open = key
-            return self._write(event)
+            return self._step(event)
         self._waiting.setdefault(key, []).append(event)
         return b""
 
-    def _write(self, event: Event) -> bytes:
-        step = _STEPS.get(type(event))
+    def _step(self, event: Event) -> bytes:
+        step = self.steps.get(type(event))
         out = b"" if step is None else step(self, event)
         if isinstance(event, (*_ENDS, WholePart)):
             self._open = None
@@ -128,7 +122,7 @@ class MessagesStreamEncoder:
     def _write_waiting(self) -> bytes:
         self._open, events = next(iter(self._waiting.items()))
         del self._waiting[self._open]
-        return b"".join([self._write(event) for event in events])
+        return b"".join([self._step(event) for event in events])
 
     def _open_block(self, block: Object, delta: bytes, field: bytes) -> bytes:
         self._head = _DELTA % (self._index, delta, field)
@@ -244,7 +238,7 @@ def _event(name: str, fields: Object) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), to_bytes({"type": name, **fields}))
 
 
-_STEPS: dict[type, Callable[[MessagesStreamEncoder, Any], bytes]] = {
+MessagesStreamEncoder.steps = {
     TextStart: MessagesStreamEncoder._text_start,
     TextDelta: MessagesStreamEncoder._text_delta,
     TextEnd: MessagesStreamEncoder._text_end,

@@ -313,6 +313,10 @@ def _wrap(result: ToolResult, wrapper: str | None, losses: Losses, path: str) ->
     words = [part.text for part in result.parts if isinstance(part, Text)]
     if len(words) > 1:
         losses.add(f"{path}/parts", "parts of a result", "weakened", "Gemini results are one object: joined", "info")
+    if result.structured is not None and any(words):
+        losses.add(
+            f"{path}/parts", "words of a result", "dropped", "its structured value goes out in their place", "info"
+        )
     value: JSON = "".join(words) if result.structured is None else result.structured
     if result.is_error:
         return {"error": value}

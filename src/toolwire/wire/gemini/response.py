@@ -24,6 +24,8 @@ __all__ = [
     "fault_of",
     "read_stop",
     "read_usage",
+    "report_broken",
+    "stop_for_broken",
     "write_stop",
     "write_usage",
 ]
@@ -231,7 +233,12 @@ def encode_response(response: Response) -> Encoded:
 def _write_candidate(index: int, answer: Response | Alternative, losses: Losses) -> Object:
     path = "" if index == 0 else f"/alternatives/{index - 1}"
     parts = []
+    stop = answer.stop
     for number, part in enumerate(answer.parts):
+        if type(part) is ToolCall and part.state != "complete":
+            report_broken(part, losses, f"{path}/parts/{number}")
+            stop = stop_for_broken(part, stop, losses)
+            continue
         written = write_part(part, losses, f"{path}/parts/{number}")
         if written is not None:
             parts.append(written)
@@ -244,11 +251,24 @@ def _write_candidate(index: int, answer: Response | Alternative, losses: Losses)
         if not parts and ":parts" in form:
             del content["parts"]
         out["content"] = put(content, answer.extra, _CONTENT)
-    stop = answer.stop
     out.update(write_stop(stop, losses, path))
     if stop is None or ":index" not in stop.extra.get(_FORM, {}):
         out["index"] = index
     return out if stop is None else put(out, stop.extra, _CANDIDATE)
+
+
+def report_broken(call: ToolCall, losses: Losses, path: str) -> None:
+    """Calls are whole here, and whoever gets one runs it: one that is not is left out."""
+    losses.add(path, "call", "dropped", f"its arguments are {call.state}; Gemini calls are whole", "error")
+
+
+def stop_for_broken(call: ToolCall, stop: Stop | None, losses: Losses) -> Stop:
+    """What to say instead of a call that was left out."""
+    if stop is not None and stop.reason not in ("stop", "tool_calls"):
+        return stop
+    losses.add("/stop", "stop reason", "rewritten", f"the call of {call.name} is {call.state}", "info")
+    reason: StopReason = "length" if call.state == "truncated" else "malformed_call"
+    return Stop(reason, detail=f"Malformed function call: {call.name}({call.text})")
 
 
 def write_stop(stop: Stop | None, losses: Losses, path: str) -> Object:

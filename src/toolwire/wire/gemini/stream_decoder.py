@@ -95,7 +95,7 @@ class GeminiStreamDecoder(SSEStreamDecoder):
         stops = tuple(candidate.stop for candidate in candidates if candidate.stop is not None)
         fault = fault_of(stops[0], candidates[0].spoke)
         if fault is not None:
-            events.append(StreamFault(fault))
+            events.append(StreamFault(fault, stops[0]))
         else:
             events.append(ResponseEnd(stops, self._extra))
 

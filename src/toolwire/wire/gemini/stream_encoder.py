@@ -6,15 +6,12 @@ empty line here, not a comment.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from ...ir.errors import EncodeError
 from ...ir.events import (
     CallDelta,
     CallEnd,
     CallStart,
-    Event,
     Ping,
     ReasoningDelta,
     ReasoningEnd,
@@ -28,37 +25,33 @@ from ...ir.events import (
     UsageUpdate,
     WholePart,
 )
-from ...ir.losses import Losses
 from ...ir.parts import Artefact, Reasoning, Text, ToolCall
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
 from ...ir.text import to_bytes, unescape
+from ..event_writer import EventWriter
 from .fault import write_fault
 from .parts import PROVIDER, write_part
-from .response import write_stop, write_usage
+from .response import report_broken, stop_for_broken, write_stop, write_usage
 from .spelling import NAME, put
 
 __all__ = ["GeminiStreamEncoder"]
 
 
-class GeminiStreamEncoder:
+class GeminiStreamEncoder(EventWriter):
     """Feed it events; it gives the bytes of a streamGenerateContent answer (alt=sse)."""
 
     def __init__(self, request: Request | None = None) -> None:
-        self.losses = Losses()
+        super().__init__()
         self._tail = b""  # modelVersion and responseId, the same in every chunk
-        self._started = False
         self._open: dict[int, Any] = {}  # the start event of each open item
         self._numbers: dict[int, int] = {}  # which part of the answer each item is
         self._said: set[int] = set()
         self._sections: dict[int, int | None] = {}
         self._freeform: dict[int, list[bytes]] = {}
+        self._broken: dict[int, ToolCall] = {}  # by choice: a call that was left out
         self._usage: Usage | None = None
-
-    def feed(self, event: Event) -> bytes:
-        step = _STEPS.get(type(event))
-        return b"" if step is None else step(self, event)
 
     def _start(self, event: ResponseStart) -> bytes:
         fields: Object = {}
@@ -68,13 +61,10 @@ class GeminiStreamEncoder:
             fields["modelVersion"] = event.model
         if event.id:
             fields["responseId"] = event.id
-        self._started = True
         self._tail = b"," + to_bytes(fields)[1:-1] if fields else b""
         return b""
 
     def _chunk(self, choice: int, part: bytes) -> bytes:
-        if not self._started:
-            raise EncodeError("the first event of a stream is ResponseStart")
         head = b'data: {"candidates":[{"content":{"role":"model","parts":['
         return b'%b%b]},"index":%d}]%b}\n\n' % (head, part, choice, self._tail)
 
@@ -138,6 +128,10 @@ class GeminiStreamEncoder:
             extra={**start.extra, **event.extra},
         )
         path = f"/parts/{self._numbers[event.key]}"
+        if call.state != "complete":
+            report_broken(call, self.losses, path)
+            self._broken[start.choice] = call
+            return b""
         return self._chunk(start.choice, to_bytes(write_part(call, self.losses, path)))
 
     def _whole_part(self, event: WholePart) -> bytes:
@@ -157,6 +151,8 @@ class GeminiStreamEncoder:
     def _end(self, event: ResponseEnd) -> bytes:
         candidates = []
         for index, stop in enumerate(event.stops):
+            if index in self._broken:
+                stop = stop_for_broken(self._broken[index], stop, self.losses)
             candidate = {**write_stop(stop, self.losses, ""), "index": index}
             candidates.append(put(candidate, stop.extra, f"{NAME}/candidate"))
         fields: Object = {"candidates": candidates}
@@ -166,7 +162,7 @@ class GeminiStreamEncoder:
         return b"data: %b%b}\n\n" % (to_bytes(fields)[:-1], self._tail)
 
 
-_STEPS: dict[type, Callable[[GeminiStreamEncoder, Any], bytes]] = {
+GeminiStreamEncoder.steps = {
     ResponseStart: GeminiStreamEncoder._start,
     TextStart: GeminiStreamEncoder._begin,
     TextDelta: GeminiStreamEncoder._text_delta,

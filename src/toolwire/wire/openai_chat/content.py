@@ -48,11 +48,7 @@ def _read_part(raw: JSON) -> Part:
     if kind == "image_url":
         return _read_image(raw)
     if kind == "input_audio":
-        audio = obj(raw.get("input_audio"), "input_audio")
-        media_type = f"audio/{optional_string(audio, 'format') or 'wav'}"
-        return Media(
-            "audio", media_type, string(audio, "data"), cache=read_cache(raw), extra=_outer(raw, audio, _AUDIO)
-        )
+        return _read_audio(raw)
     if kind == "file":
         return _read_file(raw)
     if kind == "refusal":
@@ -63,11 +59,26 @@ def _read_part(raw: JSON) -> Part:
 _PART = frozenset({"type", "text", "refusal", "image_url", "input_audio", "file", "prompt_cache_breakpoint"})
 _IMAGE = frozenset({"url", "detail"})
 _AUDIO = frozenset({"data", "format"})
+_AUDIO_FORMATS = {
+    "audio/wav": "wav",
+    "audio/wave": "wav",
+    "audio/x-wav": "wav",
+    "audio/mp3": "mp3",
+    "audio/mpeg": "mp3",
+}
 _FILE = frozenset({"file_data", "file_id", "filename"})
 
 
 def _outer(raw: Object, inner: Object, known: frozenset[str]) -> Extra:
     return leftover(inner, known, f"{NAME}/media", leftover(raw, _PART, NAME))
+
+
+def _read_audio(raw: Object) -> Media:
+    audio = obj(raw.get("input_audio"), "input_audio")
+    encoding = optional_string(audio, "format") or "wav"
+    known = _AUDIO if encoding in _AUDIO_FORMATS.values() else _AUDIO - {"format"}  # others may know more than OpenAI
+    extra = _outer(raw, audio, known)
+    return Media("audio", f"audio/{encoding}", string(audio, "data"), cache=read_cache(raw), extra=extra)
 
 
 def _read_image(raw: Object) -> Media:
@@ -131,15 +142,19 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
         return finish({"type": "text", "text": part.text, **_cache(part.cache)}, part.extra, NAME)
     if isinstance(part, Media):
         out = _write_media(part)
-        if out is not None:
+        if out is None:
+            what = part.media_type or part.kind
+            losses.add(path, part.kind, "dropped", f"Chat takes images, WAV, MP3 and files, not {what}", "error")
+        else:
             if part.name is not None and part.kind != "file":
                 losses.add(f"{path}/name", f"name of an {part.kind}", "dropped", "Chat names files only", "info")
             if part.url is not None and part.media_type is not None:
                 losses.add(f"{path}/media_type", "media type", "dropped", "an address goes without one", "info")
-            return finish({**out, **_cache(part.cache)}, part.extra, NAME)
-    elif isinstance(part, Refusal):
+            out = finish({**out, **_cache(part.cache)}, part.extra, NAME)
+        return out
+    if isinstance(part, Refusal):
         return finish({"type": "refusal", "refusal": part.text}, part.extra, NAME)
-    elif isinstance(part, Opaque) and part.wire == NAME:
+    if isinstance(part, Opaque) and part.wire == NAME:
         return part.value
     losses.add(path, what_is(part), "dropped", "Chat messages have no place for it", "error")
     return None
@@ -162,8 +177,9 @@ def _write_media(part: Media) -> Object | None:
             image["detail"] = part.detail
         return {"type": "image_url", "image_url": finish(image, part.extra, within)}
     if part.kind == "audio" and part.data is not None:
-        audio = {"data": part.data, "format": (part.media_type or "audio/wav").removeprefix("audio/")}
-        return {"type": "input_audio", "input_audio": finish(audio, part.extra, within)}
+        audio: Object = {"data": part.data, "format": _AUDIO_FORMATS.get(part.media_type or "audio/wav")}
+        audio = finish(audio, part.extra, within)
+        return None if audio["format"] is None else {"type": "input_audio", "input_audio": audio}
     if part.kind == "file" and (part.data is not None or part.file_id):
         file: Object = {}
         if part.data is not None:

@@ -14,6 +14,7 @@ from ...ir.pointer import JSON, Object
 from ...ir.request import Message
 from ...stream.strict import parse_arguments
 from ..shape import each, finish, leftover, obj, optional_string, string, wrong
+from ..structured import in_words
 from .content import NAME, read_content, write_content
 
 __all__ = [
@@ -222,11 +223,7 @@ def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
     form = result.extra.get(_FORM, {})
     if result.is_error:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Chat results have no error flag", "error")
-    if result.structured is not None:
-        losses.add(f"{path}/structured", "structured result", "weakened", "Chat results are text: sent as JSON", "info")
-        content: JSON = result.text
-    else:
-        content = write_content(result.parts, form, losses, path)
+    content = write_content(in_words(result, path, losses), form, losses, path)
     out: Object = {"role": "tool", "tool_call_id": result.call_id, "content": "" if content is None else content}
     if ":result" in form:
         out = {"role": "function", "content": content}

@@ -143,7 +143,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
         choices = [self._choices[index] for index in sorted(self._choices)]
         stops = tuple(choice.stop for choice in choices if choice.stop is not None)
         if (fault := fault_of(stops[0])) is not None:
-            events.append(StreamFault(fault))
+            events.append(StreamFault(fault, stops[0]))
         else:
             events.append(ResponseEnd(stops, merge_extra(self._extra, choices[0].message)))
 

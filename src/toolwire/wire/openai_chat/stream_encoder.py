@@ -6,15 +6,10 @@ What the official clients need (facts measured on them): a call's id and name on
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from ...ir.errors import EncodeError
 from ...ir.events import (
     CallDelta,
     CallEnd,
     CallStart,
-    Event,
     Ping,
     ReasoningDelta,
     ReasoningEnd,
@@ -28,11 +23,11 @@ from ...ir.events import (
     UsageUpdate,
     WholePart,
 )
-from ...ir.losses import Losses
 from ...ir.parts import what_is
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.text import to_bytes
+from ..event_writer import EventWriter
 from ..openai_fault import write_fault
 from ..shape import finish
 from .content import NAME
@@ -43,11 +38,11 @@ __all__ = ["ChatStreamEncoder"]
 _TAIL = b'},"finish_reason":null}]}\n\n'
 
 
-class ChatStreamEncoder:
+class ChatStreamEncoder(EventWriter):
     """Feed it events; it gives the bytes of a Chat Completions stream."""
 
     def __init__(self, request: Request | None = None) -> None:
-        self.losses = Losses()
+        super().__init__()
         self._wants_usage = request is None or bool(request.params.include_usage)
         self._head = b""
         self._choices: dict[int, int] = {}  # how many calls each choice has
@@ -57,10 +52,6 @@ class ChatStreamEncoder:
         self._sections: dict[int, int | None] = {}
         self._usage: bytes = b""
         self._refused: set[int] = set()
-
-    def feed(self, event: Event) -> bytes:
-        step = _STEPS.get(type(event))
-        return b"" if step is None else step(self, event)
 
     def _start(self, event: ResponseStart) -> bytes:
         fields: Object = {
@@ -76,8 +67,6 @@ class ChatStreamEncoder:
     def _open_choice(self, choice: int) -> bytes:
         if choice in self._choices:
             return b""
-        if not self._head:
-            raise EncodeError("the first event of a stream is ResponseStart")
         self._choices[choice] = 0
         return self._chunk(choice, b'{"role":"assistant","content":null}')
 
@@ -182,7 +171,7 @@ class ChatStreamEncoder:
         return out + b"data: [DONE]\n\n"
 
 
-_STEPS: dict[type, Callable[[ChatStreamEncoder, Any], bytes]] = {
+ChatStreamEncoder.steps = {
     CallDelta: ChatStreamEncoder._call_delta,
     TextDelta: ChatStreamEncoder._text_delta,
     ReasoningDelta: ChatStreamEncoder._reasoning_delta,

@@ -30,6 +30,7 @@ from ...ir.pointer import JSON, Object
 from ...ir.request import Message
 from ...stream.strict import parse_arguments
 from ..shape import each, finish, leftover, obj, optional_string, string, wrong
+from ..structured import in_words
 from .content import NAME, read_content, read_part, write_content
 
 __all__ = ["PROVIDER", "read_items", "read_output", "write_items", "write_output", "write_result"]
@@ -305,13 +306,7 @@ def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
     form = result.extra.get(_FORM, {})
     if result.is_error:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Responses outputs have no error flag", "error")
-    if result.structured is not None:
-        losses.add(
-            f"{path}/structured", "structured result", "weakened", "Responses outputs are text: sent as JSON", "info"
-        )
-        output: JSON = result.text
-    else:
-        output = write_content(list(result.parts), form, losses, path)
+    output = write_content(list(in_words(result, path, losses)), form, losses, path)
     kind = "custom_tool_call_output" if result.kind == "freeform" else "function_call_output"
     out: Object = {"type": kind, "call_id": result.call_id, "output": "" if output is None else output}
     if ":name" in form:

@@ -7,10 +7,8 @@ Sequence numbers rise by one. Fragments stay escaped all the way: the `done` eve
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from ...ir.errors import EncodeError
 from ...ir.events import (
     CallDelta,
     CallEnd,
@@ -30,12 +28,12 @@ from ...ir.events import (
     WholePart,
 )
 from ...ir.fold import merge_extra
-from ...ir.losses import Losses
 from ...ir.parts import CallState, Extra, Opaque, Reasoning, Refusal, Text, ToolCall, what_is
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Fault, Stop, Usage
 from ...ir.text import to_bytes, unescape
+from ..event_writer import EventWriter
 from ..shape import finish
 from .content import NAME
 from .items import new_call, new_message, report_foreign, write_reasoning, write_spoken
@@ -66,19 +64,20 @@ class _Item:
         self.after = b',%b,"delta":"' % where
 
 
-class ResponsesStreamEncoder:
+class ResponsesStreamEncoder(EventWriter):
     """Feed it events; it gives the bytes of a Responses stream."""
 
     def __init__(self, request: Request | None = None) -> None:
-        self.losses = Losses()
+        super().__init__()
         self._sequence = 0
         self._base: Object = {}
         self._items: dict[int, _Item] = {}
+        self._ids: set[str] = set()
         self._output: dict[int, Object] = {}  # finished items, by output index
         self._dropped: set[int] = set()
         self._usage: Usage | None = None
 
-    def feed(self, event: Event) -> bytes:
+    def _write(self, event: Event) -> bytes:
         kind = type(event)
         if kind is CallDelta or kind is TextDelta:
             item = self._items.get(event.key)  # type: ignore[union-attr]
@@ -89,8 +88,7 @@ class ResponsesStreamEncoder:
             self.losses.add("/alternatives", "alternatives", "dropped", "a Responses answer has one choice", "error")
         if getattr(event, "key", None) in self._dropped:
             return b""
-        step = _STEPS.get(kind)
-        return b"" if step is None else step(self, event)
+        return super()._write(event)
 
     def _fragment(self, item: _Item, escaped: bytes) -> bytes:
         item.pieces.append(escaped)
@@ -113,10 +111,9 @@ class ResponsesStreamEncoder:
         )
 
     def _open(self, event: Any, made_up_id: str, scope: str = NAME) -> _Item:
-        if not self._base:
-            raise EncodeError("the first event of a stream is ResponseStart")
         given = getattr(event, "extra", {}).get(scope, {}).get("id")
-        item_id = given if given and all(item.id != given for item in self._items.values()) else made_up_id
+        item_id = given if given and given not in self._ids else made_up_id
+        self._ids.add(item_id)
         item = self._items[event.key] = _Item(len(self._items), item_id, event)
         return item
 
@@ -254,8 +251,6 @@ class ResponsesStreamEncoder:
         return start + self._final(None, event.fault, {})
 
     def _end(self, event: ResponseEnd) -> bytes:
-        if not self._base:
-            raise EncodeError("the first event of a stream is ResponseStart")
         return self._final(event.stops[0] if event.stops else None, None, event.extra)
 
     def _final(self, stop: Stop | None, fault: Fault | None, extra: Extra) -> bytes:
@@ -269,7 +264,7 @@ class ResponsesStreamEncoder:
 
 
 _CALL_EVENTS = {"function": "function_call_arguments", "freeform": "custom_tool_call_input"}
-_STEPS: dict[type, Callable[[ResponsesStreamEncoder, Any], bytes]] = {
+ResponsesStreamEncoder.steps = {
     ResponseStart: ResponsesStreamEncoder._start,
     TextStart: ResponsesStreamEncoder._text_start,
     TextEnd: ResponsesStreamEncoder._text_end,

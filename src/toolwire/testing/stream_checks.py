@@ -1,0 +1,169 @@
+"""What must hold for streams: any cutting gives the same, the whole is the same, what is cut short is an error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from random import Random
+
+from ..ir.errors import ToolwireError, TruncatedStream
+from ..ir.events import CallDelta, Event, Ping, ReasoningDelta, StreamFault, TextDelta
+from ..ir.fold import Folder, fold, unfold
+from ..ir.pointer import JSON
+from ..ir.response import Response
+from ..wire.protocol import Wire
+from .chunks import bytewise, every_split, random_chunks
+from .compare import differences, plain, same, without_extra
+from .vectors import Vector
+
+__all__ = ["STREAM_CHECKS", "decode_stream", "merged"]
+
+
+def decode_stream(wire: Wire, chunks: Iterable[bytes]) -> list[Event]:
+    """All events of a stream that arrives in `chunks`."""
+    decoder = wire.stream_decoder()
+    events = [event for chunk in chunks for event in decoder.feed(chunk)]
+    return events + decoder.close()
+
+
+def merged(events: Iterable[Event]) -> list[Event]:
+    """The events with adjacent deltas of one item joined: how a stream was cut does not show any more."""
+    joined: list[Event] = []
+    for event in events:
+        last = joined[-1] if joined else None
+        if (
+            isinstance(event, (TextDelta, CallDelta, ReasoningDelta))
+            and type(last) is type(event)
+            and last.key == event.key
+            and getattr(last, "section", None) == getattr(event, "section", None)
+        ):
+            last = joined.pop()
+            joined.append(type(event)(event.key, last.escaped + event.escaped, *_section(event)))  # type: ignore[union-attr]
+        elif not isinstance(event, Ping):
+            joined.append(event)
+    return joined
+
+
+def _section(event: Event) -> tuple[int | None, ...]:
+    return (event.section,) if isinstance(event, ReasoningDelta) else ()
+
+
+def _any_split(wire: Wire, vector: Vector) -> None:
+    whole = decode_stream(wire, [vector.data])
+    for first, second in every_split(vector.data):
+        assert decode_stream(wire, [first, second]) == whole, f"cut at {len(first)}: other events"
+
+
+def _any_chunks(wire: Wire, vector: Vector) -> None:
+    whole = decode_stream(wire, [vector.data])
+    assert decode_stream(wire, bytewise(vector.data)) == whole, "byte by byte: other events"
+    random = Random(vector.name)
+    for pieces in (3, 7, 40):
+        chunks = random_chunks(vector.data, random, pieces)
+        assert decode_stream(wire, chunks) == whole, f"cut at {[len(chunk) for chunk in chunks]}: other events"
+
+
+def _line_ends(wire: Wire, vector: Vector) -> None:
+    whole = decode_stream(wire, [vector.data])
+    for mark in (b"\r\n", b"\r"):
+        assert decode_stream(wire, [vector.data.replace(b"\n", mark)]) == whole, (
+            f"lines that end in {mark!r}: other events"
+        )
+    assert decode_stream(wire, [b"\xef\xbb\xbf" + vector.data]) == whole, "with a byte order mark: other events"
+
+
+def _folds(wire: Wire, vector: Vector) -> None:
+    if vector.whole is None:
+        return
+    folded, whole = fold(decode_stream(wire, [vector.data])), wire.decode_response(vector.whole)
+    differing = differences(folded, whole)
+    assert not differing, f"differs at {differing}\nfolded {plain(folded)}\nwhole  {plain(whole)}"
+
+
+def _stream_means(wire: Wire, vector: Vector) -> None:
+    if vector.meaning is None:
+        return
+    found = without_extra(plain(fold(decode_stream(wire, [vector.data]))))
+    differing = differences(found, vector.meaning)
+    assert not differing, f"differs at {differing}\nfound   {found}\nmeaning {vector.meaning}"
+
+
+def _stream_comes_back(wire: Wire, vector: Vector) -> None:
+    response = fold(decode_stream(wire, [vector.data]))
+    for events in (decode_stream(wire, [vector.data]), list(unfold(response))):
+        encoder = wire.stream_encoder()
+        written = b"".join([encoder.feed(event) for event in events])
+        again = fold(decode_stream(wire, [written]))
+        if response.fault is not None:
+            assert same(again.fault, response.fault), f"another error: {again.fault}"
+            continue
+        differing = differences(again, response)
+        assert not differing, f"differs at {differing}\nagain  {plain(again)}\nbefore {plain(response)}"
+
+
+def _prefixes(wire: Wire, vector: Vector) -> None:
+    """Cut anywhere: an error before the end, the same answer behind it."""
+    data = vector.data
+    end = _end_of_answer(wire, data)
+    response = fold(decode_stream(wire, [data]))
+    for length in range(len(data)):
+        try:
+            cut = fold(decode_stream(wire, [data[:length]]))
+        except TruncatedStream:
+            assert length < end, f"cut at {length}, behind the terminal mark: still truncated"
+            continue
+        assert length >= end - _FRAME_END, f"cut at {length}, before the terminal mark: taken for whole"
+        assert same(_less_usage(cut), _less_usage(response)), f"cut at {length}: another answer"
+
+
+_FRAME_END = 4  # the blank line behind a frame may be missing, in any spelling
+
+
+def _end_of_answer(wire: Wire, data: bytes) -> int:
+    """Behind the frame with the last terminal mark."""
+    marks = list(re.finditer(wire.terminal, data))
+    if not marks:
+        assert any(isinstance(event, StreamFault) for event in decode_stream(wire, [data])), (
+            "no terminal mark in the stream"
+        )
+        return len(data)
+    frame_end = data.find(b"\n\n", marks[-1].end())
+    return len(data) if frame_end < 0 else frame_end + 2
+
+
+def _less_usage(response: Response) -> JSON:
+    return {key: value for key, value in plain(response).items() if key not in ("usage", "extra")}
+
+
+def _stream_survives_mutation(wire: Wire, vector: Vector) -> None:
+    random = Random(vector.name)
+    data = vector.data
+    for _ in range(60):
+        position = random.randrange(len(data))
+        mutated = random.choice(
+            [
+                data[:position] + bytes([random.randrange(256)]) + data[position + 1 :],
+                data[:position] + data[position + random.randrange(1, 40) :],
+                data[:position] + data[max(position - 30, 0) : position] + data[position:],
+            ]
+        )
+        try:
+            decoder = wire.stream_decoder()
+            folder = Folder()
+            for event in [*decoder.feed(mutated), *decoder.close()]:
+                folder.feed(event)
+            folder.response()
+        except ToolwireError:
+            continue
+
+
+STREAM_CHECKS = (
+    ("cut in two anywhere", _any_split),
+    ("cut in many pieces", _any_chunks),
+    ("other line ends", _line_ends),
+    ("is the same as its whole", _folds),
+    ("means what it says", _stream_means),
+    ("comes back as it was", _stream_comes_back),
+    ("cut short", _prefixes),
+    ("survives mutation", _stream_survives_mutation),
+)

@@ -1,0 +1,90 @@
+"""What all stream encoders share: the order of events, and one step for each kind.
+
+    ResponseStart ──▶ ( Start ▶ Delta* ▶ End | WholePart | UsageUpdate | Ping )* ──▶ ResponseEnd | StreamFault
+
+Items may be open side by side. An event out of this order is refused before a byte of it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from ..ir.errors import EncodeError
+from ..ir.events import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    Ping,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseEnd,
+    ResponseStart,
+    StreamFault,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    WholePart,
+)
+from ..ir.losses import Losses
+
+__all__ = ["EventWriter", "Steps"]
+
+Steps = Mapping[type, Callable[[Any, Any], bytes]]
+_DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
+_STARTS = frozenset({TextStart, ReasoningStart, CallStart, WholePart})
+_ENDS = frozenset({TextEnd, ReasoningEnd, CallEnd})
+
+
+class EventWriter:
+    """Feed it events; it gives bytes. A subclass has `steps`, or writes by itself (`_write`)."""
+
+    steps: ClassVar[Steps] = {}
+
+    def __init__(self) -> None:
+        self.losses = Losses()
+        self._begun = False
+        self._over = False
+        self._open_keys: set[int] = set()
+        self._used_keys: set[int] = set()
+
+    def feed(self, event: Event) -> bytes:
+        kind = type(event)
+        if kind not in _DELTAS:
+            self._admit(kind, event)
+        elif event.key not in self._open_keys:  # type: ignore[union-attr]
+            raise _out_of_order(event, "for an item that is not open")
+        return self._write(event)
+
+    def _write(self, event: Event) -> bytes:
+        step = self.steps.get(type(event))
+        return b"" if step is None else step(self, event)
+
+    def _admit(self, kind: type[Event], event: Any) -> None:
+        if self._over:
+            raise _out_of_order(event, "behind the end of the stream")
+        if kind is ResponseStart:
+            if self._begun:
+                raise _out_of_order(event, "in the middle of a stream")
+            self._begun = True
+        elif not self._begun and kind is not StreamFault and kind is not Ping:
+            raise EncodeError("the first event of a stream is ResponseStart")
+        elif kind in _STARTS:
+            if event.key in self._used_keys:
+                raise _out_of_order(event, f"for item {event.key}, which has been there")
+            self._used_keys.add(event.key)
+            if kind is not WholePart:
+                self._open_keys.add(event.key)
+        elif kind in _ENDS:
+            if event.key not in self._open_keys:
+                raise _out_of_order(event, "for an item that is not open")
+            self._open_keys.remove(event.key)
+        elif kind is ResponseEnd and self._open_keys:
+            raise _out_of_order(event, f"while item {min(self._open_keys)} is open")
+        self._over = kind is ResponseEnd or kind is StreamFault
+
+
+def _out_of_order(event: Event, where: str) -> EncodeError:
+    return EncodeError(f"{type(event).__name__} {where}", hint="events come in the order that a decoder gives them")

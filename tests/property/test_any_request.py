@@ -1,0 +1,67 @@
+"""Whatever a request holds, it goes out legal on every wire, or is refused with a reason."""
+
+import re
+from collections import Counter
+
+import pytest
+from canonical import requests
+from conftest import WIRES
+from hypothesis import given
+from judges import judge_request
+
+import toolwire
+from toolwire.ir import ToolCall, ToolResult, ToolwireError
+from toolwire.stream.strict import parse_object
+from toolwire.ir.text import to_bytes
+from toolwire.wire import get
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@given(request=requests())
+def test_it_is_legal_or_refused(wire, request):
+    codec = get(wire)
+    try:
+        prepared = toolwire.prepare(request, codec)
+        body = codec.encode_request(prepared.request).body
+    except ToolwireError:
+        return
+    body = parse_object(to_bytes(body))
+    judge_request(wire, body)
+    back = codec.decode_request(body)
+    calls = [part for message in back.messages for part in message.parts if isinstance(part, ToolCall)]
+    results = [part for message in back.messages for part in message.parts if isinstance(part, ToolResult)]
+    assert len(calls) == len(results) == len(_calls(request))
+    if all(call.id for call in calls):  # Gemini may go without ids
+        assert Counter(call.id for call in calls).keys() == {result.call_id for result in results}
+        assert len({call.id for call in calls}) == len(calls)
+    for name in [call.name for call in calls] + [tool.name for tool in back.tools]:
+        assert re.fullmatch(codec.limits.name, name)
+        assert len(name) <= codec.limits.name_length
+
+
+def _calls(request):
+    return [part for m in request.messages if m.role == "assistant" for part in m.parts if isinstance(part, ToolCall)]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@given(request=requests())
+def test_preparing_is_a_pure_function(wire, request):
+    try:
+        first = toolwire.prepare(request, get(wire))
+    except ToolwireError:
+        return
+    second = toolwire.prepare(request, get(wire))
+    assert first.request == second.request
+    assert list(first.losses) == list(second.losses)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@given(request=requests())
+def test_what_fits_already_is_left_alone(wire, request):
+    """Fitting twice is fitting once."""
+    codec = get(wire)
+    try:
+        once = toolwire.prepare(request, codec).request
+    except ToolwireError:
+        return
+    assert toolwire.prepare(once, codec).request == once

@@ -1,0 +1,99 @@
+"""Whatever an answer holds, however its bytes are cut: the same events, and folded, the whole answer."""
+
+import pytest
+from canonical import responses
+from conftest import WIRES
+from hypothesis import given
+from hypothesis import strategies as st
+
+import toolwire
+from toolwire.bridge.exchange import Exchange
+from toolwire.ir import CallEnd, Refusal, Text, TruncatedStream
+from toolwire.testing import differences, same
+from toolwire.testing.stream_checks import decode_stream
+from toolwire.wire import get
+
+
+def encoded(wire, response):
+    encoder = get(wire).stream_encoder()
+    return b"".join([encoder.feed(event) for event in toolwire.unfold(Exchange().restore(response))])
+
+
+def cut(data, places):
+    edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
+    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+
+
+cuts = st.lists(st.integers(0, 10**6), max_size=12)
+
+
+@given(response=responses)
+def test_unfolding_and_folding_is_nothing(response):
+    assert same(toolwire.fold(toolwire.unfold(response)), response)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@given(response=responses, places=cuts)
+def test_any_cutting_gives_the_same_events(wire, response, places):
+    data = encoded(wire, response)
+    assert decode_stream(get(wire), cut(data, places)) == decode_stream(get(wire), [data])
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@given(response=responses)
+def test_the_stream_of_an_answer_says_what_the_whole_says(wire, response):
+    codec = get(wire)
+    restored = Exchange().restore(response)
+    streamed = toolwire.fold(decode_stream(codec, [encoded(wire, response)]))
+    whole = codec.decode_response(codec.encode_response(restored).body)
+    assert streamed.text == whole.text
+    sent = {call.id for call in restored.calls if call.state == "complete"}
+    assert [(c.id, c.name, c.arguments) for c in streamed.calls if c.id in sent] == [
+        (c.id, c.name, c.arguments) for c in whole.calls if c.id in sent
+    ]
+    assert same(streamed.stop, whole.stop), differences(streamed.stop, whole.stop)
+    assert same(streamed.usage, whole.usage)
+
+
+@pytest.mark.parametrize("target", WIRES)
+@pytest.mark.parametrize("source", WIRES)
+@given(response=responses, places=cuts)
+def test_words_and_calls_arrive_on_every_other_wire(source, target, response, places):
+    if source == target:
+        return
+    translation = toolwire.translate_stream(source=source, target=target)
+    data = encoded(source, response)
+    out = b"".join([translation.feed(chunk) for chunk in cut(data, places)]) + translation.close()
+    assert translation.error is None
+    there = toolwire.fold(decode_stream(get(source), [data]))
+    arrived = toolwire.fold(decode_stream(get(target), [out]))
+    assert said(arrived) == said(there)
+    assert [(c.name, c.arguments) for c in arrived.calls if c.arguments is not None] == runnable(there, target)
+
+
+def runnable(response, target):
+    """The calls that may be run: those that are whole, freeform ones as functions where there is nothing else."""
+    freeform = get(target).capabilities.freeform
+    calls = [call for call in response.calls if call.state == "complete" and not (call.kind == "freeform" and freeform)]
+    return [(call.name, {"input": call.raw} if call.kind == "freeform" else call.arguments) for call in calls]
+
+
+def said(response):
+    return "".join(part.text for part in response.parts if isinstance(part, (Text, Refusal)))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@given(response=responses, place=st.integers(0, 10**6))
+def test_what_is_cut_short_is_an_error_or_all_there(wire, response, place):
+    data = encoded(wire, response)
+    whole = toolwire.fold(decode_stream(get(wire), [data]))
+    decoder = get(wire).stream_decoder()
+    events = decoder.feed(data[: place % len(data)])
+    ended = {event.key for event in events if isinstance(event, CallEnd) and event.state == "complete"}
+    assert ended <= {event.key for event in decode_stream(get(wire), [data]) if isinstance(event, CallEnd)}
+    try:
+        answer = toolwire.fold(events + decoder.close())
+    except TruncatedStream:
+        return
+    assert same(answer.parts, whole.parts)
+    assert same(answer.stop, whole.stop)
