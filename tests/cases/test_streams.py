@@ -196,8 +196,13 @@ def test_usage_is_written_for_who_asked_for_it():
     data = b"".join([chunk({"role": "assistant", "content": "a"}), chunk({}, "stop"), chunk(None, usage=usage), DONE])
     assert fold(events_of("openai_chat", data)).usage.total == 3
     anthropic = translated(data, "openai_chat", "anthropic")[0]
-    asked = {"model": "m", "messages": [], "stream": True, "stream_options": {"include_usage": True}}
-    for request, count in ((asked, 1), ({"model": "m", "messages": [], "stream": True}, 0)):
+    asked = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "x"}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    for request, count in ((asked, 1), ({**asked, "stream_options": None}, 0)):
         out = frames(translated(anthropic, "anthropic", "openai_chat", request)[0])
         assert len([event for event in out if event.get("usage")]) == count
 

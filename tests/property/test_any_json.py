@@ -1,5 +1,6 @@
 """Our reading of JSON against the standard library's."""
 
+import itertools
 import json
 import math
 
@@ -56,7 +57,7 @@ def test_the_scanner_finds_every_argument_once(value, places):
         edges = [0, *sorted(place % (len(spelling) + 1) for place in places), len(spelling)]
         scanner = Scanner()
         found = []
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in itertools.pairwise(edges):
             assert not scanner.complete or not spelling[start:].strip()
             found += scanner.feed(spelling[start:end])
         assert scanner.complete
@@ -93,7 +94,7 @@ def test_a_wrapped_input_is_passed_on_while_it_arrives(words, places, ascii_only
     edges = [0, *sorted(place % (len(raw) + 1) for place in places), len(raw)]
     unwrapper = Unwrapper(0)
     events = []
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in itertools.pairwise(edges):
         events += unwrapper.feed(CallDelta.of(0, raw[start:end]))
     *more, end = unwrapper.end(CallEnd(0, {"input": words}, raw))
     assert end == CallEnd(0, None, words)
@@ -101,7 +102,7 @@ def test_a_wrapped_input_is_passed_on_while_it_arrives(words, places, ascii_only
 
 
 @pytest.mark.parametrize(
-    "raw", ['{"input": 3}', '{"other": "x"}', '{"input": "x", "more": 1}', '{"input": "cut', "[]", ""]
+    "raw", ['{"input": 3}', '{"other": "x"}', '{"input": "x", "input": "y"}', '{"input": "cut', "[]", ""]
 )
 def test_what_is_not_the_one_argument_is_not_complete(raw):
     arguments, state = parse_arguments(raw)
@@ -111,3 +112,16 @@ def test_what_is_not_the_one_argument_is_not_complete(raw):
         *more, end = unwrapper.end(CallEnd(0, arguments, raw, state))
         assert end.state == ("truncated" if state == "truncated" else "invalid")
         assert "".join(event.text for event in [*events, *more]) == end.raw
+
+
+@pytest.mark.parametrize(
+    "raw", ['{"input": "x", "more": 1}', '{"more": 1, "input": "x"}', ' { "more": [], "input" : "x" }']
+)
+def test_arguments_beside_the_input_are_not_input(raw):
+    arguments, state = parse_arguments(raw)
+    for pieces in ([raw], list(raw)):
+        unwrapper = Unwrapper(0)
+        events = [event for piece in pieces for event in unwrapper.feed(CallDelta.of(0, piece))]
+        *more, end = unwrapper.end(CallEnd(0, arguments, raw, state))
+        assert (end.state, end.raw) == ("complete", "x")
+        assert "".join(event.text for event in [*events, *more]) == "x"

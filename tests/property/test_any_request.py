@@ -5,14 +5,14 @@ from collections import Counter
 
 import pytest
 from canonical import requests
-from conftest import WIRES
 from hypothesis import given
 from judges import judge_request
 
 import toolwire
+from conftest import WIRES
 from toolwire.ir import ToolCall, ToolResult, ToolwireError
-from toolwire.stream.strict import parse_object
 from toolwire.ir.text import to_bytes
+from toolwire.stream.strict import parse_object
 from toolwire.wire import get
 
 

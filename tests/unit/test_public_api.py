@@ -40,7 +40,7 @@ def test_importing_loads_nothing():
 def test_translating_loads_no_more_than_it_needs():
     program = """
 import sys, toolwire
-toolwire.translate({"model": "m", "messages": []}, source="openai_chat", target="anthropic")
+toolwire.translate({"model": "m", "messages": [{"role": "user", "content": "x"}]}, source="openai_chat", target="anthropic")
 print([m for m in ("asyncio", "pydantic", "socket", "importlib.metadata", "toolwire.wire.gemini", "toolwire.testing") if m in sys.modules])
 """
     assert run(program) == "[]\n"

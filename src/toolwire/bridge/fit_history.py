@@ -13,15 +13,17 @@ from ..ir.errors import EncodeError
 from ..ir.losses import Losses
 from ..ir.parts import Artefact, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from ..ir.pointer import join
-from ..ir.request import Message, Request
+from ..ir.request import Message, Request, Role
+from ..wire.media import left_out
 from ..wire.profiles import family_of
 from ..wire.protocol import Wire
+from ..wire.structured import in_words
 from .cache import fit_ttl
-from .exchange import with_written_arguments
 from .fit_tools import wrap_freeform
 from .foreign import own_artefacts, report_extra
 from .history import Turn, merge_turns, normalise
 from .ids import Ids
+from .moved import Moved
 from .names import Names
 from .places import Place, message_of, pointer_to
 
@@ -40,6 +42,8 @@ def fit_history(request: Request, wire: Wire, names: Names, losses: Losses) -> l
     fitter = _Fitter(request, wire, names, losses)
     can = wire.capabilities
     turns = fitter.fit_all(normalise(request.messages, losses))
+    if all(turn.message.role in ("system", "developer") for turn in turns):
+        turns = _something_to_answer(turns, request, wire, losses)
     if not can.system_anywhere:
         turns = _hoist_system(turns, losses)
     return merge_turns(turns) if can.one_message_a_turn else turns
@@ -62,6 +66,21 @@ def _refuse_prefill(request: Request) -> None:
             pointer=join("messages", len(request.messages) - 1),
             hint="end with a user message",
         )
+
+
+def _something_to_answer(turns: list[Turn], request: Request, wire: Wire, losses: Losses) -> list[Turn]:
+    """A conversation of system messages alone, or of nothing."""
+    if wire.capabilities.system_only and turns:
+        return turns
+    if not turns:
+        if wire.name in request.extra:  # its provider may keep the conversation
+            return turns
+        hint = "add a user message; what a provider keeps on its side cannot be sent to another"
+        raise EncodeError("there is no message to answer", pointer=join("messages"), hint=hint)
+    last = turns[-1]
+    detail = "the target wants a message to answer: the last system message is the user's"
+    losses.add(join("messages", message_of(last.places[0])), "system message", "rewritten", detail)
+    return [*turns[:-1], Turn(Message("user", tuple(last.parts)), last.parts, last.places)]
 
 
 def _hoist_system(turns: list[Turn], losses: Losses) -> list[Turn]:
@@ -88,27 +107,24 @@ class _Fitter:
         self._ids = Ids(wire.limits)
         self._waiting: dict[str, deque[ToolCall]] = {}  # by its old id: a fitted call that waits for its result
         self._signs_calls = self._can.unsigned_call is not None and family_of(request.model).signed_calls
-        self._moved: list[tuple[Part, Place]] = []  # media that could not stay in their results
+        self._moved = Moved()
+        self._role: Role = "user"  # of the turn at hand
 
     def fit_all(self, turns: list[Turn]) -> list[Turn]:
-        """What becomes of a conversation. Media that could not stay in their results follow the last of them."""
+        """What becomes of a conversation."""
         fitted: list[Turn] = []
         for turn in turns:
             if self._moved and turn.parts and type(turn.parts[0]) is not ToolResult:
-                fitted.append(self._moved_turn())
+                fitted.append(self._moved.turn())
             self._fit(turn, fitted)
         if self._moved:
-            fitted.append(self._moved_turn())
+            fitted.append(self._moved.turn())
         return fitted
-
-    def _moved_turn(self) -> Turn:
-        moved, self._moved = self._moved, []
-        parts = tuple([part for part, _ in moved])
-        return Turn(Message("user", parts), parts, [place for _, place in moved])
 
     def _fit(self, turn: Turn, turns: list[Turn]) -> None:
         """Appends what becomes of `turn`, if anything."""
         message = turn.message
+        self._role = message.role
         if message.extra or message.role == "developer":
             self._report_message(message, turn)
         parts: list[Part] = []
@@ -127,7 +143,7 @@ class _Fitter:
         if message.role == "assistant":
             changed = self._settle_assistant(turn, parts) or changed
         kept_places: Sequence[Place] = turn.places if places is None else places
-        if self._moved and parts and type(parts[-1]) is not ToolResult:
+        if self._moved and parts and type(parts[0]) is ToolResult and type(parts[-1]) is not ToolResult:
             kept_places = self._insert_moved(parts, kept_places)
         if parts:
             fitted_message = Message(message.role, tuple(parts), message.extra) if changed else message
@@ -135,7 +151,7 @@ class _Fitter:
 
     def _insert_moved(self, parts: list[Part], places: Sequence[Place]) -> list[Place]:
         """The words behind the results of a turn come after what belongs to the results."""
-        moved = self._moved_turn()
+        moved = self._moved.turn()
         behind = max(number for number, part in enumerate(parts) if type(part) is ToolResult) + 1
         parts[behind:behind] = moved.parts
         return [*places[:behind], *moved.places, *places[behind:]]
@@ -149,7 +165,8 @@ class _Fitter:
 
     def _text(self, part: Text, place: Place) -> Text | None:
         if not part.text and not part.artefacts:
-            return None  # providers refuse empty texts, and they say nothing
+            self._losses.add(pointer_to(place), "empty text", "dropped", "it says nothing, and is refused", "info")
+            return None
         if part.cache is None and not part.artefacts and not part.extra:
             return part
         where = pointer_to(place)
@@ -177,7 +194,7 @@ class _Fitter:
     def _call(self, call: ToolCall, place: Place) -> ToolCall:
         can = self._can
         if call.raw == "":
-            call = with_written_arguments(call)
+            call = call.spelled_out()
         if call.extra or call.artefacts or call.cache is not None:
             call = self._strip_call(call, place)
         if call.kind == "freeform" and not can.freeform:
@@ -211,6 +228,9 @@ class _Fitter:
         if result.extra:
             report_extra(result.extra, pointer_to(place), self._wire.name, self._losses)
         parts, structured = result.parts, result.structured
+        if structured is not None and not can.result_structured:
+            parts, structured = in_words(result, pointer_to(place), self._losses), None
+            result = replace(result, parts=parts, structured=None)
         if len(parts) != 1 or type(parts[0]) is not Text or parts[0].cache is not None or parts[0].extra:
             parts = self._result_parts(result, place)
         is_error = result.is_error
@@ -246,34 +266,43 @@ class _Fitter:
                 if kept is not None:
                     fitted.append(kept)
             elif part.kind in self._can.result_media:
-                media = self._media(part, place)
-                if media is not None:
-                    fitted.append(media)
+                fitted.append(self._media(part, place))
             else:
                 fitted.append(self._move_media(part, result, place))
         return tuple(fitted)
 
     def _move_media(self, part: Media, result: ToolResult, place: Place) -> Text:
         """The target's results are words: the media follow in a message of their own."""
-        where = pointer_to(place)
         media = self._media(part, place)
-        if media is None:
-            return Text(f"[{part.kind} left out]")
+        if isinstance(media, Text):
+            return media
         detail = f"the target has no {part.kind} in a result: it follows in a user message"
-        self._losses.add(where, f"{part.kind} in a result", "moved", detail)
-        self._moved.append((Text(f"[{part.kind} from the result of {result.name or result.call_id}]"), place))
-        self._moved.append((media, place))
+        self._losses.add(pointer_to(place), f"{part.kind} in a result", "moved", detail)
+        self._moved.add(media, place, f"the result of {result.name or result.call_id}")
         return Text(f"[{part.kind}: see the next user message]")
 
-    def _media(self, part: Media, place: Place) -> Media | None:
+    def _spoken_media(self, part: Media, place: Place) -> Media | Text | None:
+        """Media in a message: those of the model or the system may have to move to the next user message."""
+        media = self._media(part, place)
+        if self._role == "user" or isinstance(media, Text):
+            return media
+        if self._role == "assistant" and part.kind in self._can.assistant_media:
+            return media
+        detail = f"the target has no {part.kind} in {self._role} messages: it follows in a user message"
+        self._losses.add(pointer_to(place), f"{part.kind} in a {self._role} message", "moved", detail)
+        self._moved.add(media, place, f"the {self._role} message")
+        return None
+
+    def _media(self, part: Media, place: Place) -> Media | Text:
+        """What the target can take of it; words in its place, so that the model knows that something is missing."""
         where = pointer_to(place)
         if part.owner is not None and part.owner != self._wire.provider and part.data is None and part.url is None:
             detail = f"{part.owner} keeps it under {part.file_id!r}; nobody else can read that"
             self._losses.add(where, part.kind, "dropped", detail, "error")
-            return None
+            return left_out(part)
         if part.kind not in self._can.media:
             self._losses.add(where, part.kind, "dropped", f"the target takes no {part.kind}", "error")
-            return None
+            return left_out(part)
         report_extra(part.extra, where, self._wire.name, self._losses)
         if part.cache is None:
             return part
@@ -332,7 +361,7 @@ _FIT: dict[type, Callable[[_Fitter, Any, Place], Part | None]] = {
     Reasoning: _Fitter._reasoning,
     ToolCall: _Fitter._call,
     ToolResult: _Fitter._result,
-    Media: _Fitter._media,
+    Media: _Fitter._spoken_media,
     Refusal: _Fitter._refusal,
     Opaque: _Fitter._opaque,
 }

@@ -1,4 +1,4 @@
-"""Declarations and tool choice, fitted to a target: what it has no word for is said in another way, or reported."""
+"""Declarations, fitted to a target: what it has no word for is said in another way, or reported."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ..ir.parts import ToolCall
 from ..ir.pointer import Object, join
 from ..ir.request import Request
 from ..ir.text import dumps
-from ..ir.tools import Tool, ToolChoice
+from ..ir.tools import Tool
 from ..wire.protocol import Capabilities
 from .cache import fit_ttl
 from .foreign import report_extra
 from .names import Names
 
-__all__ = ["WRAPPED_INPUT", "fit_choice", "fit_tools", "wrap_freeform"]
+__all__ = ["WRAPPED_INPUT", "fit_tools", "wrap_freeform"]
 
 WRAPPED_INPUT = "input"
 """The one argument of a freeform tool on a wire without freeform tools."""
@@ -24,18 +24,32 @@ WRAPPED_INPUT = "input"
 
 def fit_tools(request: Request, can: Capabilities, wire: str, names: Names, losses: Losses) -> list[tuple[Tool, int]]:
     """The tools as the target can declare them, each with its index in the request."""
-    tools = _allowed_only(request, can, losses)
     fitted: list[tuple[Tool, int]] = []
     seen: dict[tuple[str | None, str], int] = {}
-    for tool, index in tools:
+    for tool, index in _allowed_only(request, can, losses):
+        if tool.kind == "builtin" and wire not in tool.extra:
+            detail = f"{tool.name!r} is another provider's and runs there"
+            losses.add(join("tools", index), "built-in tool", "dropped", detail, "error")
+            continue
         first = seen.setdefault((tool.namespace, tool.name), index)
         if can.unique_names and first != index:
             hint = f"it is declared at /tools/{first} already; rename or drop one"
             raise EncodeError(f"two tools are called {tool.name!r}", pointer=join("tools", index, "name"), hint=hint)
         fitted.append((_fit_tool(tool, f"/tools/{index}", can, wire, names, losses), index))
     if can.declared_history and not fitted:
-        fitted = _declare_history(request, names, losses)
+        return _declare_history(request, names, losses)
+    if not any(tool.kind == "builtin" for tool, _ in fitted):
+        return [(_load_now(tool, index, losses), index) for tool, index in fitted]
     return fitted
+
+
+def _load_now(tool: Tool, index: int, losses: Losses) -> Tool:
+    """Without its provider's search tool nobody would ever find a deferred tool."""
+    if not tool.deferred:
+        return tool
+    detail = "no tool search here: the model sees it from the start"
+    losses.add(join("tools", index, "deferred"), "deferred loading", "dropped", detail, "info")
+    return replace(tool, deferred=None)
 
 
 def _fit_tool(tool: Tool, path: str, can: Capabilities, wire: str, names: Names, losses: Losses) -> Tool:
@@ -114,35 +128,3 @@ def _declare_history(request: Request, names: Names, losses: Losses) -> list[tup
         detail = "the history has calls and the request declares none of them: bare declarations, choice none"
         losses.add(join("tools"), "missing declarations", "rewritten", detail, "info")
     return [(tool, -1) for tool in stubs.values()]
-
-
-def fit_choice(
-    request: Request, tools: list[tuple[Tool, int]], can: Capabilities, names: Names, losses: Losses
-) -> ToolChoice | None:
-    choice = request.choice
-    if not request.tools:
-        if tools:
-            return ToolChoice("none")
-        if choice is not None and choice.mode not in ("auto", "none"):
-            losses.add(join("choice"), "tool choice", "dropped", "the request declares no tools")
-        return None
-    if choice is None or choice.mode == "auto":
-        strict = [index for tool, index in tools if tool.strict]
-        if not strict or can.strict or "validated" not in can.choices:
-            return choice
-        for index in strict:
-            losses.add(join("tools", index, "strict"), "strict", "rewritten", "a mode for all tools: validated", "info")
-        return ToolChoice("validated")
-    if choice.mode == "allowed" and "allowed" not in can.choices:
-        return ToolChoice("required" if choice.required else "auto")
-    forced = choice.mode in ("required", "tool") or (choice.mode == "allowed" and choice.required)
-    if forced and not can.forced_with_budget and request.reasoning is not None and request.reasoning.mode == "budget":
-        raise EncodeError(
-            "a forced tool call and a thinking budget exclude each other here",
-            pointer=join("choice"),
-            hint="use adaptive thinking, or let the model choose",
-        )
-    if not choice.names:
-        return choice
-    spaces = {tool.name: tool.namespace for tool in request.tools}
-    return replace(choice, names=tuple(names.to_wire(spaces.get(name), name) for name in choice.names))

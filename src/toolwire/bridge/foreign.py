@@ -9,6 +9,8 @@ __all__ = ["own_artefacts", "report_extra"]
 
 # How a wire keeps its own books; nothing that another one could use.
 _BOOKKEEPING = frozenset({"id", "status", "type", "index", "object", "phase"})
+# What the provider keeps on its side: without it the model does not know what the talk is about.
+_CONVERSATION = frozenset({"previous_response_id", "conversation", "prompt", "cachedContent", "container"})
 
 
 def report_extra(extra: Extra, path: str, wire: str, losses: Losses) -> None:
@@ -27,7 +29,7 @@ def report_extra(extra: Extra, path: str, wire: str, losses: Losses) -> None:
                 detail = f"on {source} its absence means: {value}"
                 losses.add(path, field[1:], "dropped", detail, "warning")
                 continue
-            severity: Severity = "info" if field in _BOOKKEEPING else "warning"
+            severity: Severity = "info" if field in _BOOKKEEPING else "error" if field in _CONVERSATION else "warning"
             detail = f"a field of {source}"
             losses.add(f"{path}/{field}", f"{scope} {field}".strip(), "dropped", detail, severity)
 

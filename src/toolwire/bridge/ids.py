@@ -19,12 +19,13 @@ __all__ = ["Ids"]
 class Ids:
     """Hands out ids; `used` are those that are taken."""
 
-    __slots__ = ("_legal", "_length", "used")
+    __slots__ = ("_legal", "_length", "salt", "used")
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._legal = None if limits is None else _matcher(limits.id)
         self._length = 0 if limits is None else limits.id_length
         self.used: set[str] = set()
+        self.salt = ""  # what tells this conversation's ids from others'
 
     def assign(self, call_id: str, name: str) -> str:
         """The id for a new call: its own if that can be."""
@@ -34,7 +35,7 @@ class Ids:
                 self.used.add(call_id)
                 return call_id
         for attempt in range(len(self.used) + 1000):
-            made = short_hash(f"{call_id}\n{name}\n{len(self.used)}\n{attempt}", 9)
+            made = short_hash(f"{self.salt}\n{call_id}\n{name}\n{len(self.used)}\n{attempt}", 9)
             if made not in self.used:
                 self.used.add(made)
                 return made

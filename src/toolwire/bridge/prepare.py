@@ -17,8 +17,9 @@ from ..ir.request import Params, Request
 from ..ir.tools import Tool
 from ..wire.protocol import Wire
 from .exchange import Exchange
+from .fit_choice import fit_choice
 from .fit_history import fit_history
-from .fit_tools import fit_choice, fit_tools
+from .fit_tools import fit_tools
 from .foreign import report_extra
 from .history import Turn
 from .names import Names

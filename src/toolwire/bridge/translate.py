@@ -15,7 +15,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from ..ir.errors import ConfigError, ProtocolError, ToolwireError, TruncatedStream
+from ..ir.errors import ConfigError, ProtocolError, ToolwireError, TruncatedStream, UpstreamError
 from ..ir.events import Event, ResponseStart, StreamFault
 from ..ir.losses import Loss, Losses, refuse
 from ..ir.pointer import JSON, Object, resolve
@@ -153,7 +153,7 @@ def _translate_response(body: JSON, source: str, target: str, request: JSON) -> 
     reader, writer = get(source), get(target)
     response = reader.decode_response(document)
     losses = Losses()
-    response = _exchange(request, writer, reader).restore(response, losses)
+    response = _exchange(request, writer, reader).restore(response, losses, writer.capabilities)
     if response.fault is not None:
         return _write_fault(response.fault, writer)
     _report_envelope(response, writer.name, losses)
@@ -248,7 +248,7 @@ class StreamTranslation:
         exchange = Exchange() if canonical is None else prepare(canonical, reader).exchange
         self._decoder = reader.stream_decoder()
         self._encoder = writer.stream_encoder(canonical)
-        self._restorer = exchange.restorer(self.losses)
+        self._restorer = exchange.restorer(self.losses, writer.capabilities)
         self._decoder.losses = self._encoder.losses = self.losses
 
     def feed(self, data: bytes) -> bytes:
@@ -273,6 +273,8 @@ class StreamTranslation:
         out = [encode(restored) for event in events for restored in restore(event)]
         if out:
             self._started = True
+        if self._restorer.fault is not None:
+            self.error = UpstreamError(self._restorer.fault)
         return b"".join(out)
 
     def _fail(self, error: ToolwireError) -> bytes:

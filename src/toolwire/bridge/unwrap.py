@@ -29,37 +29,34 @@ _LONGEST_ESCAPE = 12
 
 def unwrap_call(call: ToolCall) -> ToolCall:
     """The freeform call that `call` stands for."""
-    unwrapper = Unwrapper(0)
-    unwrapper.feed(CallDelta.of(0, call.text))
-    *_, end = unwrapper.end(CallEnd(0, call.arguments, call.raw, call.state))
+    *_, end = Unwrapper(0).end(CallEnd(0, call.arguments, call.raw, call.state))
     assert isinstance(end, CallEnd)
     return replace(call, kind="freeform", arguments=None, raw=end.raw, state=end.state)
 
 
 class Unwrapper:
-    """One call of a stream: the opening is held back, the inside passed on, what does not belong there kept."""
+    """One call of a stream: the opening is held back, the inside passed on, and what follows it is not input."""
 
-    __slots__ = ("_feed", "_held", "_key", "_odd", "_passed")
+    __slots__ = ("_feed", "_held", "_key", "_passed")
 
     def __init__(self, key: int) -> None:
         self._key = key
         self._held = ""  # a piece of the opening, or of an escape sequence
         self._passed: list[bytes] = []
-        self._odd: list[str] = []
         self._feed = self._before
 
     def feed(self, event: CallDelta) -> tuple[Event, ...]:
         return self._feed(event.text)
 
     def end(self, event: CallEnd) -> tuple[Event, ...]:
-        """The end of the call; where it was not the one argument asked for, the rest of the text is input, too."""
+        """The end of the call; `invalid` where it had no such argument."""
         passed = unescape(b"".join(self._passed))
-        arguments = event.arguments
-        if arguments is not None and arguments.keys() == {WRAPPED_INPUT} and arguments[WRAPPED_INPUT] == passed:
-            return (replace(event, arguments=None, raw=passed),)
-        state = "truncated" if event.state == "truncated" else "invalid"
-        rest = "".join([*self._odd, self._held])
-        end = replace(event, arguments=None, raw=passed + rest, state=state)
+        whole = None if event.arguments is None else event.arguments.get(WRAPPED_INPUT)
+        if not isinstance(whole, str) or not whole.startswith(passed):
+            state = "truncated" if event.state == "truncated" else "invalid"
+            return (replace(event, arguments=None, raw=passed, state=state),)
+        end = replace(event, arguments=None, raw=whole)
+        rest = whole[len(passed) :]
         return (CallDelta.of(self._key, rest), end) if rest else (end,)
 
     def _before(self, text: str) -> tuple[Event, ...]:
@@ -70,7 +67,7 @@ class Unwrapper:
             self._feed = self._inside
             return self._inside(inside)
         if len(self._held) > _LONGEST_OPENING:
-            self._turn_odd()
+            self._feed = self._behind
         return ()
 
     def _inside(self, text: str) -> tuple[Event, ...]:
@@ -78,18 +75,12 @@ class Unwrapper:
         end = _INSIDE.match(text).end()  # type: ignore[union-attr]  # the pattern matches everywhere
         self._held = text[end:]
         if self._held[:1] not in ("", "\\") or len(self._held) > _LONGEST_ESCAPE:
-            self._turn_odd()
+            self._feed = self._behind
         if not end:
             return ()
         self._passed.append(text[:end].encode())
         return (CallDelta(self._key, self._passed[-1]),)
 
-    def _turn_odd(self) -> None:
-        """From here on, nothing is input until the end says otherwise: the closing quote, or something unexpected."""
-        self._odd.append(self._held)
-        self._held = ""
-        self._feed = self._behind
-
     def _behind(self, text: str) -> tuple[Event, ...]:
-        self._odd.append(text)
+        """The closing quote, or something unexpected: what is still input, the end knows."""
         return ()

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from .pointer import JSON, Object
 from .text import dumps
 from .value import Value
@@ -128,6 +130,10 @@ class ToolCall(Value, frozen=True, tag_field="part", tag="call"):
     def text(self) -> str:
         """The argument text: `raw` where there is one, else the object as compact JSON."""
         return self.raw if self.raw is not None else dumps(self.arguments or {})
+
+    def spelled_out(self) -> ToolCall:
+        """No text at all is how some say "no arguments"; whoever parses it wants to see an empty object."""
+        return replace(self, raw=None) if self.raw == "" and self.arguments is not None else self
 
     def result(self, value: JSON = "", *, is_error: bool = False) -> ToolResult:
         """The answer to this call.

@@ -1,8 +1,10 @@
-"""Inline media as data URLs, which three of the wires use."""
+"""Inline media as data URLs, which three of the wires use; and what stands in for media that a wire cannot take."""
 
 from __future__ import annotations
 
-__all__ = ["data_url", "split_data_url"]
+from ..ir.parts import Media, Text
+
+__all__ = ["data_url", "left_out", "split_data_url"]
 
 
 def split_data_url(url: str) -> tuple[str | None, str | None, str | None]:
@@ -21,3 +23,8 @@ def split_data_url(url: str) -> tuple[str | None, str | None, str | None]:
 
 def data_url(media_type: str, data: str) -> str:
     return f"data:{media_type};base64,{data}"
+
+
+def left_out(part: Media) -> Text:
+    """Words in place of media that cannot go out: the model should know that something is missing."""
+    return Text(f"[{part.name or part.kind} left out]")

@@ -42,6 +42,7 @@ class Capabilities(Value, frozen=True):
 
     choices: frozenset[str]  # tool choice modes
     media: frozenset[str]  # kinds of media in a user message
+    assistant_media: frozenset[str] = frozenset()  # kinds of media in what the model said
     result_media: frozenset[str] = frozenset()  # kinds of media in a tool result
     result_error: bool = False  # a flag that says that the tool failed
     result_structured: bool = False  # a JSON value as a result
@@ -56,6 +57,7 @@ class Capabilities(Value, frozen=True):
     ordered: bool = True  # text and calls keep their order in a turn
     developer: bool = True  # a developer role beside the system role
     system_anywhere: bool = True  # system messages in the middle of a conversation
+    system_only: bool = False  # a request of system messages alone
     declared_history: bool = False  # calls in the history need a declaration
     unique_names: bool = False  # two tools of one name are refused
     one_message_a_turn: bool = False  # messages of one role in a row are one message

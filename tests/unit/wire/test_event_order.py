@@ -1,8 +1,8 @@
 """Events out of order are refused before a byte of them is written."""
 
 import pytest
-from conftest import WIRES
 
+from conftest import WIRES
 from toolwire.ir import (
     CallDelta,
     CallEnd,

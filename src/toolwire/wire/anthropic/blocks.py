@@ -13,6 +13,7 @@ from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Artefact, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, what_is
 from ...ir.pointer import JSON, Object
+from ..media import left_out
 from ..shape import boolean, each, finish, leftover, obj, optional_string, string, wrong
 from ..structured import in_words
 
@@ -276,7 +277,7 @@ def _write_media(part: Media, losses: Losses, path: str) -> Object | None:
     if source is None or part.kind not in ("image", "file"):
         what = part.media_type or part.kind
         losses.add(path, part.kind, "dropped", f"Anthropic takes images and PDF or text documents, not {what}", "error")
-        return None
+        return {"type": "text", "text": left_out(part).text}
     out: Object = {"type": "image" if part.kind == "image" else "document"}
     out["source"] = finish(source, part.extra, f"{NAME}/source")
     if part.name is not None and part.kind == "file":

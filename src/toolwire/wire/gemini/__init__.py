@@ -40,6 +40,7 @@ class Gemini:
     capabilities = Capabilities(
         choices=frozenset({"auto", "required", "none", "tool", "allowed", "validated"}),
         media=frozenset({"image", "audio", "video", "file"}),
+        assistant_media=frozenset({"image", "audio", "video", "file"}),
         result_media=frozenset({"image", "audio", "video", "file"}),
         result_error=True,
         result_structured=True,

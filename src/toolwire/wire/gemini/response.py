@@ -88,7 +88,7 @@ def decode_response(body: Object) -> Response:
         stop=first.stop,
         usage=read_usage(fields.get("usageMetadata")),
         alternatives=tuple(others),
-        fault=fault_of(first.stop, bool(first.parts)),
+        fault=fault_of(first.stop),
         extra={**extra, **first.extra},
     )
 
@@ -103,8 +103,9 @@ def blocked(feedback: Object) -> Stop | None:
     return Stop("content_filter", detail=detail, extra={_FORM: {":blocked": True}})
 
 
-def fault_of(stop: Stop | None, has_parts: bool) -> Fault | None:
-    if stop is None or has_parts:
+def fault_of(stop: Stop | None) -> Fault | None:
+    """What came before a malformed call, or before an end for no reason, is not an answer."""
+    if stop is None:
         return None
     if stop.reason == "malformed_call":
         message = stop.detail or "the model made a malformed function call"

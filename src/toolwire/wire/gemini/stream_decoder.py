@@ -45,14 +45,13 @@ _CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId",
 
 
 class _Candidate:
-    __slots__ = ("called", "extra", "index", "open", "partial", "spoke", "stop")
+    __slots__ = ("called", "extra", "index", "open", "partial", "stop")
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.open: tuple[str, int] | None = None  # ("text" | "thought", key)
         self.partial: tuple[int, PartialArguments] | None = None
         self.called = False
-        self.spoke = False
         self.stop: Stop | None = None
         self.extra: Extra = {}
 
@@ -93,7 +92,7 @@ class GeminiStreamDecoder(SSEStreamDecoder):
         for candidate in candidates:
             self._hush(candidate, events)
         stops = tuple(candidate.stop for candidate in candidates if candidate.stop is not None)
-        fault = fault_of(stops[0], candidates[0].spoke)
+        fault = fault_of(stops[0])
         if fault is not None:
             events.append(StreamFault(fault, stops[0]))
         else:
@@ -156,7 +155,6 @@ class GeminiStreamDecoder(SSEStreamDecoder):
             self._say(candidate, part, events)
             return
         self._hush(candidate, events)
-        candidate.spoke = True
         if isinstance(part, ToolCall):
             self._call(candidate, part, events)
         else:
@@ -166,7 +164,6 @@ class GeminiStreamDecoder(SSEStreamDecoder):
         kind = "text" if isinstance(part, Text) else "thought"
         if not part.text and not part.artefacts:
             return
-        candidate.spoke = True
         if candidate.open is None or candidate.open[0] != kind:
             self._hush(candidate, events)
             key = self._new_key()
@@ -199,7 +196,7 @@ class GeminiStreamDecoder(SSEStreamDecoder):
 
     def _read_partial(self, candidate: _Candidate, call: Object, fields: Object, events: list[Event]) -> None:
         self._hush(candidate, events)
-        candidate.called = candidate.spoke = True
+        candidate.called = True
         if candidate.partial is None:
             key = self._new_key()
             candidate.partial = (key, PartialArguments())

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ...ir.losses import Losses
 from ...ir.parts import Extra, Media, Opaque, Part, Refusal, Text, what_is
 from ...ir.pointer import JSON, Object
-from ..media import data_url, split_data_url
+from ..media import data_url, left_out, split_data_url
 from ..shape import each, finish, leftover, obj, optional_string, string, wrong
 
 __all__ = ["NAME", "read_cache", "read_content", "write_content", "write_part"]
@@ -145,6 +145,7 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
         if out is None:
             what = part.media_type or part.kind
             losses.add(path, part.kind, "dropped", f"Chat takes images, WAV, MP3 and files, not {what}", "error")
+            out = {"type": "text", "text": left_out(part).text}
         else:
             if part.name is not None and part.kind != "file":
                 losses.add(f"{path}/name", f"name of an {part.kind}", "dropped", "Chat names files only", "info")

@@ -8,6 +8,8 @@ The deprecated `functions` and `function_call` are read as what they became, and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses, Severity
 from ...ir.parts import Extra
@@ -136,31 +138,29 @@ def read_choice(value: JSON) -> ToolChoice:
         extra: Extra = {f"{NAME}~": {":choice": value}} if value == "any" else {}
         return ToolChoice(mode, extra=extra)
     kind = obj(value, "tool_choice").get("type")
-    if kind in ("function", "custom") and kind in value:
-        inner = obj(value[kind], "tool_choice", kind)
-        extra = {f"{NAME}~": {":choice": "custom"}} if kind == "custom" else {}
-        return ToolChoice("tool", (string(inner, "name"),), extra=extra)
-    if kind == "allowed_tools":
-        return _read_allowed(obj(value.get("allowed_tools"), "tool_choice", "allowed_tools"))
-    return ToolChoice("tool", (str(kind),), extra={NAME: value})
-
-
-def _read_allowed(allowed: Object) -> ToolChoice:
-    kinds: dict[str, str] = {}
-
-    def name_of(entry: JSON) -> str:
-        kind = string(obj(entry), "type")
-        name = string(obj(entry.get(kind), kind), "name")
-        kinds[name] = kind
-        return name
-
+    if kind != "allowed_tools":
+        name = _name_of(value, "tool_choice")
+        return ToolChoice("tool", (name,), extra=_given(value, name))
+    allowed = obj(value.get("allowed_tools"), "tool_choice", "allowed_tools")
     try:
-        names = each(allowed, "tools", name_of)
+        names = tuple(each(allowed, "tools", _name_of))
     except ProtocolError as error:
         raise error.within("tool_choice", "allowed_tools") from None
-    custom = [name for name, kind in kinds.items() if kind == "custom"]
-    extra: Extra = {f"{NAME}~": {":custom": custom}} if custom else {}
-    return ToolChoice("allowed", tuple(names), allowed.get("mode") == "required", extra)
+    return ToolChoice("allowed", names, allowed.get("mode") == "required", _given(value, *names))
+
+
+def _given(value: Object, *names: str) -> Extra:
+    """A choice as it was written, for as long as it is about the same names."""
+    return {f"{NAME}/choice~": {"names": names, "value": value}}
+
+
+def _name_of(entry: JSON, *pointer: str) -> str:
+    """A function by its name; a server's own tool by its type, which is the name that its declaration has here."""
+    try:
+        kind = string(obj(entry), "type")
+        return string(obj(entry.get(kind), kind), "name") if kind in ("function", "custom") else kind
+    except ProtocolError as error:
+        raise error.within(*pointer) from None
 
 
 def read_legacy_choice(value: JSON) -> ToolChoice:
@@ -171,29 +171,29 @@ def read_legacy_choice(value: JSON) -> ToolChoice:
 
 
 def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], out: Object, losses: Losses) -> None:
-    if NAME in choice.extra:
-        out["tool_choice"] = choice.extra[NAME]
-        return
-    form = choice.extra.get(f"{NAME}~", {})
-    if form.get(":choice") == "function_call":
+    given, form = choice.extra.get(f"{NAME}/choice~"), choice.extra.get(f"{NAME}~", {})
+    if given is not None and given["names"] == choice.names:
+        out["tool_choice"] = given["value"]
+    elif form.get(":choice") == "function_call":
         out["function_call"] = {"name": choice.names[0]} if choice.mode == "tool" else choice.mode
-        return
-    freeform = {tool.name for tool in tools if tool.kind == "freeform"} | set(form.get(":custom", ()))
-    if form.get(":choice") == "custom":
-        freeform.update(choice.names)
-    if choice.mode == "tool":
-        out["tool_choice"] = _named(choice.names[0], freeform)
-    elif choice.mode == "allowed":
-        entries = [_named(name, freeform) for name in choice.names]
-        mode = "required" if choice.required else "auto"
-        out["tool_choice"] = {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": entries}}
-    elif choice.mode == "validated":
-        out["tool_choice"] = "auto"
-        losses.add(join("choice"), "validated", "weakened", "Chat validates by `strict` on each tool", "warning")
     else:
-        out["tool_choice"] = form.get(":choice", choice.mode)
+        out["tool_choice"] = _choice(choice, {tool.name: tool.kind for tool in tools}, form, losses)
 
 
-def _named(name: str, freeform: set[str]) -> Object:
-    kind = "custom" if name in freeform else "function"
+def _choice(choice: ToolChoice, kinds: Mapping[str, str], form: Object, losses: Losses) -> JSON:
+    if choice.mode == "tool":
+        return _named(choice.names[0], kinds)
+    if choice.mode == "allowed":
+        mode, entries = "required" if choice.required else "auto", [_named(name, kinds) for name in choice.names]
+        return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": entries}}
+    if choice.mode == "validated":
+        losses.add(join("choice"), "validated", "weakened", "Chat validates by `strict` on each tool", "warning")
+        return "auto"
+    return form.get(":choice", choice.mode)
+
+
+def _named(name: str, kinds: Mapping[str, str]) -> Object:
+    if kinds.get(name) == "builtin":
+        return {"type": name}
+    kind = "custom" if kinds.get(name) == "freeform" else "function"
     return {"type": kind, kind: {"name": name}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ir.losses import Losses
 from ...ir.parts import Extra, Media, Opaque, Part, Refusal, Text, what_is
 from ...ir.pointer import JSON, Object
-from ..media import data_url, split_data_url
+from ..media import data_url, left_out, split_data_url
 from ..shape import each, finish, leftover, obj, optional_string, string, wrong
 
 __all__ = ["NAME", "read_content", "read_part", "write_content", "write_part"]
@@ -118,7 +118,7 @@ def write_part(part: Part, losses: Losses, path: str) -> Object | None:
         return part.value
     if out is None:
         losses.add(path, what_is(part), "dropped", "Responses content has no place for it", "error")
-        return None
+        return {"type": "input_text", "text": left_out(part).text} if isinstance(part, Media) else None
     if (cache := getattr(part, "cache", None)) is not None:
         out["prompt_cache_breakpoint"] = (
             {"mode": "explicit"} if cache == "default" else {"mode": "explicit", "ttl": cache}

@@ -257,6 +257,8 @@ def write_said(parts: tuple[Part, ...], path: str, losses: Losses) -> Iterator[O
 
 def _write_foreign_words(part: Text | Refusal, losses: Losses, path: str) -> Object:
     """Words that were not an output item here: an item with an id would be looked up, a plain message is taken as it is."""
+    if isinstance(part, Text) and part.cache is not None:
+        losses.add(f"{path}/cache", "cache mark", "dropped", "Responses has none on what the model said", "info")
     if isinstance(part, Refusal):
         losses.add(path, "refusal", "rewritten", "sent as plain words: only an answer has refusals here", "info")
     return {"type": "message", "role": "assistant", "content": part.text}

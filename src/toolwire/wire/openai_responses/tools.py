@@ -10,6 +10,8 @@ something that other wires cannot say, and a tool from elsewhere that does not m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Extra
@@ -206,30 +208,38 @@ def read_choice(value: JSON) -> ToolChoice | None:
         extra: Extra = {_FORM: {":choice": "custom"}} if kind == "custom" else {}
         return ToolChoice("tool", (value["name"],), extra=leftover(value, ("type", "name"), NAME, extra))
     if kind == "allowed_tools":
-        entries = value.get("tools")
-        plain = type(entries) is list and all(
-            type(e) is dict and e.get("type") in ("function", "custom") and type(e.get("name")) is str and len(e) == 2
-            for e in entries
-        )
-        if plain:
-            custom = [entry["name"] for entry in entries if entry["type"] == "custom"]
-            extra = {_FORM: {":custom": custom}} if custom else {}
-            names = tuple(entry["name"] for entry in entries)
-            return ToolChoice("allowed", names, value.get("mode") == "required", extra)
-    return ToolChoice("tool", (str(kind),), extra={f"{NAME}/choice": value})
+        try:
+            names = tuple(each(value, "tools", _name_of))
+        except ProtocolError as error:
+            raise error.within("tool_choice") from None
+        return ToolChoice("allowed", names, value.get("mode") == "required", _given(value, *names))
+    name = _name_of(value)
+    return ToolChoice("tool", (name,), extra=_given(value, name))
+
+
+def _given(value: Object, *names: str) -> Extra:
+    """A choice as it was written, for as long as it is about the same names."""
+    return {f"{NAME}/choice~": {"names": names, "value": value}}
+
+
+def _name_of(entry: JSON) -> str:
+    """A function by its name; a built-in tool by its type, which is the name that its declaration has here."""
+    kind = string(obj(entry), "type")
+    return string(entry, "name") if kind in ("function", "custom") else kind
 
 
 def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], losses: Losses) -> JSON:
-    if f"{NAME}/choice" in choice.extra:
-        return choice.extra[f"{NAME}/choice"]
+    given = choice.extra.get(f"{NAME}/choice~")
+    if given is not None and given["names"] == choice.names:
+        return given["value"]
     form = choice.extra.get(_FORM, {})
-    freeform = {tool.name for tool in tools if tool.kind == "freeform"} | set(form.get(":custom", ()))
+    kinds = {tool.name: tool.kind for tool in tools}
     if form.get(":choice") == "custom":
-        freeform.update(choice.names)
+        kinds.update(dict.fromkeys(choice.names, "freeform"))
     if choice.mode == "tool":
-        return finish(_named(choice.names[0], freeform), choice.extra, NAME)
+        return finish(_named(choice.names[0], kinds), choice.extra, NAME)
     if choice.mode == "allowed":
-        entries = [_named(name, freeform) for name in choice.names]
+        entries = [_named(name, kinds) for name in choice.names]
         return {"type": "allowed_tools", "mode": "required" if choice.required else "auto", "tools": entries}
     if choice.mode == "validated":
         losses.add(join("choice"), "validated", "weakened", "Responses validates by `strict` on each tool")
@@ -237,5 +247,7 @@ def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], losses: Losses) ->
     return choice.mode
 
 
-def _named(name: str, freeform: set[str]) -> Object:
-    return {"type": "custom" if name in freeform else "function", "name": name}
+def _named(name: str, kinds: Mapping[str, str]) -> Object:
+    if kinds.get(name) == "builtin":
+        return {"type": name}
+    return {"type": "custom" if kinds.get(name) == "freeform" else "function", "name": name}

@@ -1,0 +1,75 @@
+"""Tool choice, fitted to a target and to the tools that are really declared there."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ..ir.errors import EncodeError
+from ..ir.losses import Losses
+from ..ir.pointer import join
+from ..ir.request import Request
+from ..ir.tools import Tool, ToolChoice
+from ..wire.protocol import Capabilities
+from .names import Names
+
+__all__ = ["fit_choice"]
+
+
+def fit_choice(
+    request: Request, tools: list[tuple[Tool, int]], can: Capabilities, names: Names, losses: Losses
+) -> ToolChoice | None:
+    """`tools`: those that the target gets, each with its index in the request, or -1 where it only explains the history."""
+    choice = request.choice
+    if not tools:
+        if choice is not None and choice.mode not in ("auto", "none"):
+            losses.add(join("choice"), "tool choice", "dropped", "no tools are declared")
+        return None
+    if all(index < 0 for _, index in tools):
+        return ToolChoice("none")
+    if choice is None or choice.mode == "auto":
+        return _validate_strict(choice, tools, can, losses)
+    if choice.names:
+        choice = _declared_only(request, choice, tools, names, losses)
+    _refuse_forced_thinking(request, choice, can)
+    if choice.mode == "allowed" and "allowed" not in can.choices:
+        return ToolChoice("required" if choice.required else "auto")
+    return choice
+
+
+def _validate_strict(
+    choice: ToolChoice | None, tools: list[tuple[Tool, int]], can: Capabilities, losses: Losses
+) -> ToolChoice | None:
+    """Where strictness is a mode for all tools, one strict tool turns it on."""
+    strict = [index for tool, index in tools if tool.strict]
+    if not strict or can.strict or "validated" not in can.choices:
+        return choice
+    for index in strict:
+        losses.add(join("tools", index, "strict"), "strict", "rewritten", "a mode for all tools: validated", "info")
+    return ToolChoice("validated")
+
+
+def _declared_only(
+    request: Request, choice: ToolChoice, tools: list[tuple[Tool, int]], names: Names, losses: Losses
+) -> ToolChoice:
+    """The choice among tools that are declared, under the names that they have there."""
+    declared = {request.tools[index].name: request.tools[index] for _, index in tools}
+    kept = [name for name in choice.names if name in declared]
+    for name in choice.names:
+        if name not in declared:
+            losses.add(join("choice"), f"choice of {name}", "dropped", "no such tool is declared here")
+    if not kept:
+        return ToolChoice("none" if choice.mode == "allowed" else "auto")
+    spelled = [
+        name if declared[name].kind == "builtin" else names.to_wire(declared[name].namespace, name) for name in kept
+    ]
+    return replace(choice, names=tuple(spelled))
+
+
+def _refuse_forced_thinking(request: Request, choice: ToolChoice, can: Capabilities) -> None:
+    forced = choice.mode in ("required", "tool") or (choice.mode == "allowed" and choice.required)
+    if forced and not can.forced_with_budget and request.reasoning is not None and request.reasoning.mode == "budget":
+        raise EncodeError(
+            "a forced tool call and a thinking budget exclude each other here",
+            pointer=join("choice"),
+            hint="use adaptive thinking, or let the model choose",
+        )

@@ -1,0 +1,175 @@
+"""One answer on its way back to who asked: event by event, or all at once.
+
+What goes wrong here is the model's doing, and must not look like a call that can be run. A call that was cut short makes
+the stop `length`, whatever the provider says. A call whose arguments are no JSON object is passed on where the client
+gets the text and sees for itself; where it would get an object, or plain input, the answer ends in a fault.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ..ir.events import CallDelta, CallEnd, CallStart, Event, ResponseEnd, ResponseStart, StreamFault
+from ..ir.losses import Losses
+from ..ir.parts import CallKind, Part, ToolCall
+from ..ir.pointer import join
+from ..ir.response import Fault, Stop
+from ..wire.protocol import Capabilities
+from .fit_tools import WRAPPED_INPUT
+from .ids import Ids
+from .unwrap import Unwrapper, unwrap_call
+
+if TYPE_CHECKING:
+    from .exchange import Exchange
+
+__all__ = ["Restorer"]
+
+
+class _OpenCall:
+    __slots__ = ("choice", "kind", "name", "unwrapper")
+
+    def __init__(self, choice: int, name: str, kind: CallKind, unwrapper: Unwrapper | None) -> None:
+        self.choice = choice
+        self.name = name
+        self.kind = kind
+        self.unwrapper = unwrapper
+
+
+class Restorer:
+    """Feed it what the provider said; it gives what the client is told. After a `fault` it gives nothing more."""
+
+    __slots__ = (
+        "_calls",
+        "_cut_short",
+        "_ids",
+        "_object_arguments",
+        "_one_call",
+        "_open",
+        "_original_name",
+        "_unwrapping",
+        "_wrapped",
+        "fault",
+        "losses",
+    )
+
+    def __init__(self, exchange: Exchange, losses: Losses, client: Capabilities | None = None) -> None:
+        self.losses = losses
+        self.fault: Fault | None = None
+        self._original_name = exchange.original_name
+        self._one_call = exchange.one_call
+        self._wrapped = exchange.wrapped
+        self._object_arguments = client is not None and client.object_arguments
+        self._ids = Ids()
+        self._ids.used.update(exchange.call_ids)
+        self._calls: dict[int, int] = {}  # how many calls each choice has made
+        self._open: dict[int, _OpenCall] = {}
+        self._unwrapping = False
+        self._cut_short: set[int] = set()  # choices with a call that was
+
+    def answer(self, choice: int, parts: tuple[Part, ...], stop: Stop | None) -> tuple[tuple[Part, ...], Stop | None]:
+        """What a whole choice becomes."""
+        restored: list[Part] = []
+        for number, part in enumerate(parts):
+            kept = self._restore(part, choice, number) if isinstance(part, ToolCall) else part
+            if kept is not None:
+                restored.append(kept)
+        return tuple(restored), None if stop is None else self._stop(choice, stop)
+
+    def feed(self, event: Event) -> tuple[Event, ...]:
+        if self.fault is not None:
+            return ()
+        if type(event) is CallDelta:
+            if self._unwrapping:
+                unwrapper = self._open[event.key].unwrapper
+                if unwrapper is not None:
+                    return unwrapper.feed(event)
+            return (event,)
+        if isinstance(event, CallStart):
+            return (self._start(event),)
+        if isinstance(event, CallEnd):
+            return self._end(event)
+        if isinstance(event, ResponseStart):
+            self._ids.salt = event.id
+        elif isinstance(event, ResponseEnd) and self._cut_short:
+            stops = tuple(self._stop(choice, stop) for choice, stop in enumerate(event.stops))
+            return (replace(event, stops=stops),)
+        return (event,)
+
+    def _start(self, event: CallStart) -> CallStart:
+        self._count(event.choice)
+        wrapped = event.name in self._wrapped
+        kind: CallKind = "freeform" if wrapped else event.kind
+        self._open[event.key] = _OpenCall(event.choice, event.name, kind, Unwrapper(event.key) if wrapped else None)
+        self._unwrapping = self._unwrapping or wrapped
+        namespace, name = self._original_name(event.namespace, event.name)
+        call_id = self._ids.assign(event.id, event.name)
+        if (call_id, name, namespace, kind) == (event.id, event.name, event.namespace, event.kind):
+            return event
+        return CallStart(event.key, call_id, name, kind, namespace, event.choice, event.extra)
+
+    def _end(self, event: CallEnd) -> tuple[Event, ...]:
+        call = self._open.pop(event.key)
+        events: tuple[Event, ...] = (event,)
+        end = event
+        if call.unwrapper is not None:
+            self._report_other_arguments(event.arguments)
+            *_, last = events = call.unwrapper.end(event)
+            assert isinstance(last, CallEnd)
+            end = last
+        if end.state == "truncated":
+            self._cut_short.add(call.choice)
+        elif end.state == "invalid" and self._looks_sound(call.kind, call.choice):
+            self.fault = self._malformed(call.name)
+            return (StreamFault(self.fault),)
+        elif end.raw == "" and end.arguments is not None:
+            return (replace(end, raw=None),)
+        return events
+
+    def _restore(self, call: ToolCall, choice: int, number: int) -> ToolCall | None:
+        self._count(choice)
+        if call.name in self._wrapped:
+            self._report_other_arguments(call.arguments)
+            call = unwrap_call(call)
+        if call.state == "truncated":
+            self._cut_short.add(choice)
+            if self._object_arguments:
+                detail = "it was cut short, and would look as if it were whole"
+                self.losses.add(join("parts", number), "call", "dropped", detail, "error")
+                return None
+        elif call.state == "invalid" and self._looks_sound(call.kind, choice):
+            self.fault = self._malformed(call.name)
+        call = call.spelled_out()
+        namespace, name = self._original_name(call.namespace, call.name)
+        call_id = self._ids.assign(call.id, call.name)
+        if (call_id, name, namespace) == (call.id, call.name, call.namespace):
+            return call
+        return replace(call, id=call_id, name=name, namespace=namespace)
+
+    def _looks_sound(self, kind: CallKind, choice: int) -> bool:
+        """Whether a client could not tell that a call of this kind is broken. Other choices are not worth the answer."""
+        return kind == "freeform" or (self._object_arguments and choice == 0)
+
+    def _malformed(self, name: str) -> Fault:
+        message = f"the model called {name} with arguments that are not the JSON object asked for"
+        return Fault("malformed_call", message, 502, "malformed_function_call", retryable=True)
+
+    def _report_other_arguments(self, arguments: dict[str, object] | None) -> None:
+        for name in arguments or ():
+            if name != WRAPPED_INPUT:
+                detail = f"a freeform call has one argument, `{WRAPPED_INPUT}`"
+                self.losses.add(join("parts"), f"argument {name}", "dropped", detail)
+
+    def _stop(self, choice: int, stop: Stop) -> Stop:
+        """Not "run these calls" where one of them was cut short: some clients would read it as a call without arguments."""
+        if choice not in self._cut_short or stop.reason not in ("tool_calls", "stop"):
+            return stop
+        self.losses.add(join("stop"), "stop reason", "rewritten", "a call was cut short: length", "info")
+        return Stop("length")
+
+    def _count(self, choice: int) -> None:
+        self._calls[choice] = self._calls.get(choice, 0) + 1
+        if self._one_call and self._calls[choice] == 2:
+            detail = "the request asked for one call at a time; the target has no switch for it, or did not heed it"
+            self.losses.add(join("parts"), "one call at a time", "weakened", detail)
