@@ -19,6 +19,7 @@ from ..wire.protocol import Wire
 from .exchange import Exchange
 from .fit_choice import fit_choice
 from .fit_history import fit_history
+from .fit_reasoning import fit_reasoning
 from .fit_tools import fit_tools
 from .foreign import report_extra
 from .history import Turn
@@ -64,6 +65,7 @@ def prepare(request: Request, wire: Wire) -> Prepared:
     choice = fit_choice(request, placed_tools, can, names, losses)
     if choice is not None and choice.mode == "validated" and not can.strict:
         tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]
+    reasoning = fit_reasoning(request, wire, losses)
     turns = fit_history(request, wire, names, losses)
     if request.extra:
         report_extra(request.extra, "", wire.name, losses)
@@ -74,7 +76,7 @@ def prepare(request: Request, wire: Wire) -> Prepared:
         choice,
         request.parallel if tools else None,
         _fit_params(request.params, losses),
-        request.reasoning,
+        reasoning,
         request.output,
         request.stream,
         request.extra,

@@ -115,6 +115,8 @@ def _translate_request(body: JSON, source: str, target: str, model: JSON) -> Tra
     canonical = reader.decode_request(document)
     if model is not None:
         canonical = replace(canonical, model=model)
+    if canonical.stream and writer.capabilities.counts_on_request and not reader.capabilities.counts_on_request:
+        canonical = replace(canonical, params=replace(canonical.params, include_usage=True))
     prepared = prepare(canonical, writer)
     written, more = writer.encode_request(prepared.request)
     if not len(prepared.losses) and not len(more):

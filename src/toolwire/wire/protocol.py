@@ -35,6 +35,7 @@ class Limits(Value, frozen=True):
     id_length: int
     tools: int | None = None
     max_tokens: int | None = None  # what to ask for where the wire requires a number and the request has none
+    min_budget: int = 0  # the least number of tokens to think with; a wire that has one also wants less than max_tokens
 
 
 class Capabilities(Value, frozen=True):
@@ -50,6 +51,7 @@ class Capabilities(Value, frozen=True):
     namespaces: bool = False
     strict: bool = False  # strict per tool
     parallel: bool = False  # a switch for parallel calls
+    counts_on_request: bool = False  # a stream tells its usage only to who asks for it
     examples: bool = False  # example inputs in a declaration
     cache: frozenset[str] = frozenset()  # what a prompt-cache mark can sit on: part, tool, call, result
     cache_ttls: tuple[str, ...] = ()  # times to live, ascending
@@ -61,6 +63,10 @@ class Capabilities(Value, frozen=True):
     declared_history: bool = False  # calls in the history need a declaration
     unique_names: bool = False  # two tools of one name are refused
     one_message_a_turn: bool = False  # messages of one role in a row are one message
+    efforts: tuple[str, ...] = ()  # words for how much to think, from little to much
+    budgets: bool = False  # a number of tokens to think with
+    effort_and_budget: bool = False  # both in one request
+    adaptive: bool = False  # thinking on, as much as the model likes
     forced_with_budget: bool = True  # a forced call together with a thinking budget
     unsigned_call: str | None = None  # what stands in for the signature of a call that another provider made
 

@@ -37,6 +37,7 @@ class Anthropic:
         id=r"[a-zA-Z0-9_-]+",
         id_length=128,
         max_tokens=request.DEFAULT_MAX_TOKENS,
+        min_budget=1024,
     )
 
     def __init__(self, version: str, system_anywhere: bool) -> None:
@@ -58,6 +59,10 @@ class Anthropic:
             developer=False,
             unique_names=True,
             one_message_a_turn=True,
+            efforts=("low", "medium", "high", "xhigh", "max"),
+            budgets=True,
+            effort_and_budget=True,
+            adaptive=True,
             forced_with_budget=False,
         )
 

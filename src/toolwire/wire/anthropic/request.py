@@ -40,7 +40,6 @@ _KNOWN = frozenset(_PARAMS) | {
     "thinking",
     "output_config",
 }
-_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
 def decode_request(body: Object) -> Request:
@@ -171,8 +170,9 @@ def encode_request(request: Request, version: str) -> Encoded:
 
 def _write_max_tokens(request: Request, out: Object, losses: Losses) -> None:
     if request.params.max_tokens is None:
-        out["max_tokens"] = DEFAULT_MAX_TOKENS
-        detail = f"Anthropic requires it and the request has none: {DEFAULT_MAX_TOKENS}"
+        budget = 0 if request.reasoning is None else request.reasoning.budget or 0
+        out["max_tokens"] = DEFAULT_MAX_TOKENS + max(budget, 0)
+        detail = f"Anthropic requires it and the request has none: {out['max_tokens']}"
         losses.add(join("params", "max_tokens"), "max_tokens", "rewritten", detail, "info")
 
 
@@ -212,10 +212,7 @@ def _write_thinking(request: Request, out: Object, losses: Losses) -> None:
         if reasoning.mode is not None:
             out["thinking"] = _thinking(reasoning)
         if reasoning.effort is not None:
-            config["effort"] = reasoning.effort if reasoning.effort in _EFFORTS else "low"
-            if config["effort"] != reasoning.effort:
-                detail = f"Anthropic has no effort {reasoning.effort!r}: 'low'"
-                losses.add(join("reasoning", "effort"), "effort", "weakened", detail)
+            config["effort"] = reasoning.effort
     if output is not None:
         _write_format(output, config, losses)
     if config := finish(config, request.extra, f"{NAME}/output_config"):

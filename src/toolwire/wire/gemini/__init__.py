@@ -6,7 +6,6 @@ and nothing marks the end but the finish reason. Both spellings of protobuf JSON
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -49,8 +48,12 @@ class Gemini:
         system_anywhere=False,
         unique_names=True,
         one_message_a_turn=True,
-        # the documented value that makes the API skip the check, for calls that another model made
-        unsigned_call=b64encode(b"skip_thought_signature_validator").decode(),
+        efforts=("minimal", "low", "medium", "high"),
+        budgets=True,
+        adaptive=True,
+        # the documented value that makes the API skip the check, for calls that another model made; literally
+        # (langchain-google#1972: its base64 is refused)
+        unsigned_call="skip_thought_signature_validator",
     )
     decode_request = staticmethod(decode_request)
     encode_request = staticmethod(encode_request)

@@ -135,7 +135,7 @@ def _read_thinking(raw: JSON) -> ReasoningConfig | None:
     mode: Literal["off", "auto", "budget"] | None = None
     if budget is not None:
         mode = "off" if budget == 0 else "auto" if budget < 0 else "budget"
-        if budget < 0:
+        if budget < 0 and (budget != -1 or level is not None):
             extra[_FORM] = {**extra.get(_FORM, {}), "thinkingBudget": budget}
     elif level is not None:
         mode = "auto"
@@ -143,7 +143,7 @@ def _read_thinking(raw: JSON) -> ReasoningConfig | None:
             extra[_FORM] = {**extra.get(_FORM, {}), ":level": level}
     return ReasoningConfig(
         mode,
-        None if level is None else level.lower(),
+        level.lower() if level is not None and level.lower() in _LEVELS else None,
         budget if mode == "budget" else None,
         boolean(fields, "includeThoughts"),
         extra,
@@ -224,7 +224,7 @@ def _write_config(request: Request, losses: Losses) -> Object:
     out: Object = {}
     write_params(request.params, _KEYS, out, NAME, losses)
     if request.reasoning is not None:
-        thinking = _write_thinking(request.reasoning, losses)
+        thinking = _write_thinking(request.reasoning)
         if thinking:
             out["thinkingConfig"] = thinking
     if request.output is not None:
@@ -232,20 +232,21 @@ def _write_config(request: Request, losses: Losses) -> Object:
     return put(out, request.extra, _GENERATION)
 
 
-def _write_thinking(reasoning: ReasoningConfig, losses: Losses) -> Object:
+def _write_thinking(reasoning: ReasoningConfig) -> Object:
     out: Object = {}
     if reasoning.visible is not None:
         out["includeThoughts"] = reasoning.visible
     if reasoning.mode == "off":
         out["thinkingBudget"] = 0
-    elif reasoning.mode == "budget" and reasoning.budget is not None:
+    elif reasoning.budget is not None:
         out["thinkingBudget"] = reasoning.budget
-    if reasoning.effort is not None:
-        level = reasoning.effort if reasoning.effort in _LEVELS else "high"
-        out["thinkingLevel"] = reasoning.extra.get(_FORM, {}).get(":level", level.upper())
-        if level != reasoning.effort and ":level" not in reasoning.extra.get(_FORM, {}):
-            detail = f"Gemini has no level {reasoning.effort!r}: 'HIGH'"
-            losses.add(join("reasoning", "effort"), "effort", "weakened", detail)
+    form = reasoning.extra.get(_FORM, {})
+    if ":level" in form:
+        out["thinkingLevel"] = form[":level"]
+    elif reasoning.effort is not None:
+        out["thinkingLevel"] = reasoning.effort.upper()
+    elif reasoning.mode == "auto":
+        out["thinkingBudget"] = -1  # as much as the model likes
     return put(out, reasoning.extra, NAME)
 
 

@@ -130,7 +130,7 @@ class GeminiStreamEncoder(EventWriter):
         path = f"/parts/{self._numbers[event.key]}"
         if call.state != "complete":
             report_broken(call, self.losses, path)
-            self._broken[start.choice] = call
+            self._broken.setdefault(start.choice, call)
             return b""
         return self._chunk(start.choice, to_bytes(write_part(call, self.losses, path)))
 

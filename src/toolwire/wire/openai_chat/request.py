@@ -10,7 +10,6 @@ from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
 from ...ir.tools import ToolChoice
-from ..effort import effort_of_budget
 from ..params import NO_PARAMS, read_params, rows, write_params
 from ..protocol import Encoded
 from ..shape import boolean, each, finish, leftover, obj, optional_string
@@ -189,10 +188,8 @@ def _write_effort(reasoning: ReasoningConfig, out: Object, losses: Losses) -> No
         out["reasoning_effort"] = "none"
     elif reasoning.effort is not None:
         out["reasoning_effort"] = reasoning.effort
-    elif reasoning.budget is not None:
-        out["reasoning_effort"] = effort_of_budget(reasoning.budget)
-        detail = f"a budget of {reasoning.budget} tokens became the effort {out['reasoning_effort']!r}"
-        losses.add(join("reasoning", "budget"), "reasoning budget", "weakened", detail)
+    if reasoning.budget is not None:
+        losses.add(join("reasoning", "budget"), "thinking budget", "dropped", "Chat has words for it, not numbers")
     if reasoning.visible:
         losses.add(join("reasoning", "visible"), "visible reasoning", "dropped", "Chat does not show reasoning")
 

@@ -41,6 +41,7 @@ class OpenAIResponses:
         freeform=True,
         namespaces=True,
         strict=True,
+        efforts=("minimal", "low", "medium", "high", "xhigh", "max"),
         parallel=True,
         cache=frozenset({"part"}),
         cache_ttls=("30m", "12h"),

@@ -12,7 +12,6 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Text
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request
-from ..effort import effort_of_budget
 from ..params import NO_PARAMS, read_params, rows, write_params
 from ..protocol import Encoded
 from ..shape import boolean, finish, leftover, obj, optional_string
@@ -54,6 +53,8 @@ def decode_request(body: Object) -> Request:
     params: dict[str, Any] = {}
     read_params(obj(body), _PARAMS, params)
     extra = leftover(body, _KNOWN, NAME)
+    if body.get("store") is None:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":store": "absent"}
     output = _read_text(body.get("text"), params, extra)
     return Request(
         optional_string(body, "model") or "",
@@ -150,6 +151,8 @@ def encode_request(request: Request) -> Encoded:
     if request.parallel is not None:
         out["parallel_tool_calls"] = request.parallel
     write_params(request.params, _KEYS, out, NAME, losses)
+    if request.params.store is None and ":store" not in request.extra.get(_FORM, {}):
+        out["store"] = False  # left out it means true on this wire, and only here
     if request.reasoning is not None:
         reasoning = _write_reasoning(request.reasoning, losses)
         if reasoning:
@@ -194,10 +197,8 @@ def _write_reasoning(reasoning: ReasoningConfig, losses: Losses) -> Object:
         out["effort"] = "none"
     elif reasoning.effort is not None:
         out["effort"] = reasoning.effort
-    elif reasoning.budget is not None:
-        out["effort"] = effort_of_budget(reasoning.budget)
-        detail = f"a budget of {reasoning.budget} tokens became the effort {out['effort']!r}"
-        losses.add(join("reasoning", "budget"), "reasoning budget", "weakened", detail)
+    if reasoning.budget is not None:
+        losses.add(join("reasoning", "budget"), "thinking budget", "dropped", "Responses has words for it, not numbers")
     if reasoning.visible:
         out["summary"] = "auto"
     return finish(out, reasoning.extra, NAME)
