@@ -14,7 +14,7 @@ from ..ir.losses import Losses
 from ..ir.parts import Artefact, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from ..ir.pointer import join
 from ..ir.request import Message, Request, Role
-from ..wire.media import left_out
+from ..wire.media import left_out, media_type_of
 from ..wire.profiles import family_of
 from ..wire.protocol import Wire
 from ..wire.structured import in_words
@@ -304,6 +304,8 @@ class _Fitter:
             self._losses.add(where, part.kind, "dropped", f"the target takes no {part.kind}", "error")
             return left_out(part)
         report_extra(part.extra, where, self._wire.name, self._losses)
+        if part.media_type is None and part.data is not None and part.name is not None:
+            part = replace(part, media_type=media_type_of(part.name))
         if part.cache is None:
             return part
         return replace(part, cache=fit_ttl(part.cache, "part", self._can, where, self._losses))

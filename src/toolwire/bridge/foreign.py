@@ -8,13 +8,13 @@ from ..ir.parts import Artefact, Extra
 __all__ = ["own_artefacts", "report_extra"]
 
 # How a wire keeps its own books; nothing that another one could use.
-_BOOKKEEPING = frozenset({"id", "status", "type", "index", "object", "phase"})
+_BOOKKEEPING = frozenset({"id", "status", "index", "object", "phase"})
 # What the provider keeps on its side: without it the model does not know what the talk is about.
 _CONVERSATION = frozenset({"previous_response_id", "conversation", "prompt", "cachedContent", "container"})
 
 
-def report_extra(extra: Extra, path: str, wire: str, losses: Losses) -> None:
-    """A loss for each field that only another wire has a word for.
+def report_extra(extra: Extra, path: str, wire: str, losses: Losses, *, small: bool = False) -> None:
+    """A loss for each field that only another wire has a word for; `small` ones are information and no more.
 
     Where the author has set fields for the target, too, they have seen to it themselves.
     """
@@ -29,9 +29,13 @@ def report_extra(extra: Extra, path: str, wire: str, losses: Losses) -> None:
                 detail = f"on {source} its absence means: {value}"
                 losses.add(path, field[1:], "dropped", detail, "warning")
                 continue
-            severity: Severity = "info" if field in _BOOKKEEPING else "error" if field in _CONVERSATION else "warning"
+            severity = "info" if small else _severity(field)
             detail = f"a field of {source}"
             losses.add(f"{path}/{field}", f"{scope} {field}".strip(), "dropped", detail, severity)
+
+
+def _severity(field: str) -> Severity:
+    return "info" if field in _BOOKKEEPING else "error" if field in _CONVERSATION else "warning"
 
 
 def own_artefacts(

@@ -15,7 +15,7 @@ from ..ir.losses import Losses
 from ..ir.pointer import join, split
 from ..ir.request import Params, Request
 from ..ir.tools import Tool
-from ..wire.protocol import Wire
+from ..wire.protocol import Limits, Wire
 from .exchange import Exchange
 from .fit_choice import fit_choice
 from .fit_history import fit_history
@@ -67,15 +67,14 @@ def prepare(request: Request, wire: Wire) -> Prepared:
         tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]
     reasoning = fit_reasoning(request, wire, losses)
     turns = fit_history(request, wire, names, losses)
-    if request.extra:
-        report_extra(request.extra, "", wire.name, losses)
+    _report_extras(request, wire.name, losses)
     fitted = Request(
         request.model,
         tuple([turn.message for turn in turns]),
         tuple(tools),
         choice,
         request.parallel if tools else None,
-        _fit_params(request.params, losses),
+        _fit_params(request.params, wire.limits, losses),
         reasoning,
         request.output,
         request.stream,
@@ -84,10 +83,22 @@ def prepare(request: Request, wire: Wire) -> Prepared:
     return Prepared(fitted, Exchange(names, request, can.freeform), losses, turns, placed_tools)
 
 
-def _fit_params(params: Params, losses: Losses) -> Params:
-    """A user id that is a document of its own (device, account, session) stays with the provider it was made for."""
+def _report_extras(request: Request, wire: str, losses: Losses) -> None:
+    for path, value in (("", request), ("/choice", request.choice), ("/reasoning", request.reasoning)):
+        if value is not None and value.extra:
+            report_extra(value.extra, path, wire, losses)
+    if request.output is not None and request.output.extra:
+        report_extra(request.output.extra, "/output", wire, losses)
+
+
+def _fit_params(params: Params, limits: Limits, losses: Losses) -> Params:
     if params.user is not None and params.user.startswith("{"):
+        # a document of its own (device, account, session) stays with the provider it was made for
         detail = "it holds more than an id, and was made for another provider"
         losses.add(join("params", "user"), "user", "dropped", detail, "info")
-        return replace(params, user=None)
+        params = replace(params, user=None)
+    if limits.stops is not None and params.stop is not None and len(params.stop) > limits.stops:
+        detail = f"{len(params.stop)} of them; the target takes the first {limits.stops}"
+        losses.add(join("params", "stop"), "stop sequences", "weakened", detail)
+        params = replace(params, stop=params.stop[: limits.stops])
     return params

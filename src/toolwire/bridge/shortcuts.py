@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..ir.errors import ProtocolError, UpstreamError
+from ..ir.errors import EncodeError, ProtocolError, UpstreamError
 from ..ir.fold import fold
 from ..ir.parts import ToolCall, ToolResult
-from ..ir.pointer import JSON, Object
+from ..ir.pointer import JSON, Object, join
 from ..ir.request import Request
 from ..ir.tools import Tool
 from ..stream.strict import parse
@@ -43,7 +43,13 @@ def calls(body: JSON | bytes | str, wire: str | None = None) -> tuple[ToolCall, 
 def results(answers: Iterable[ToolResult], wire: str) -> list[Object]:
     """The messages (items, contents) that give results back on `wire`, to be appended to the conversation."""
     codec = get(wire)
-    messages = fit_results(tuple(answers), codec)
+    answers = tuple(answers)
+    if codec.capabilities.named_results:
+        for index, answer in enumerate(answers):
+            if answer.name is None:
+                hint = "call.result(…) fills it in"
+                raise EncodeError(f"a result on {wire} names its tool", pointer=join(index, "name"), hint=hint)
+    messages = fit_results(answers, codec)
     conversation: list[Object] = codec.encode_request(Request(messages=messages)).body[codec.conversation]
     return conversation
 

@@ -16,11 +16,11 @@ from typing import Literal
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError, ProtocolError, ToolwireError, TruncatedStream, UpstreamError
-from ..ir.events import Event, ResponseStart, StreamFault
+from ..ir.events import CallDelta, Event, ReasoningDelta, ResponseStart, StreamFault, TextDelta
 from ..ir.losses import Loss, Losses, refuse
 from ..ir.pointer import JSON, Object, resolve
 from ..ir.request import Request
-from ..ir.response import Fault, Response
+from ..ir.response import Fault
 from ..ir.text import to_bytes
 from ..ir.tools import Tool
 from ..stream.strict import kind_of, parse, parse_object
@@ -30,6 +30,7 @@ from .exchange import Exchange
 from .fit_tools import fit_tools
 from .names import Names
 from .prepare import Prepared, prepare
+from .report_answer import AnswerReporter
 
 __all__ = ["StreamTranslation", "Translation", "translate", "translate_stream"]
 
@@ -158,7 +159,7 @@ def _translate_response(body: JSON, source: str, target: str, request: JSON) -> 
     response = _exchange(request, writer, reader).restore(response, losses, writer.capabilities)
     if response.fault is not None:
         return _write_fault(response.fault, writer)
-    _report_envelope(response, writer.name, losses)
+    AnswerReporter(writer.name, losses).whole(response)
     written, more = writer.encode_response(response)
     losses.extend(more)
     return Translation(written, tuple(losses), model=response.model)
@@ -168,13 +169,6 @@ def _exchange(request: JSON, client: Wire, upstream: Wire) -> Exchange:
     if request is None:
         return Exchange()
     return prepare(client.decode_request(_parsed(request)), upstream).exchange
-
-
-def _report_envelope(response: Response, wire: str, losses: Losses) -> None:
-    for name, fields in response.extra.items():
-        if not name.endswith("~") and name.partition("/")[0] != wire:
-            for field in fields:
-                losses.add("", field, "dropped", f"a field of {name.partition('/')[0]}", "info")
 
 
 def _write_fault(fault: Fault, writer: Wire) -> Translation:
@@ -223,6 +217,9 @@ _KINDS = {
 }
 
 
+_DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
+
+
 def translate_stream(*, source: str, target: str, request: JSON | bytes | str | None = None) -> StreamTranslation:
     """A translator for one stream: feed it bytes of `source`, it gives bytes of `target`."""
     return StreamTranslation(source, target, request)
@@ -235,7 +232,7 @@ class StreamTranslation:
     normal end; `error` then holds what happened.
     """
 
-    __slots__ = ("_decoder", "_encoder", "_restorer", "_same", "_started", "error", "losses")
+    __slots__ = ("_decoder", "_encoder", "_reporter", "_restorer", "_same", "_started", "error", "losses")
 
     def __init__(self, source: str, target: str, request: JSON | bytes | str | None = None) -> None:
         self.losses = Losses()
@@ -251,6 +248,7 @@ class StreamTranslation:
         self._decoder = reader.stream_decoder()
         self._encoder = writer.stream_encoder(canonical)
         self._restorer = exchange.restorer(self.losses, writer.capabilities)
+        self._reporter = AnswerReporter(writer.name, self.losses)
         self._decoder.losses = self._encoder.losses = self.losses
 
     def feed(self, data: bytes) -> bytes:
@@ -272,7 +270,11 @@ class StreamTranslation:
 
     def _write(self, events: Iterable[Event]) -> bytes:
         encode, restore = self._encoder.feed, self._restorer.feed
-        out = [encode(restored) for event in events for restored in restore(event)]
+        out: list[bytes] = []
+        for event in events:
+            if type(event) not in _DELTAS:
+                self._reporter.event(event)
+            out += [encode(restored) for restored in restore(event)]
         if out:
             self._started = True
         if self._restorer.fault is not None:

@@ -4,7 +4,36 @@ from __future__ import annotations
 
 from ..ir.parts import Media, Text
 
-__all__ = ["data_url", "left_out", "split_data_url"]
+__all__ = ["data_url", "left_out", "media_type_of", "split_data_url"]
+
+# What providers take. The standard library's table is longer, and is read from the disk.
+_BY_ENDING = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "webp": "image/webp",
+    "heic": "image/heic",
+    "heif": "image/heif",
+    "pdf": "application/pdf",
+    "json": "application/json",
+    "txt": "text/plain",
+    "md": "text/markdown",
+    "html": "text/html",
+    "css": "text/css",
+    "csv": "text/csv",
+    "xml": "text/xml",
+    "wav": "audio/wav",
+    "mp3": "audio/mpeg",
+    "m4a": "audio/mp4",
+    "aac": "audio/aac",
+    "ogg": "audio/ogg",
+    "flac": "audio/flac",
+    "mp4": "video/mp4",
+    "mpeg": "video/mpeg",
+    "mov": "video/quicktime",
+    "webm": "video/webm",
+}
 
 
 def split_data_url(url: str) -> tuple[str | None, str | None, str | None]:
@@ -23,6 +52,16 @@ def split_data_url(url: str) -> tuple[str | None, str | None, str | None]:
 
 def data_url(media_type: str, data: str) -> str:
     return f"data:{media_type};base64,{data}"
+
+
+def media_type_of(name: str) -> str | None:
+    """What the ending of a file name or an address says.
+
+    >>> media_type_of("https://example.com/paris.JPG?size=2")
+    'image/jpeg'
+    """
+    path = name.partition("?")[0].partition("#")[0]
+    return _BY_ENDING.get(path.rpartition(".")[2].lower())
 
 
 def left_out(part: Media) -> Text:

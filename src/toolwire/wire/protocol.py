@@ -34,6 +34,7 @@ class Limits(Value, frozen=True):
     id: str  # a regular expression for call ids
     id_length: int
     tools: int | None = None
+    stops: int | None = None  # stop sequences
     max_tokens: int | None = None  # what to ask for where the wire requires a number and the request has none
     min_budget: int = 0  # the least number of tokens to think with; a wire that has one also wants less than max_tokens
 
@@ -45,6 +46,7 @@ class Capabilities(Value, frozen=True):
     media: frozenset[str]  # kinds of media in a user message
     assistant_media: frozenset[str] = frozenset()  # kinds of media in what the model said
     result_media: frozenset[str] = frozenset()  # kinds of media in a tool result
+    named_results: bool = False  # a result names its tool
     result_error: bool = False  # a flag that says that the tool failed
     result_structured: bool = False  # a JSON value as a result
     freeform: bool = False  # tools whose input is plain text

@@ -35,12 +35,15 @@ class Gemini:
     terminal = rb'"(?:finishReason|finish_reason|blockReason)": ?"'
     conversation = "contents"
     signs = SIGNS
-    limits = Limits(name=r"[a-zA-Z_][a-zA-Z0-9_.:-]*", name_length=128, id=r"[\x21-\x7e]+", id_length=128, tools=512)
+    limits = Limits(
+        name=r"[a-zA-Z_][a-zA-Z0-9_.:-]*", name_length=128, id=r"[\x21-\x7e]+", id_length=128, tools=512, stops=5
+    )
     capabilities = Capabilities(
         choices=frozenset({"auto", "required", "none", "tool", "allowed", "validated"}),
         media=frozenset({"image", "audio", "video", "file"}),
         assistant_media=frozenset({"image", "audio", "video", "file"}),
         result_media=frozenset({"image", "audio", "video", "file"}),
+        named_results=True,
         result_error=True,
         result_structured=True,
         object_arguments=True,

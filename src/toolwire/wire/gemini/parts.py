@@ -26,6 +26,7 @@ from ...ir.parts import (
     what_is,
 )
 from ...ir.pointer import JSON, Object
+from ..media import media_type_of
 from ..shape import boolean, each, obj, optional_string, string, wrong
 from .spelling import NAME, camel, put, take
 
@@ -193,12 +194,6 @@ def _read_data(raw: Object, field: str, known: frozenset[str]) -> Media:
     )
 
 
-def _guess(uri: str, kind: MediaKind) -> str:
-    from mimetypes import guess_type  # reads the system's tables, and is needed for bare addresses only
-
-    return guess_type(uri.partition("?")[0])[0] or _LIKELY[kind]
-
-
 _LIKELY: dict[MediaKind, str] = {
     "image": "image/jpeg",
     "audio": "audio/mpeg",
@@ -332,9 +327,9 @@ def _wrap(result: ToolResult, wrapper: str | None, losses: Losses, path: str) ->
 def _write_data(part: Media, losses: Losses, path: str) -> Object | None:
     data: Object = {} if part.media_type is None else {"mimeType": part.media_type}
     uri = part.url or part.file_id
-    if part.media_type is None and uri is not None and NAME not in part.extra and _DATA not in part.extra:
-        data["mimeType"] = _guess(uri, part.kind)
-        detail = f"Gemini wants one: {data['mimeType']}, by the look of the address"
+    if part.media_type is None and NAME not in part.extra and _DATA not in part.extra:
+        data["mimeType"] = media_type_of(part.name or uri or "") or _LIKELY[part.kind]
+        detail = f"Gemini wants one: {data['mimeType']}, by the look of the name"
         losses.add(f"{path}/media_type", "media type", "rewritten", detail, "info")
     if part.data is not None:
         data["data"] = part.data

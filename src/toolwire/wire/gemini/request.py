@@ -223,6 +223,8 @@ def _write_content(message: Message, parts: list[Object]) -> Object:
 def _write_config(request: Request, losses: Losses) -> Object:
     out: Object = {}
     write_params(request.params, _KEYS, out, NAME, losses)
+    if "logprobs" in out and "responseLogprobs" not in out:
+        out["responseLogprobs"] = True  # the one is refused without the other
     if request.reasoning is not None:
         thinking = _write_thinking(request.reasoning)
         if thinking:

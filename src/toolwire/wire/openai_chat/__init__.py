@@ -34,7 +34,7 @@ class OpenAIChat:
     terminal = rb'"finish_reason": ?"'
     conversation = "messages"
     signs = SIGNS
-    limits = Limits(name=r"[a-zA-Z0-9_-]+", name_length=64, id=r"[a-zA-Z0-9_-]+", id_length=40, tools=128)
+    limits = Limits(name=r"[a-zA-Z0-9_-]+", name_length=64, id=r"[a-zA-Z0-9_-]+", id_length=40, tools=128, stops=4)
     capabilities = Capabilities(
         choices=frozenset({"auto", "required", "none", "tool", "allowed"}),
         media=frozenset({"image", "audio", "file"}),

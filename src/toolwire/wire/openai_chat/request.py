@@ -134,8 +134,11 @@ def _read_format(value: JSON) -> OutputFormat | None:
             boolean(inner, "strict"),
             leftover(inner, ("schema", "name", "description", "strict"), NAME),
         )
+    if kind == "json_object" and type(value.get("schema")) is dict:  # how llama.cpp and others say json_schema
+        extra = leftover(value, ("type", "schema"), NAME, {_FORM: {":type": "json_object"}})
+        return OutputFormat("json_schema", value["schema"], extra=extra)
     if kind == "text" or kind == "json_object":
-        return OutputFormat("text" if kind == "text" else "json")
+        return OutputFormat("text" if kind == "text" else "json", extra=leftover(value, ("type",), NAME))
     return OutputFormat("text", extra={f"{NAME}/response_format": value})
 
 
@@ -174,6 +177,8 @@ def _write_params(request: Request, out: Object, losses: Losses) -> None:
     form = request.extra.get(_FORM, {})
     if ":max_tokens" in form and "max_completion_tokens" in out:
         out["max_tokens"] = out.pop("max_completion_tokens")
+    if "top_logprobs" in out and "logprobs" not in out:
+        out["logprobs"] = True  # the one is refused without the other
     if ":stop" in form and len(out.get("stop", ())) == 1:
         out["stop"] = out["stop"][0]
     options = request.extra.get(f"{NAME}/stream_options", {})
@@ -198,7 +203,9 @@ def _write_format(output: OutputFormat) -> Object:
     if f"{NAME}/response_format" in output.extra:
         return output.extra[f"{NAME}/response_format"]
     if output.kind != "json_schema":
-        return {"type": "text" if output.kind == "text" else "json_object"}
+        return finish({"type": "text" if output.kind == "text" else "json_object"}, output.extra, NAME)
+    if ":type" in output.extra.get(_FORM, {}):
+        return finish({"type": "json_object", "schema": output.schema}, output.extra, NAME)
     inner: Object = {"name": output.name or "answer"}
     for key, value in (("description", output.description), ("schema", output.schema), ("strict", output.strict)):
         if value is not None:

@@ -122,7 +122,7 @@ def _read_text(value: JSON, params: dict[str, Any], extra: Extra) -> OutputForma
             leftover(form, ("type", "schema", "name", "description", "strict"), NAME),
         )
     if kind == "text" or kind == "json_object":
-        return OutputFormat("text" if kind == "text" else "json")
+        return OutputFormat("text" if kind == "text" else "json", extra=leftover(form, ("type",), NAME))
     return OutputFormat("text", extra={f"{NAME}/format": form})
 
 
@@ -208,7 +208,7 @@ def _write_format(output: OutputFormat) -> Object:
     if f"{NAME}/format" in output.extra:
         return output.extra[f"{NAME}/format"]
     if output.kind != "json_schema":
-        return {"type": "text" if output.kind == "text" else "json_object"}
+        return finish({"type": "text" if output.kind == "text" else "json_object"}, output.extra, NAME)
     out: Object = {"type": "json_schema", "name": output.name or "answer", "schema": output.schema}
     if output.description is not None:
         out["description"] = output.description

@@ -1,0 +1,92 @@
+"""How much a model may think: words on some wires and models, tokens on others, and bounds that providers set."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ..ir.losses import Losses
+from ..ir.pointer import join
+from ..ir.request import ReasoningConfig, Request
+from ..wire.profiles import family_of
+from ..wire.protocol import Wire
+
+__all__ = ["fit_reasoning"]
+
+_SCALE = ("minimal", "low", "medium", "high", "xhigh", "max")
+_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 24576, "xhigh": 32768, "max": 65536}
+_EFFORT, _BUDGET = join("reasoning", "effort"), join("reasoning", "budget")
+
+
+def fit_reasoning(request: Request, wire: Wire, losses: Losses) -> ReasoningConfig | None:
+    """The request's wish as the target, and the model that is asked, can take it."""
+    reasoning = request.reasoning
+    if reasoning is None or reasoning.mode == "off":
+        return reasoning
+    can = wire.capabilities
+    if can.budgets and not family_of(request.model).thinks_by_word:
+        tokens = _in_tokens(reasoning, request, wire, losses)
+        if tokens is None:
+            return None
+        reasoning = tokens
+    elif reasoning.budget is not None and not can.budgets:
+        reasoning = _in_words(reasoning, losses)
+    elif reasoning.budget is not None and reasoning.effort is not None and not can.effort_and_budget:
+        losses.add(_BUDGET, "thinking budget", "dropped", "the target takes one of effort and budget", "info")
+        reasoning = replace(reasoning, mode="auto", budget=None)
+    if reasoning.effort is not None and reasoning.effort not in can.efforts:
+        reasoning = _nearest(reasoning, can.efforts, losses)
+    if reasoning.mode == "auto" and reasoning.effort is None and reasoning.budget is None and not can.adaptive:
+        losses.add(join("reasoning", "mode"), "thinking", "dropped", "left to what the model does by itself", "info")
+    if reasoning.mode == "budget" and reasoning.budget is not None:
+        return _within_bounds(reasoning, request, wire, losses)
+    return reasoning
+
+
+def _in_words(reasoning: ReasoningConfig, losses: Losses) -> ReasoningConfig:
+    budget = reasoning.budget or 0
+    effort = reasoning.effort or ("low" if budget <= 2048 else "medium" if budget <= 16384 else "high")
+    losses.add(_BUDGET, "thinking budget", "weakened", f"{budget} tokens became the effort {effort!r}")
+    return replace(reasoning, mode="auto", effort=effort, budget=None)
+
+
+def _in_tokens(reasoning: ReasoningConfig, request: Request, wire: Wire, losses: Losses) -> ReasoningConfig | None:
+    """For models that know no words for it."""
+    if reasoning.mode == "budget" and reasoning.effort is None:
+        return reasoning
+    forced = request.choice is not None and (request.choice.mode in ("required", "tool") or request.choice.required)
+    if forced and not wire.capabilities.forced_with_budget:
+        losses.add(_EFFORT, "thinking", "dropped", "this model does not think before a call that it must make")
+        return None
+    if reasoning.effort is None and not wire.limits.min_budget:
+        return reasoning
+    budget = reasoning.budget or _BUDGETS.get(reasoning.effort or "medium", _BUDGETS["medium"])
+    losses.add(_EFFORT, "effort", "rewritten", f"this model is given tokens to think with: {budget}", "info")
+    return replace(reasoning, mode="budget", effort=None, budget=budget)
+
+
+def _nearest(reasoning: ReasoningConfig, efforts: tuple[str, ...], losses: Losses) -> ReasoningConfig:
+    """The next lower effort that the target knows, or its lowest."""
+    effort = reasoning.effort
+    if effort not in _SCALE or not efforts:
+        losses.add(_EFFORT, "effort", "dropped", f"the target knows no {effort!r}")
+        return replace(reasoning, effort=None)
+    lower = [known for known in efforts if _SCALE.index(known) <= _SCALE.index(effort)]
+    fitted = lower[-1] if lower else efforts[0]
+    losses.add(_EFFORT, "effort", "weakened", f"the target knows no {effort!r}: {fitted!r}")
+    return replace(reasoning, effort=fitted)
+
+
+def _within_bounds(reasoning: ReasoningConfig, request: Request, wire: Wire, losses: Losses) -> ReasoningConfig | None:
+    budget, least, most = reasoning.budget or 0, wire.limits.min_budget, request.params.max_tokens
+    if not least:
+        return reasoning
+    fitted = max(budget, least)
+    if most is not None and fitted >= most:
+        fitted = most - 1
+    if fitted < least:
+        losses.add(_BUDGET, "thinking", "dropped", f"{most} tokens in all leave no room to think (at least {least})")
+        return None
+    if fitted != budget:
+        detail = f"{budget} became {fitted}: at least {least}, and less than max_tokens"
+        losses.add(_BUDGET, "thinking budget", "weakened", detail, "info")
+    return replace(reasoning, budget=fitted)

@@ -1,0 +1,88 @@
+"""What only the answering provider has a word for: a loss for each of its fields, in whole answers and in streams."""
+
+from __future__ import annotations
+
+from ..ir.events import (
+    CallEnd,
+    CallStart,
+    Event,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseEnd,
+    ResponseStart,
+    TextEnd,
+    TextStart,
+    UsageUpdate,
+    WholePart,
+)
+from ..ir.losses import Losses
+from ..ir.parts import Extra, Part
+from ..ir.response import Response, Stop, Usage
+from .foreign import report_extra
+
+__all__ = ["AnswerReporter"]
+
+_STARTS = (TextStart, ReasoningStart, CallStart, WholePart)
+_ENDS = (TextEnd, ReasoningEnd, CallEnd)
+
+
+class AnswerReporter:
+    """Reports for one answer, on its way to `wire`. What is around the words is information, what is in them more."""
+
+    __slots__ = ("_losses", "_paths", "_sizes", "_wire")
+
+    def __init__(self, wire: str, losses: Losses) -> None:
+        self._wire = wire
+        self._losses = losses
+        self._paths: dict[int, str] = {}  # where each item of a stream stands
+        self._sizes: dict[int, int] = {}  # how many items each choice has
+
+    def whole(self, response: Response) -> None:
+        self._around(response.extra, "")
+        self._parts(response.parts, "")
+        self._stop(response.stop, "")
+        self._usage(response.usage)
+        for number, other in enumerate(response.alternatives, 1):
+            path = _path_of(number)
+            self._around(other.extra, path)
+            self._parts(other.parts, path)
+            self._stop(other.stop, path)
+
+    def event(self, event: Event) -> None:
+        if isinstance(event, _STARTS):
+            number = self._sizes.get(event.choice, 0)
+            self._sizes[event.choice] = number + 1
+            path = self._paths[event.key] = f"{_path_of(event.choice)}/parts/{number}"
+            extra = getattr(event.part, "extra", {}) if isinstance(event, WholePart) else event.extra
+            report_extra(extra, path, self._wire, self._losses)
+        elif isinstance(event, _ENDS):
+            report_extra(event.extra, self._paths.get(event.key, "/parts"), self._wire, self._losses)
+        elif isinstance(event, UsageUpdate):
+            self._usage(event.usage)
+        elif isinstance(event, ResponseStart):
+            self._around(event.extra, "")
+        elif isinstance(event, ResponseEnd):
+            self._around(event.extra, "")
+            for choice, stop in enumerate(event.stops):
+                self._stop(stop, _path_of(choice))
+
+    def _parts(self, parts: tuple[Part, ...], path: str) -> None:
+        for number, part in enumerate(parts):
+            if extra := getattr(part, "extra", None):
+                report_extra(extra, f"{path}/parts/{number}", self._wire, self._losses)
+
+    def _stop(self, stop: Stop | None, path: str) -> None:
+        if stop is not None:
+            self._around(stop.extra, f"{path}/stop")
+
+    def _usage(self, usage: Usage | None) -> None:
+        if usage is not None:
+            self._around(usage.extra, "/usage")
+
+    def _around(self, extra: Extra, path: str) -> None:
+        if extra:
+            report_extra(extra, path, self._wire, self._losses, small=True)
+
+
+def _path_of(choice: int) -> str:
+    return f"/alternatives/{choice - 1}" if choice else ""
