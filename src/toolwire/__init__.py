@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 _HOMES = {
     # moving documents and streams from wire to wire
     "translate": "bridge.translate",
-    "translate_stream": "bridge.translate",
+    "translate_stream": "bridge.translate_stream",
     "detect": "bridge.detect",
     "calls": "bridge.shortcuts",
     "results": "bridge.shortcuts",
@@ -102,7 +102,7 @@ if TYPE_CHECKING:
     from .bridge.shortcuts import list_tools as list_tools
     from .bridge.shortcuts import results as results
     from .bridge.translate import translate as translate
-    from .bridge.translate import translate_stream as translate_stream
+    from .bridge.translate_stream import translate_stream as translate_stream
     from .ir.errors import EncodeError as EncodeError
     from .ir.errors import LossError as LossError
     from .ir.errors import ProtocolError as ProtocolError

@@ -35,18 +35,25 @@ def detect(body: JSON | bytes | str) -> Detected:
             body = parse(data.removeprefix(b"\xef\xbb\xbf"))
             if type(body) is list and body and type(body[0]) is dict and "candidates" in body[0]:
                 body, kinds = body[0], ("stream",)  # Gemini's stream as one array
-    best = (0, Detected("", "request"))
+    found = _most_alike(body, kinds)
+    if found is None and kinds == ("stream",) and (error := _most_alike(body, ("error",))):
+        found = Detected(error.wire, "stream")  # it failed before it began
+    if found is None:
+        hint = "name it: --from and --kind, or source= and kind="
+        raise ProtocolError("this looks like no wire that is known here", hint=hint)
+    return found
+
+
+def _most_alike(body: JSON, kinds: tuple[Kind, ...]) -> Detected | None:
+    best, most = None, 0
     for name in (*names(), mcp.NAME):
         signs = mcp.SIGNS if name == mcp.NAME else get(name).signs
         for kind in kinds:
             judge = signs.get(kind)
             points = 0 if judge is None else judge(body)
-            if points > best[0]:
-                best = (points, Detected(name, kind))
-    if not best[0]:
-        hint = "name it: --from and --kind, or source= and kind="
-        raise ProtocolError("this looks like no wire that is known here", hint=hint)
-    return best[1]
+            if points > most:
+                best, most = Detected(name, kind), points
+    return best
 
 
 def is_stream(data: bytes) -> bool:

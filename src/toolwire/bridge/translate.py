@@ -1,4 +1,4 @@
-"""Translate documents and streams from one wire to another.
+"""Translate documents from one wire to another.
 
     translate(body, source="anthropic", target="openai_chat", kind="request").body
     translate(answer, source="openai_chat", target="anthropic", kind="response", request=body).body
@@ -9,14 +9,13 @@ ids come back as the client knows them. The same wire on both sides is left unto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Literal
 
 from msgspec.structs import replace
 
-from ..ir.errors import ConfigError, ProtocolError, ToolwireError, TruncatedStream, UpstreamError
-from ..ir.events import CallDelta, Event, ReasoningDelta, ResponseStart, StreamFault, TextDelta
+from ..ir.errors import ConfigError, ProtocolError
 from ..ir.losses import Loss, Losses, refuse
 from ..ir.pointer import JSON, Object, resolve
 from ..ir.request import Request
@@ -28,17 +27,18 @@ from ..wire import get, mcp
 from ..wire.protocol import Wire
 from .exchange import Exchange
 from .fit_tools import fit_tools
+from .foreign import report_extra
 from .names import Names
 from .prepare import Prepared, prepare
 from .report_answer import AnswerReporter
 
-__all__ = ["StreamTranslation", "Translation", "translate", "translate_stream"]
+__all__ = ["Translation", "parsed", "translate"]
 
 
 class Translation:
-    """A document on another wire. `status` is the HTTP status that goes with it, `model` the one the request names."""
+    """A document on another wire. `status` and `headers` are what goes with it over HTTP, `model` is the one it names."""
 
-    __slots__ = ("_losses", "body", "model", "status")
+    __slots__ = ("_losses", "_raw", "body", "headers", "model", "status")
 
     def __init__(
         self,
@@ -46,8 +46,12 @@ class Translation:
         losses: tuple[Loss, ...] | Callable[[], tuple[Loss, ...]] = (),
         status: int = 200,
         model: str = "",
+        headers: Mapping[str, str] | None = None,
+        raw: bytes | None = None,
     ) -> None:
         self.body = body
+        self.headers = headers or {}
+        self._raw = raw
         self.status = status
         self.model = model
         self._losses = losses
@@ -60,7 +64,7 @@ class Translation:
         return self._losses
 
     def __bytes__(self) -> bytes:
-        return to_bytes(self.body)
+        return to_bytes(self.body) if self._raw is None else self._raw
 
 
 def translate(
@@ -93,7 +97,7 @@ def translate(
     return translation
 
 
-def _parsed(body: JSON | bytes | str) -> Object:
+def parsed(body: JSON | bytes | str) -> Object:
     if isinstance(body, (bytes, str)):
         return parse_object(body)
     if type(body) is not dict:
@@ -106,12 +110,13 @@ def _untouched(body: JSON, wire: str, kind: str) -> Translation:
     if wire != mcp.NAME:
         get(wire)
     if isinstance(body, (bytes, str)):
-        return Translation(parse(body) if kind in ("tools", "error") else parse_object(body))
-    return Translation(_parsed(body) if kind in ("request", "response") else body)
+        document = parse(body) if kind in ("tools", "error") else parse_object(body)
+        return Translation(document, raw=body.encode() if isinstance(body, str) else body)
+    return Translation(parsed(body) if kind in ("request", "response") else body)
 
 
 def _translate_request(body: JSON, source: str, target: str, model: JSON) -> Translation:
-    document = _parsed(body)
+    document = parsed(body)
     reader, writer = get(source), get(target)
     canonical = reader.decode_request(document)
     if model is not None:
@@ -128,15 +133,17 @@ def _translate_request(body: JSON, source: str, target: str, model: JSON) -> Tra
 
 
 def _located(prepared: Prepared, more: Losses, document: Object, reader: Wire, canonical: Request) -> tuple[Loss, ...]:
-    """All losses, with pointers into the source document."""
+    locate = reader.locator(canonical)
     merged = Losses()
-    for loss in prepared.losses:
-        path = _existing(document, reader.locate(canonical, loss.path))
-        merged.add(path, loss.concept, loss.action, loss.detail, loss.severity)
-    for loss in more:
-        path = _existing(document, reader.locate(canonical, prepared.origin(loss.path)))
-        merged.add(path, loss.concept, loss.action, loss.detail, loss.severity)
+    _locate_all(prepared.losses, document, locate, merged)
+    _locate_all(more, document, lambda path: locate(prepared.origin(path)), merged)
     return tuple(merged)
+
+
+def _locate_all(losses: Iterable[Loss], document: Object, locate: Callable[[str], str], into: Losses) -> None:
+    """With pointers into the source document."""
+    for loss in losses:
+        into.add(_existing(document, locate(loss.path)), loss.concept, loss.action, loss.detail, loss.severity)
 
 
 def _existing(document: Object, pointer: str) -> str:
@@ -152,28 +159,36 @@ def _existing(document: Object, pointer: str) -> str:
 
 
 def _translate_response(body: JSON, source: str, target: str, request: JSON) -> Translation:
-    document = _parsed(body)
+    document = parsed(body)
     reader, writer = get(source), get(target)
-    response = reader.decode_response(document)
-    losses = Losses()
-    response = _exchange(request, writer, reader).restore(response, losses, writer.capabilities)
+    answer = reader.decode_response(document)
+    found = Losses()
+    response = _exchange(request, writer, reader).restore(answer, found, writer.capabilities)
     if response.fault is not None:
         return _write_fault(response.fault, writer)
-    AnswerReporter(writer.name, losses).whole(response)
+    AnswerReporter(writer.name, found).whole(response)
     written, more = writer.encode_response(response)
-    losses.extend(more)
+    found.extend(more)
+    losses = Losses()
+    _locate_all(found, document, reader.locator(answer), losses)
     return Translation(written, tuple(losses), model=response.model)
 
 
 def _exchange(request: JSON, client: Wire, upstream: Wire) -> Exchange:
     if request is None:
         return Exchange()
-    return prepare(client.decode_request(_parsed(request)), upstream).exchange
+    return prepare(client.decode_request(parsed(request)), upstream).exchange
 
 
 def _write_fault(fault: Fault, writer: Wire) -> Translation:
-    status, body, _ = writer.encode_error(fault)
-    return Translation(body, status=status)
+    status, body, headers = writer.encode_error(fault)
+    told = writer.decode_error(status, body, headers)
+    losses = Losses()
+    report_extra(fault.extra, "/error", writer.name, losses, small=True)
+    for field in ("code", "param"):
+        if getattr(fault, field) not in (None, getattr(told, field)):
+            losses.add(f"/error/{field}", field, "dropped", f"errors of {writer.name} have no place for it", "info")
+    return Translation(body, tuple(losses), status, headers=headers)
 
 
 def _translate_error(body: JSON, source: str, target: str, _: JSON) -> Translation:
@@ -187,10 +202,7 @@ def _translate_error(body: JSON, source: str, target: str, _: JSON) -> Translati
 
 def _translate_tools(body: JSON, source: str, target: str, _: JSON) -> Translation:
     document = parse(body) if isinstance(body, (bytes, str)) else body
-    declarations = document.get("tools", [document]) if type(document) is dict else document
-    if type(declarations) is not list:
-        raise ProtocolError(f"expected an array of tools, got {kind_of(declarations)}", pointer="/tools")
-    tools = _decode_tools(declarations, source)
+    tools = _decode_tools(document, source)
     losses = Losses()
     if target != mcp.NAME:
         writer = get(target)
@@ -205,7 +217,12 @@ def _translate_tools(body: JSON, source: str, target: str, _: JSON) -> Translati
     return Translation({"tools": written} if wrapped else written, tuple(losses))
 
 
-def _decode_tools(declarations: list[JSON], source: str) -> tuple[Tool, ...]:
+def _decode_tools(document: JSON, source: str) -> tuple[Tool, ...]:
+    if source == mcp.NAME and type(document) is dict and "result" in document:
+        return mcp.list_tools(document)
+    declarations = document.get("tools", [document]) if type(document) is dict else document
+    if type(declarations) is not list:
+        raise ProtocolError(f"expected an array of tools, got {kind_of(declarations)}", pointer="/tools")
     return mcp.decode_tools(declarations) if source == mcp.NAME else get(source).decode_tools(declarations)
 
 
@@ -215,75 +232,3 @@ _KINDS = {
     "tools": _translate_tools,
     "error": _translate_error,
 }
-
-
-_DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
-
-
-def translate_stream(*, source: str, target: str, request: JSON | bytes | str | None = None) -> StreamTranslation:
-    """A translator for one stream: feed it bytes of `source`, it gives bytes of `target`."""
-    return StreamTranslation(source, target, request)
-
-
-class StreamTranslation:
-    """One stream on its way from wire to wire.
-
-    A stream that breaks (cut short, or not what its wire allows) becomes an error in the target's own words, never a
-    normal end; `error` then holds what happened.
-    """
-
-    __slots__ = ("_decoder", "_encoder", "_reporter", "_restorer", "_same", "_started", "error", "losses")
-
-    def __init__(self, source: str, target: str, request: JSON | bytes | str | None = None) -> None:
-        self.losses = Losses()
-        self.error: ToolwireError | None = None
-        self._same = source == target
-        self._started = False
-        if self._same:
-            get(source)
-            return
-        reader, writer = get(source), get(target)
-        canonical = None if request is None else writer.decode_request(_parsed(request))
-        exchange = Exchange() if canonical is None else prepare(canonical, reader).exchange
-        self._decoder = reader.stream_decoder()
-        self._encoder = writer.stream_encoder(canonical)
-        self._restorer = exchange.restorer(self.losses, writer.capabilities)
-        self._reporter = AnswerReporter(writer.name, self.losses)
-        self._decoder.losses = self._encoder.losses = self.losses
-
-    def feed(self, data: bytes) -> bytes:
-        if self._same or self.error is not None:
-            return b"" if self.error is not None else data
-        try:
-            return self._write(self._decoder.feed(data))
-        except ToolwireError as error:
-            return self._fail(error)
-
-    def close(self) -> bytes:
-        """The end of the source. What was cut short ends in an error event."""
-        if self._same or self.error is not None:
-            return b""
-        try:
-            return self._write(self._decoder.close())
-        except ToolwireError as error:
-            return self._fail(error)
-
-    def _write(self, events: Iterable[Event]) -> bytes:
-        encode, restore = self._encoder.feed, self._restorer.feed
-        out: list[bytes] = []
-        for event in events:
-            if type(event) not in _DELTAS:
-                self._reporter.event(event)
-            out += [encode(restored) for restored in restore(event)]
-        if out:
-            self._started = True
-        if self._restorer.fault is not None:
-            self.error = UpstreamError(self._restorer.fault)
-        return b"".join(out)
-
-    def _fail(self, error: ToolwireError) -> bytes:
-        self.error = error
-        code = "stream_truncated" if isinstance(error, TruncatedStream) else "stream_broken"
-        fault = StreamFault(Fault("server", error.message, 502, code, retryable=True))
-        start = b"" if self._started else self._encoder.feed(ResponseStart())
-        return start + self._encoder.feed(fault)

@@ -97,7 +97,8 @@ def _targets(target: str, source: str, kind: str) -> list[str]:
 
 
 def _convert(data: bytes, source: str, target: str, kind: str, model: str | None) -> tuple[Any, tuple[Loss, ...]]:
-    from ..bridge.translate import translate, translate_stream
+    from ..bridge.translate import translate
+    from ..bridge.translate_stream import translate_stream
 
     if kind == "stream":
         translation = translate_stream(source=source, target=target)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..ir.pointer import JSON
 from ..ir.response import FaultKind
+from ..ir.text import dumps
 
 __all__ = ["kind_of_status", "request_id", "retry_after", "should_retry", "status_of_kind", "words_of"]
 
@@ -79,6 +80,8 @@ def words_of(body: JSON, status: int) -> str:
         body = bytes(body).decode("utf-8", "replace")
     if isinstance(body, str) and body.strip() and not body.lstrip().startswith("<"):
         return body.strip()[:500]
+    if isinstance(body, list) and body:
+        return dumps(body)[:500]
     return f"HTTP {status}"
 
 

@@ -2,7 +2,7 @@
 
     {"error": {"message", "type", "param", "code"}}
 
-Mistral's flat variant ({"message", "type", "param", "code"}) and bare strings are read too.
+Mistral's flat variant ({"message", "type", "param", "code"}), FastAPI's {"detail": …} and bare strings are read too.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def write_fault(fault: Fault, wire: str) -> Object:
 
 
 def decode_error(wire: str, status: int | None, body: JSON, headers: Mapping[str, str] | None) -> Fault:
-    inner = body.get("error", body) if type(body) is dict else body
+    inner = (body.get("error") or body.get("detail") or body) if type(body) is dict else body
     fault = read_fault(inner, wire, status)
     return Fault(
         fault.kind,

@@ -147,6 +147,6 @@ class Wire(Protocol):
         """The tools of a discovery reply; ConfigError where the wire has none."""
         ...
 
-    def locate(self, request: Request, path: str) -> str:
-        """Where the thing at canonical `path` stands in this wire's document."""
+    def locator(self, value: Request | Response) -> Callable[[str], str]:
+        """A function from a canonical path in `value`, which was read from this wire, to the pointer into the document."""
         ...

@@ -185,3 +185,94 @@ def test_files_of_one_provider_are_not_sent_to_another():
     assert "file-1" not in str(translated.body)
     assert [loss.severity for loss in translated.losses if loss.path == "/messages/0/content/1"] == ["error"]
     assert "file-1" in str(toolwire.translate(body, source="openai_chat", target="openai_responses").body)
+
+
+def test_losses_of_an_answer_point_into_it():
+    body = {
+        "id": "resp_1",
+        "object": "response",
+        "status": "completed",
+        "model": "m",
+        "service_tier": "flex",
+        "output": [
+            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
+            {
+                "type": "message",
+                "id": "msg_1",
+                "role": "assistant",
+                "status": "completed",
+                "content": [
+                    {"type": "output_text", "text": "a", "annotations": []},
+                    {
+                        "type": "output_text",
+                        "text": "b",
+                        "annotations": [{"type": "url_citation", "url": "https://e.com"}],
+                    },
+                ],
+            },
+            {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        ],
+    }
+    losses = toolwire.translate(body, source="openai_responses", target="openai_chat", kind="response").losses
+    assert {loss.path for loss in losses if loss.severity != "info"} == {
+        "/output/0",
+        "/output/1/content/1/annotations",
+        "/output/2",
+    }
+    assert "/service_tier" in {loss.path for loss in losses}
+
+
+@pytest.mark.parametrize(
+    ("source", "body", "path"),
+    [
+        (
+            "gemini",
+            {
+                "candidates": [
+                    {"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"},
+                    {"content": {"parts": [{"executableCode": {"code": "1"}}]}, "finishReason": "STOP", "index": 1},
+                ]
+            },
+            "/candidates/1/content/parts/0",
+        ),
+        (
+            "anthropic",
+            {
+                "type": "message",
+                "content": [{"type": "text", "text": "a"}, {"type": "redacted_thinking", "data": "x"}],
+                "stop_reason": "pause_turn",
+            },
+            "/stop_reason",
+        ),
+    ],
+)
+def test_losses_point_into_answers_of_every_wire(source, body, path):
+    translation = toolwire.translate(body, source=source, target="openai_chat", kind="response")
+    assert path in {loss.path for loss in translation.losses}
+
+
+def test_the_place_of_a_late_message_is_found_at_once():
+    items = [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}] * 3000
+    items.append(
+        {"role": "user", "content": [{"type": "input_text", "text": "x"}, {"type": "input_file", "file_id": "f"}]}
+    )
+    losses = toolwire.translate({"model": "m", "input": items}, source="openai_responses", target="gemini").losses
+    assert "/input/3000/content/1" in {loss.path for loss in losses}
+
+
+def test_bytes_of_the_same_wire_pass_untouched():
+    raw = b'{ "messages": [],\n "model":"m\\u00e9", "x": 1.0 }'
+    assert bytes(toolwire.translate(raw, source="openai_chat", target="openai_chat")) == raw
+
+
+def test_what_an_error_loses_is_told():
+    body = {"error": {"message": "no", "type": "invalid_request_error", "param": "tools[0]", "code": "bad_tool"}}
+    translation = toolwire.translate(body, source="openai_chat", target="anthropic", kind="error")
+    assert {loss.path for loss in translation.losses} == {"/error/param"}
+    assert not toolwire.translate(body, source="openai_chat", target="openai_responses", kind="error").losses
+
+
+def test_a_discovery_reply_as_it_came():
+    reply = {"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "f", "inputSchema": {"type": "object"}}]}}
+    (tool,) = toolwire.translate(reply, source="mcp", target="openai_chat", kind="tools").body
+    assert tool["function"]["name"] == "f"

@@ -17,7 +17,7 @@ from ..protocol import Capabilities, Encoded, EncodedFault, Limits, StreamDecode
 from ..shape import each
 from . import fault, request
 from .blocks import NAME, PROVIDER
-from .places import SIGNS, locate
+from .places import SIGNS, locator
 from .response import decode_response, encode_response
 from .tools import discovered, read_tool, write_tool
 
@@ -69,7 +69,7 @@ class Anthropic:
     decode_request = staticmethod(request.decode_request)
     decode_response = staticmethod(decode_response)
     encode_response = staticmethod(encode_response)
-    locate = staticmethod(locate)
+    locator = staticmethod(locator)
 
     def encode_request(self, canonical: Request) -> Encoded:
         return request.encode_request(canonical, self.version)

@@ -1,15 +1,17 @@
-"""Where things stand in a Messages request, and how to recognise one."""
+"""Where things stand in Messages documents, and how to recognise one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from ...ir.pointer import JSON, join, split
 from ...ir.request import Request
+from ...ir.response import Response
 from ..protocol import Kind
 from ..signs import blocks, score, tools_of
 
-__all__ = ["SIGNS", "leading_system", "locate"]
+__all__ = ["SIGNS", "leading_system", "locator"]
 
 _FIELDS = {
     "choice": "tool_choice",
@@ -33,8 +35,20 @@ def leading_system(request: Request) -> int:
     return count
 
 
-def locate(request: Request, path: str) -> str:
-    """The pointer into the Messages document for a canonical `path`."""
+def locator(value: Request | Response) -> Callable[[str], str]:
+    return partial(_in_request, leading_system(value)) if isinstance(value, Request) else _in_response
+
+
+def _in_response(path: str) -> str:
+    match split(path):
+        case ["parts", *rest]:
+            return join("content", *rest)
+        case ["stop", *_]:
+            return join("stop_reason")
+    return path
+
+
+def _in_request(system: int, path: str) -> str:
     match split(path):
         case ["params", name, *_]:
             return join(_FIELDS.get(name, name))
@@ -45,7 +59,6 @@ def locate(request: Request, path: str) -> str:
         case ["reasoning", "effort"]:
             return join("output_config", "effort")
         case ["messages", index, *rest]:
-            system = leading_system(request)
             rest = ["content" if name == "parts" else _FIELDS.get(name, name) for name in rest]
             if int(index) < system:
                 return join("system", *rest[1:])
@@ -65,7 +78,7 @@ SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
         (4, lambda b: any(block.get("type") in _BLOCKS for block in blocks(b, "messages"))),
         (3, lambda b: "system" in b),
         (1, lambda b: "max_tokens" in b),
-        (1, lambda b: str(b.get("model")).startswith("claude")),
+        (3, lambda b: "max_tokens" in b and "claude" in b["model"]),
         (2, lambda b: not {"stop_sequences", "thinking", "output_config", "top_k"}.isdisjoint(b)),
         (2, lambda b: any(type(block.get("source")) is dict for block in blocks(b, "messages"))),
     ),

@@ -18,7 +18,7 @@ from ...ir.tools import Tool
 from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
 from . import fault as faults
 from .parts import PROVIDER
-from .places import SIGNS, locate
+from .places import SIGNS, locator
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
 from .spelling import NAME
@@ -62,7 +62,7 @@ class Gemini:
     encode_request = staticmethod(encode_request)
     decode_response = staticmethod(decode_response)
     encode_response = staticmethod(encode_response)
-    locate = staticmethod(locate)
+    locator = staticmethod(locator)
 
     def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
         return faults.decode_error(status, body, headers)

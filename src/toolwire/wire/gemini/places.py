@@ -1,15 +1,17 @@
-"""Where things stand in a generateContent request, and how to recognise one."""
+"""Where things stand in generateContent documents, and how to recognise one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from ...ir.pointer import JSON, join, split
 from ...ir.request import Request
+from ...ir.response import Response
 from ..protocol import Kind
 from ..signs import score, tools_of
 
-__all__ = ["SIGNS", "locate"]
+__all__ = ["SIGNS", "locator"]
 
 _FIELDS = {
     "max_tokens": "maxOutputTokens",
@@ -26,8 +28,33 @@ _FIELDS = {
 }
 
 
-def locate(request: Request, path: str) -> str:
-    """The pointer into the generateContent document for a canonical `path`."""
+def locator(value: Request | Response) -> Callable[[str], str]:
+    return partial(_in_request, value) if isinstance(value, Request) else _in_response
+
+
+def _in_response(path: str) -> str:
+    match split(path):
+        case ["alternatives", index, *rest]:
+            return _in_candidate(int(index) + 1, rest)
+        case ["parts" | "stop", *_] as rest:
+            return _in_candidate(0, rest)
+        case ["usage", *rest]:
+            return join("usageMetadata", *rest)
+    return path
+
+
+def _in_candidate(index: int, path: list[str]) -> str:
+    match path:
+        case ["parts", *rest]:
+            return join("candidates", index, "content", "parts", *rest)
+        case ["stop"]:
+            return join("candidates", index, "finishReason")
+        case ["stop", *rest]:
+            return join("candidates", index, *rest)
+    return join("candidates", index, *path)
+
+
+def _in_request(request: Request, path: str) -> str:
     match split(path):
         case ["params", name, *_]:
             return join("generationConfig", _FIELDS.get(name, name))

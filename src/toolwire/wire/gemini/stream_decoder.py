@@ -140,6 +140,7 @@ class GeminiStreamDecoder(SSEStreamDecoder):
         candidate.extra = merge_extra(candidate.extra, unknown(fields, CANDIDATE, f"{NAME}/candidate"))
         if fields.get("finishReason") is not None:
             self._hush(candidate, events)
+            self._cut_off(candidate, events)
             seen: tuple[Part, ...] = (ToolCall("", ""),) if candidate.called else ()
             stop = read_stop({**fields, "index": index}, seen, candidate.extra)
             candidate.stop = stop
@@ -210,3 +211,12 @@ class GeminiStreamDecoder(SSEStreamDecoder):
             candidate.partial = None
             events.append(CallDelta(key, escape(dumps(arguments.value))))
             events.append(CallEnd(key, arguments.value, None, "complete", signature_of(fields)))
+
+    def _cut_off(self, candidate: _Candidate, events: list[Event]) -> None:
+        """A call whose assignments were still coming when the candidate ended: what there is, left open."""
+        if candidate.partial is not None:
+            key, arguments = candidate.partial
+            candidate.partial = None
+            raw = dumps(arguments.value)[:-1]
+            events.append(CallDelta(key, escape(raw)))
+            events.append(CallEnd(key, None, raw, "truncated"))

@@ -47,7 +47,8 @@ def read_message(raw: JSON) -> Message:
         if len(raw) == 3 and role == "tool" and type(raw.get("tool_call_id")) is str:
             return Message("user", (ToolResult(raw["tool_call_id"], None, (Text(content),)),))
     if role == "tool":
-        return Message("user", (_read_result(raw, string(raw, "tool_call_id"), {}),))
+        call_id = optional_string(raw, "tool_call_id")  # Mistral's may be absent
+        return Message("user", (_read_result(raw, call_id or "", {} if call_id else {":id": "absent"}),))
     if role == "function":
         return Message("user", (_read_result(raw, "", {":result": "function"}),))
     if role not in ("user", "system", "developer"):
@@ -227,6 +228,8 @@ def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
     out: Object = {"role": "tool", "tool_call_id": result.call_id, "content": "" if content is None else content}
     if ":result" in form:
         out = {"role": "function", "content": content}
+    if ":id" in form and not result.call_id:
+        del out["tool_call_id"]
     if ":name" in form:
         out["name"] = result.name
     return finish(out, result.extra, NAME)

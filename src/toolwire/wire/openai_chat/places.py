@@ -1,16 +1,18 @@
-"""Where things stand in a Chat request, and how to recognise one."""
+"""Where things stand in Chat documents, and how to recognise one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
-from ...ir.parts import Refusal, ToolCall, ToolResult
+from ...ir.parts import Part, Reasoning, Refusal, ToolCall, ToolResult
 from ...ir.pointer import JSON, join, split
-from ...ir.request import Message, Request
+from ...ir.request import Request
+from ...ir.response import Response
 from ..protocol import Kind
 from ..signs import blocks, score, tools_of
 
-__all__ = ["SIGNS", "locate"]
+__all__ = ["SIGNS", "locator"]
 
 _FIELDS = {
     "choice": "tool_choice",
@@ -23,8 +25,11 @@ _FIELDS = {
 }
 
 
-def locate(request: Request, path: str) -> str:
-    """The pointer into the Chat document for a canonical `path`."""
+def locator(value: Request | Response) -> Callable[[str], str]:
+    return partial(_in_request, value) if isinstance(value, Request) else partial(_in_response, value)
+
+
+def _in_request(request: Request, path: str) -> str:
     match split(path):
         case ["params", name, *_]:
             key = _FIELDS.get(name, name)
@@ -34,8 +39,8 @@ def locate(request: Request, path: str) -> str:
         case ["tools", index, *rest]:
             return join("tools", index, *(["function", *(_FIELDS.get(name, name) for name in rest)] if rest else []))
         case ["messages", index, "parts", number, *rest]:
-            message = request.messages[int(index)]
-            return join("messages", index) + _part(message, int(number)) + join(*rest)
+            parts = request.messages[int(index)].parts
+            return join("messages", index) + _part(parts, int(number)) + join(*rest)
         case ["messages", index, *rest]:
             return join("messages", index, *rest)
         case [field, *_]:
@@ -43,16 +48,37 @@ def locate(request: Request, path: str) -> str:
     return path
 
 
-def _part(message: Message, number: int) -> str:
-    part = message.parts[number]
-    before = message.parts[:number]
+def _in_response(response: Response, path: str) -> str:
+    match split(path):
+        case ["alternatives", index, *rest]:
+            return _in_choice(int(index) + 1, response.alternatives[int(index)].parts, rest)
+        case ["parts" | "stop", *_] as rest:
+            return _in_choice(0, response.parts, rest)
+    return path
+
+
+def _in_choice(index: int, parts: tuple[Part, ...], path: list[str]) -> str:
+    match path:
+        case ["parts", number, *rest]:
+            return join("choices", index, "message") + _part(parts, int(number)) + join(*rest)
+        case ["stop"]:
+            return join("choices", index, "finish_reason")
+        case ["stop", *rest]:
+            return join("choices", index, *rest)
+    return join("choices", index, "message", *path)
+
+
+def _part(parts: tuple[Part, ...], number: int) -> str:
+    part, before = parts[number], parts[:number]
     if isinstance(part, ToolResult):
         return ""
     if isinstance(part, ToolCall):
         return join("tool_calls", sum(isinstance(other, ToolCall) for other in before))
     if isinstance(part, Refusal):
         return join("refusal")
-    content = [other for other in before if not isinstance(other, (ToolCall, ToolResult, Refusal))]
+    if isinstance(part, Reasoning):
+        return join(part.extra.get("openai_chat~", {}).get(":field", "reasoning_content"))
+    content = [other for other in before if not isinstance(other, (ToolCall, ToolResult, Refusal, Reasoning))]
     return join("content", len(content))
 
 
@@ -73,7 +99,8 @@ SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
         ),
         (2, lambda b: not _CHAT_ONLY.isdisjoint(b)),
         (1, lambda b: "max_tokens" not in b),
-        (1, lambda b: b["messages"][0]["role"] == "system"),
+        (5, lambda b: b["messages"][0]["role"] == "system"),
+        (2, lambda b: "model" in b and "claude" not in b["model"]),
         (2, lambda b: any(m.get("type") in ("image_url", "input_audio", "file") for m in blocks(b, "messages"))),
     ),
     "response": score(

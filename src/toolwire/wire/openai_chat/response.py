@@ -52,7 +52,7 @@ def decode_response(body: Object) -> Response:
         if body.get("error"):
             return Response(fault=read_fault(body["error"], NAME))
         raise ProtocolError("expected an array of choices", pointer="/choices")
-    first, *others = each(body, "choices", _read_choice) or [Alternative()]
+    first, *others = _in_order(body["choices"], each(body, "choices", _read_choice)) or [Alternative()]
     return Response(
         id=optional_string(body, "id") or "",
         model=optional_string(body, "model") or "",
@@ -66,9 +66,21 @@ def decode_response(body: Object) -> Response:
     )
 
 
+def _in_order(raw: list[Object], choices: list[Alternative]) -> list[Alternative]:
+    if len(choices) < 2:
+        return choices
+    places = [integer(choice, "index") for choice in raw]
+    order = sorted(range(len(raw)), key=lambda number: number if places[number] is None else places[number] or 0)
+    return [choices[number] for number in order]
+
+
 def fault_of(stop: Stop | None) -> Fault | None:
+    """What a choice that ended in an error says of it; OpenRouter puts an error object into the choice."""
     if stop is None or stop.reason != "error":
         return None
+    error = stop.extra.get(f"{NAME}/choice", {}).get("error")
+    if error:
+        return read_fault(error, NAME)
     return Fault("server", "the model stopped with an error", 502)
 
 
@@ -88,6 +100,8 @@ def _read_stop(choice: Object, parts: tuple[Part, ...]) -> Stop | None:
         return stop_of(word, parts, {})
     extra = leftover(choice, _CHOICE, f"{NAME}/choice")
     extra.get(f"{NAME}/choice~", {}).pop("finish_reason", None)
+    if choice.get("error"):
+        word = "error"
     if word is None:
         return (
             Stop("unknown", extra={**extra, _FORM: {":finish_reason": None}}) if extra.get(f"{NAME}/choice") else None
@@ -100,8 +114,8 @@ def stop_of(word: str, parts: tuple[Part, ...], extra: Extra) -> Stop:
     if reason in ("stop", "tool_calls"):
         if any(type(part) is ToolCall for part in parts):
             reason = "tool_calls"
-        elif reason == "stop" and any(type(part) is Refusal for part in parts):
-            reason = "refusal"
+        else:
+            reason = "refusal" if any(type(part) is Refusal for part in parts) else "stop"
     if _WORDS[reason] != word:
         extra = {**extra, _FORM: {":finish_reason": word}}
     return Stop(reason, extra=extra)

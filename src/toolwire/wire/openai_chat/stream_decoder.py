@@ -3,9 +3,9 @@
 The wire has no ends: a text ends when a call starts, a call when its choice finishes. A call whose arguments are already
 whole when the next one starts ends right there, so that nobody waits for the finish.
 
-Servers disagree about almost everything in a call delta. Here a delta belongs to the call with its `index`; a new id
-under an old index is a new call; without an index it belongs to the call that was last; id and name count once, however
-often they are repeated.
+Servers disagree about almost everything in a call delta. Here a delta belongs to the call with its `index`, without an
+index to the call that was last; another id or another name is a new call, and so is the same name again when the
+arguments before it are whole. Otherwise id and name count once, however often they are repeated.
 """
 
 from __future__ import annotations
@@ -152,8 +152,12 @@ class ChatStreamDecoder(SSEStreamDecoder):
             self._over = True
             events.append(StreamFault(read_fault(chunk["error"], NAME)))
             return
-        if not self._started:
-            self._started = True
+        if chunk.get("object") == "error":  # vLLM's own, without an envelope
+            self._over = True
+            events.append(StreamFault(read_fault({k: v for k, v in chunk.items() if k != "object"}, NAME)))
+            return
+        if not self._started and any(chunk.get(field) for field in ("id", "model", "choices", "usage")):
+            self._started = True  # Azure begins with a chunk that has only the filter's results
             created = integer(chunk, "created")
             events.append(
                 ResponseStart(optional_string(chunk, "id") or "", optional_string(chunk, "model") or "", created)
@@ -180,7 +184,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
         elif any(delta.get(field) for field in _DELTA if field != "role"):
             self.losses.add("/parts", "content after the end", "dropped", "it came after the finish reason")
         choice.extra = _with_logprobs(choice.extra, unknown(raw, _CHOICE, f"{NAME}/choice"))
-        word = raw.get("finish_reason")
+        word = "error" if raw.get("error") else raw.get("finish_reason")
         if word is not None and choice.stop is None:
             self._end_choice(choice, str(word), events)
 
@@ -194,9 +198,11 @@ class ChatStreamDecoder(SSEStreamDecoder):
         choice.stop = stop_of(word, tuple(parts), choice.extra)
 
     def _read_delta(self, choice: _Choice, delta: Object, events: list[Event]) -> None:
+        thoughts = next((field for field in REASONING_FIELDS if delta.get(field)), None)
         for field in _WORDS:
             if words := optional_string(delta, field):
-                self._say(choice, field, words, events)
+                if field == thoughts or field not in REASONING_FIELDS:  # some servers say the same thing in both
+                    self._say(choice, field, words, events)
         for number, raw in enumerate(_array(delta, "tool_calls")):
             try:
                 self._read_call(choice, obj(raw), events)
@@ -233,7 +239,8 @@ class ChatStreamDecoder(SSEStreamDecoder):
         inner = raw.get("custom" if kind == "freeform" else "function")
         inner = {} if inner is None else obj(inner, "function")
         call_id, name = optional_string(raw, "id") or "", optional_string(inner, "name") or ""
-        call = self._call_of(choice, integer(raw, "index"), call_id, name, kind, raw, events)
+        fragment = inner.get("input" if kind == "freeform" else "arguments")
+        call = self._call_of(choice, integer(raw, "index"), call_id, name, kind, bool(fragment), raw)
         choice.last = call
         call.id = call.id or call_id
         call.artefacts = call.artefacts or read_signature(raw)
@@ -243,19 +250,19 @@ class ChatStreamDecoder(SSEStreamDecoder):
             self._end_whole_calls(choice, call, events)
             events.append(CallStart(call.key, call.id, name, kind, None, choice.index, call.extra))
             events.extend(CallDelta(call.key, piece) for piece in call.pieces)
-        fragment = inner.get("input" if kind == "freeform" else "arguments")
         if type(fragment) is dict:  # the whole object at once
             fragment = dumps(fragment)
         if fragment:
             if type(fragment) is not str:
                 raise wrong("a string", fragment, "function", "arguments")
-            self._grow(call, self._escape(call.key, fragment), events)
+            self._grow(call, fragment, events)
 
-    def _grow(self, call: _Call, escaped: bytes, events: list[Event]) -> None:
+    def _grow(self, call: _Call, fragment: str, events: list[Event]) -> None:
         if call.ended:
-            if escaped.strip():
+            if fragment.strip():
                 raise ProtocolError("more arguments for a call that was already whole", status=502)
             return
+        escaped = self._escape(call.key, fragment)
         call.pieces.append(escaped)
         if call.name and escaped:
             events.append(CallDelta(call.key, escaped))
@@ -267,15 +274,11 @@ class ChatStreamDecoder(SSEStreamDecoder):
         call_id: str,
         name: str,
         kind: CallKind,
+        grows: bool,
         raw: Object,
-        events: list[Event],
     ) -> _Call:
         call = choice.last if index is None else choice.by_index.get(index)
-        is_new = call is None or bool(call_id and call.id and call_id != call.id)
-        if call is not None and not is_new and name and call.name and name != call.name:
-            is_new = True  # another name under the same index and without ids
-        if not is_new:
-            assert call is not None
+        if call is not None and not _is_another(call, call_id, name, grows):
             return call
         extra: Extra = {_FORM: {":call": raw[":call"]}} if ":call" in raw else {}
         call = _Call(self._new_key(), call_id, kind, extra)
@@ -286,10 +289,8 @@ class ChatStreamDecoder(SSEStreamDecoder):
     def _end_whole_calls(self, choice: _Choice, new: _Call, events: list[Event]) -> None:
         """A call whose arguments are whole when another one starts is over."""
         for call in choice.calls:
-            if call is not new and not call.ended and call.kind == "function" and call.pieces:
-                if call.pieces[-1].rstrip().endswith(b"}"):
-                    if parse_arguments(unescape(b"".join(call.pieces)))[1] == "complete":
-                        self._end_call(call, events)
+            if call is not new and not call.ended and call.kind == "function" and _is_whole(call):
+                self._end_call(call, events)
 
     def _end_call(self, call: _Call, events: list[Event]) -> None:
         if call.ended:
@@ -306,6 +307,21 @@ class ChatStreamDecoder(SSEStreamDecoder):
 
 
 _ANY_CALL = ToolCall("", "")
+
+
+def _is_another(call: _Call, call_id: str, name: str, grows: bool) -> bool:
+    """Whether a delta with this id and name is the start of another call. `grows`: it brings arguments."""
+    if call_id and call.id:
+        return call_id != call.id
+    if name and call.name:
+        return name != call.name or (grows and (call.ended or _is_whole(call)))
+    return False
+
+
+def _is_whole(call: _Call) -> bool:
+    if not call.pieces or not call.pieces[-1].rstrip().endswith(b"}"):
+        return False
+    return parse_arguments(unescape(b"".join(call.pieces)))[1] == "complete"
 
 
 def _array(raw: Object, key: str) -> list[JSON]:

@@ -17,7 +17,7 @@ from ...ir.tools import Tool
 from .. import openai_fault
 from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
 from .content import NAME
-from .places import SIGNS, locate
+from .places import SIGNS, locator
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
 from .tools import discovered, read_tools, write_tools
@@ -50,7 +50,7 @@ class OpenAIResponses:
     encode_request = staticmethod(encode_request)
     decode_response = staticmethod(decode_response)
     encode_response = staticmethod(encode_response)
-    locate = staticmethod(locate)
+    locator = staticmethod(locator)
 
     def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
         return openai_fault.decode_error(NAME, status, body, headers)

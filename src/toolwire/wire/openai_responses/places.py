@@ -1,18 +1,18 @@
-"""Where things stand in a Responses request, and how to recognise one."""
+"""Where things stand in Responses documents, and how to recognise one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
-from ...ir.losses import Losses
-from ...ir.parts import Refusal, Text
+from ...ir.parts import Media, Opaque, Part, Refusal, Text, ToolResult
 from ...ir.pointer import JSON, join, split
-from ...ir.request import Message, Request
+from ...ir.request import Request
+from ...ir.response import Response
 from ..protocol import Kind
 from ..signs import blocks, score, tools_of
-from .items import write_items
 
-__all__ = ["SIGNS", "locate"]
+__all__ = ["SIGNS", "locator"]
 
 _FIELDS = {
     "choice": "tool_choice",
@@ -27,18 +27,10 @@ _FIELDS = {
 }
 
 
-def locate(request: Request, path: str) -> str:
-    """The pointer into the Responses document for a canonical `path`."""
-    match split(path):
-        case ["params", name, *_]:
-            return join(_FIELDS.get(name, name))
-        case ["tools", index, *rest]:
-            return _tool(request, int(index)) + join(*(_FIELDS.get(name, name) for name in rest))
-        case ["messages", index, *rest]:
-            return _message(request, int(index), rest)
-        case [field, *rest]:
-            return join(_FIELDS.get(field, field), *(rest if field == "reasoning" else []))
-    return path
+def locator(value: Request | Response) -> Callable[[str], str]:
+    if isinstance(value, Request):
+        return _in_request(value)
+    return partial(_in_response, _said(value.parts, "output", 0)[0])
 
 
 def _tool(request: Request, index: int) -> str:
@@ -54,24 +46,66 @@ def _tool(request: Request, index: int) -> str:
     return join("tools", entry) if space is None else join("tools", entry, "tools", inside)
 
 
-def _message(request: Request, index: int, rest: list[str]) -> str:
-    if index == 0 and _is_instructions(request):
-        return join("instructions")
-    before = request.messages[int(_is_instructions(request)) : index]
-    item = sum(len(list(write_items(message, "", Losses()))) for message in before)
-    message = request.messages[index]
-    if rest[:1] != ["parts"] or len(rest) < 2:
-        return join("input", item, *rest)
-    number = int(rest[1])
-    earlier = (
-        list(write_items(Message(message.role, message.parts[:number], message.extra), "", Losses())) if number else []
-    )
-    inner = [_FIELDS.get(name, name) for name in rest[2:]]
-    words = isinstance(message.parts[number], (Text, Refusal)) and bool(earlier) and "content" in earlier[-1]
-    if words and ":item" not in getattr(message.parts[number], "extra", {}).get("openai_responses~", {}):
-        content = earlier[-1]["content"]
-        return join("input", item + len(earlier) - 1, "content", len(content) if type(content) is list else 1, *inner)
-    return join("input", item + len(earlier), *inner)
+def _in_request(request: Request) -> Callable[[str], str]:
+    skipped = int(_is_instructions(request))
+    items: list[str] = [join("instructions")] * skipped
+    parts: list[list[str]] = [[join("instructions")]] * skipped
+    item = 0
+    for message in request.messages[skipped:]:
+        items.append(join("input", item))
+        if message.role == "assistant":
+            places, item = _said(message.parts, "input", item)
+            parts.append(places)
+        else:
+            parts.append([_inside(part, number, item) for number, part in enumerate(message.parts)])
+            item += 1
+    return partial(_locate, request, items, parts)
+
+
+def _locate(request: Request, items: list[str], parts: list[list[str]], path: str) -> str:
+    match split(path):
+        case ["params", name, *_]:
+            return join(_FIELDS.get(name, name))
+        case ["tools", index, *rest]:
+            return _tool(request, int(index)) + join(*(_FIELDS.get(name, name) for name in rest))
+        case ["messages", index, "parts", number, *rest]:
+            return parts[int(index)][int(number)] + join(*(_FIELDS.get(name, name) for name in rest))
+        case ["messages", index, *rest]:
+            return items[int(index)] + join(*rest)
+        case [field, *rest]:
+            return join(_FIELDS.get(field, field), *(rest if field == "reasoning" else []))
+    return path
+
+
+def _inside(part: Part, number: int, item: int) -> str:
+    """A part of a message from outside the model; a result is an item by itself."""
+    return join("input", item) if isinstance(part, (ToolResult, Opaque)) else join("input", item, "content", number)
+
+
+def _said(parts: tuple[Part, ...], field: str, item: int) -> tuple[list[str], int]:
+    """Where each part of what the model said stands, and the number of the item behind it."""
+    places: list[str] = []
+    words = -1  # the number of the last words in an open item
+    item -= 1
+    for part in parts:
+        if not isinstance(part, (Text, Refusal, Media)):
+            item, words = item + 1, -1
+            places.append(join(field, item))
+            continue
+        if words < 0 or ":item" in part.extra.get("openai_responses~", {}):
+            item, words = item + 1, -1
+        words += 1
+        places.append(join(field, item, "content", words))
+    return places, item + 1
+
+
+def _in_response(places: list[str], path: str) -> str:
+    match split(path):
+        case ["parts", number, *rest]:
+            return places[int(number)] + join(*rest)
+        case ["stop", *_]:
+            return join("status")
+    return path
 
 
 def _is_instructions(request: Request) -> bool:

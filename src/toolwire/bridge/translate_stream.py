@@ -1,0 +1,95 @@
+"""Translate a stream from one wire to another, as it comes.
+
+stream = translate_stream(source="anthropic", target="openai_chat", request=body)
+for data in upstream:
+    client.write(stream.feed(data))
+client.write(stream.close())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..ir.errors import ToolwireError, TruncatedStream, UpstreamError
+from ..ir.events import CallDelta, Event, ReasoningDelta, ResponseStart, StreamFault, TextDelta
+from ..ir.losses import Losses
+from ..ir.pointer import JSON
+from ..ir.response import Fault
+from ..wire import get
+from .exchange import Exchange
+from .prepare import prepare
+from .report_answer import AnswerReporter
+from .translate import parsed
+
+__all__ = ["StreamTranslation", "translate_stream"]
+
+_DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
+
+
+def translate_stream(*, source: str, target: str, request: JSON | bytes | str | None = None) -> StreamTranslation:
+    """A translator for one stream: feed it bytes of `source`, it gives bytes of `target`."""
+    return StreamTranslation(source, target, request)
+
+
+class StreamTranslation:
+    """One stream on its way from wire to wire.
+
+    A stream that breaks (cut short, or not what its wire allows) becomes an error in the target's own words, never a
+    normal end; `error` then holds what happened.
+    """
+
+    __slots__ = ("_decoder", "_encoder", "_reporter", "_restorer", "_same", "_started", "error", "losses")
+
+    def __init__(self, source: str, target: str, request: JSON | bytes | str | None = None) -> None:
+        self.losses = Losses()
+        self.error: ToolwireError | None = None
+        self._same = source == target
+        self._started = False
+        if self._same:
+            get(source)
+            return
+        reader, writer = get(source), get(target)
+        canonical = None if request is None else writer.decode_request(parsed(request))
+        exchange = Exchange() if canonical is None else prepare(canonical, reader).exchange
+        self._decoder = reader.stream_decoder()
+        self._encoder = writer.stream_encoder(canonical)
+        self._restorer = exchange.restorer(self.losses, writer.capabilities)
+        self._reporter = AnswerReporter(writer.name, self.losses)
+        self._decoder.losses = self._encoder.losses = self.losses
+
+    def feed(self, data: bytes) -> bytes:
+        if self._same or self.error is not None:
+            return b"" if self.error is not None else data
+        try:
+            return self._write(self._decoder.feed(data))
+        except ToolwireError as error:
+            return self._fail(error)
+
+    def close(self) -> bytes:
+        """The end of the source. What was cut short ends in an error event."""
+        if self._same or self.error is not None:
+            return b""
+        try:
+            return self._write(self._decoder.close())
+        except ToolwireError as error:
+            return self._fail(error)
+
+    def _write(self, events: Iterable[Event]) -> bytes:
+        encode, restore = self._encoder.feed, self._restorer.feed
+        out: list[bytes] = []
+        for event in events:
+            if type(event) not in _DELTAS:
+                self._reporter.event(event)
+            out += [encode(restored) for restored in restore(event)]
+        if out:
+            self._started = True
+        if self._restorer.fault is not None:
+            self.error = UpstreamError(self._restorer.fault)
+        return b"".join(out)
+
+    def _fail(self, error: ToolwireError) -> bytes:
+        self.error = error
+        code = "stream_truncated" if isinstance(error, TruncatedStream) else "stream_broken"
+        fault = StreamFault(Fault("server", error.message, 502, code, retryable=True))
+        start = b"" if self._started else self._encoder.feed(ResponseStart())
+        return start + self._encoder.feed(fault)

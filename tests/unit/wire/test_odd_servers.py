@@ -1,0 +1,128 @@
+"""Streams as real servers send them, beyond what the specification says."""
+
+import json
+
+import pytest
+
+from toolwire.ir import StreamFault, fold
+from toolwire.testing.stream_checks import decode_stream
+from toolwire.wire import get
+
+
+def chat(*choices, done=True, **envelope):
+    chunks = [{"id": "c", "object": "chat.completion.chunk", "model": "m", **envelope, "choices": [c]} for c in choices]
+    frames = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks]
+    return "".join([*frames, "data: [DONE]\n\n" if done else ""]).encode()
+
+
+def delta(finish=None, **fields):
+    return {"index": 0, "delta": fields, "finish_reason": finish}
+
+
+def calls_of(wire, data):
+    return [(call.name, call.arguments) for call in fold(decode_stream(get(wire), [data])).calls]
+
+
+def call(name, arguments, **more):
+    return {"function": {"name": name, "arguments": arguments}, **more}
+
+
+@pytest.mark.parametrize("more", [{}, {"index": 0}], ids=["no index", "index 0"])
+def test_two_whole_calls_of_one_name_without_ids_are_two(more):
+    one, two = call("f", '{"a": 1}', **more), call("f", '{"a": 2}', **more)
+    expected = [("f", {"a": 1}), ("f", {"a": 2})]
+    assert calls_of("openai_chat", chat(delta(tool_calls=[one, two]), delta("tool_calls"))) == expected
+    assert calls_of("openai_chat", chat(delta(tool_calls=[one]), delta("tool_calls", tool_calls=[two]))) == expected
+
+
+def test_a_name_that_is_repeated_with_every_delta_is_one_call():
+    deltas = [delta(tool_calls=[call("f", piece, index=0)]) for piece in ('{"a"', ": 1", "}", "")]
+    assert calls_of("openai_chat", chat(*deltas, delta("tool_calls"))) == [("f", {"a": 1})]
+
+
+def test_white_space_after_a_call_that_is_over_does_no_harm():
+    data = chat(
+        delta(tool_calls=[call("f", "{}", index=0, id="1")]),
+        delta(tool_calls=[call("g", "{}", index=1, id="2")]),
+        delta(tool_calls=[{"index": 0, "function": {"arguments": "\n"}}]),
+        delta("tool_calls"),
+    )
+    assert calls_of("openai_chat", data) == [("f", {}), ("g", {})]
+
+
+def test_reasoning_that_is_said_in_two_fields_is_read_once():
+    data = chat(delta(reasoning="so", reasoning_content="so"), delta("stop", content="yes"))
+    reasoning, text = fold(decode_stream(get("openai_chat"), [data])).parts
+    assert (reasoning.text, text.text) == ("so", "yes")
+
+
+def test_the_first_chunk_of_azure_does_not_name_the_answer():
+    first = {"id": "", "model": "", "choices": [], "prompt_filter_results": [{"prompt_index": 0}]}
+    data = f"data: {json.dumps(first)}\n\n".encode() + chat(delta("stop", content="hi"))
+    response = fold(decode_stream(get("openai_chat"), [data]))
+    assert (response.id, response.model, response.text) == ("c", "m", "hi")
+    assert response.extra["openai_chat"]["prompt_filter_results"] == [{"prompt_index": 0}]
+
+
+def test_an_error_inside_a_choice_keeps_its_words():
+    error = {"code": 502, "message": "the provider went away"}
+    body = {"choices": [{"index": 0, "message": {"role": "assistant", "content": ""}, "error": error}]}
+    fault = get("openai_chat").decode_response(body).fault
+    assert (fault.status, fault.message) == (502, "the provider went away")
+    last = decode_stream(get("openai_chat"), [chat({**delta("error", content=""), "error": error})])[-1]
+    assert isinstance(last, StreamFault) and last.fault.message == "the provider went away"
+
+
+def test_an_error_without_an_envelope_in_a_stream():
+    frame = {"object": "error", "message": "too long", "type": "BadRequestError", "param": None, "code": 400}
+    last = decode_stream(get("openai_chat"), [f"data: {json.dumps(frame)}\n\n".encode()])[-1]
+    assert (last.fault.kind, last.fault.status, last.fault.message) == ("invalid_request", 400, "too long")
+
+
+@pytest.mark.parametrize("detail", ["Not Found", [{"loc": ["body"], "msg": "field required"}]], ids=["words", "list"])
+def test_errors_of_a_web_framework(detail):
+    fault = get("openai_chat").decode_error(422, {"detail": detail})
+    assert fault.status == 422
+    assert "Not Found" in fault.message or "field required" in fault.message
+
+
+def test_choices_stand_where_their_index_says():
+    choices = [
+        {"index": index, "message": {"role": "assistant", "content": str(index)}, "finish_reason": "stop"}
+        for index in (1, 0)
+    ]
+    response = get("openai_chat").decode_response({"choices": choices})
+    assert (response.text, response.alternatives[0].parts[0].text) == ("0", "1")
+
+
+def test_a_finish_for_calls_without_a_call_is_a_stop():
+    body = {
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "", "tool_calls": []},
+                "finish_reason": "tool_calls",
+            }
+        ]
+    }
+    assert get("openai_chat").decode_response(body).stop.reason == "stop"
+
+
+def test_a_result_without_an_id_comes_back_as_it_was():
+    body = {"messages": [{"role": "tool", "name": "f", "content": "1"}]}
+    wire = get("openai_chat")
+    assert wire.encode_request(wire.decode_request(body)).body["messages"] == body["messages"]
+
+
+def test_gemini_assignments_that_are_cut_off_are_a_truncated_call():
+    pieces = [{"jsonPath": "$.city", "stringValue": "Par", "willContinue": True}]
+    chunks = [
+        {"functionCall": {"name": "f", "willContinue": True}},
+        {"functionCall": {"partialArgs": pieces, "willContinue": True}},
+    ]
+    frames = [{"candidates": [{"index": 0, "content": {"role": "model", "parts": [chunk]}}]} for chunk in chunks]
+    frames.append({"candidates": [{"index": 0, "finishReason": "MAX_TOKENS"}]})
+    data = "".join(f"data: {json.dumps(frame)}\n\n" for frame in frames).encode()
+    response = fold(decode_stream(get("gemini"), [data]))
+    (call,) = response.calls
+    assert (call.state, call.raw, response.stop.reason) == ("truncated", '{"city":"Par"', "length")
