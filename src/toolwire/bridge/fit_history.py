@@ -14,6 +14,7 @@ from ..ir.losses import Losses
 from ..ir.parts import Artefact, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from ..ir.pointer import join
 from ..ir.request import Message, Request, Role
+from ..ir.text import dumps
 from ..wire.media import left_out, media_type_of
 from ..wire.profiles import family_of
 from ..wire.protocol import Wire
@@ -262,14 +263,18 @@ class _Fitter:
                 if text is not None:
                     fitted.append(text)
             elif isinstance(part, Opaque):
-                kept = self._opaque(part, place)
-                if kept is not None:
-                    fitted.append(kept)
+                fitted.append(part if part.wire == self._wire.name else self._spell_out(part, place))
             elif part.kind in self._can.result_media:
                 fitted.append(self._media(part, place))
             else:
                 fitted.append(self._move_media(part, result, place))
         return tuple(fitted)
+
+    def _spell_out(self, part: Opaque, place: Place) -> Text:
+        """What a tool has said must reach the model, if not as a block then as JSON."""
+        detail = f"only {part.wire} knows it: sent as JSON text"
+        self._losses.add(pointer_to(place), part.type, "rewritten", detail)
+        return Text(dumps(part.value))
 
     def _move_media(self, part: Media, result: ToolResult, place: Place) -> Text:
         """The target's results are words: the media follow in a message of their own."""

@@ -92,9 +92,10 @@ class Restorer:
             return self._end(event)
         if isinstance(event, ResponseStart):
             self._ids.salt = event.id
-        elif isinstance(event, ResponseEnd) and self._cut_short:
-            stops = tuple(self._stop(choice, stop) for choice, stop in enumerate(event.stops))
-            return (replace(event, stops=stops),)
+        elif isinstance(event, ResponseEnd) and (self._cut_short or not event.stops):
+            # some servers end without a reason, and no client can do without one
+            stops = event.stops or (Stop("tool_calls" if self._calls else "unknown"),)
+            return (replace(event, stops=tuple(self._stop(choice, stop) for choice, stop in enumerate(stops))),)
         return (event,)
 
     def _start(self, event: CallStart) -> CallStart:

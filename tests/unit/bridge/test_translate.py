@@ -276,3 +276,40 @@ def test_a_discovery_reply_as_it_came():
     reply = {"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "f", "inputSchema": {"type": "object"}}]}}
     (tool,) = toolwire.translate(reply, source="mcp", target="openai_chat", kind="tools").body
     assert tool["function"]["name"] == "f"
+
+
+def test_a_block_in_a_result_reaches_the_model_as_text():
+    found = {
+        "type": "search_result",
+        "source": "https://e.com",
+        "title": "T",
+        "content": [{"type": "text", "text": "x"}],
+    }
+    body = {
+        "model": "m",
+        "max_tokens": 5,
+        "messages": [
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [found]}]},
+        ],
+    }
+    translation = toolwire.translate(body, source="anthropic", target="openai_chat")
+    assert json.loads(translation.body["messages"][-1]["content"]) == found
+    assert ("/messages/1/content/0", "rewritten") in {(loss.path, loss.action) for loss in translation.losses}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": [], "tools": [{"function": {"name": "f"}, "z": 1}]},
+        {
+            "messages": [
+                {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "refusal", "refusal": "n"}]}
+            ]
+        },
+        {"messages": [], "response_format": {"type": "json_schema", "json_schema": {"name": "n", "q": 1}, "z": 1}},
+    ],
+)
+def test_fields_nobody_knows_come_back_on_their_own_wire(body):
+    chat = toolwire.wire.get("openai_chat")
+    assert chat.encode_request(chat.decode_request(body)).body == body

@@ -138,3 +138,25 @@ def test_discovery_replies():
     for name, body in (("anthropic", {"type": "message", "content": []}), ("openai_responses", {"output": []})):
         with pytest.raises(ProtocolError):
             get(name).list_tools(body)
+
+
+def test_what_the_newer_version_of_anthropic_refuses_is_sent_to_the_older_one_only():
+    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "d"}}
+    quoted = {"type": "text", "text": "q", "citations": [{"type": "char_location", "cited_text": "q"}]}
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [
+            {"role": "user", "content": [quoted]},
+            {"role": "assistant", "content": [document, {"type": "text", "text": "a"}]},
+        ],
+    }
+    new = get("anthropic")
+    written, losses = new.encode_request(new.decode_request(body))
+    assert written["messages"] == [
+        {"role": "user", "content": [{"type": "text", "text": "q"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "a"}]},
+    ]
+    assert [loss.path for loss in losses] == ["/messages/0/parts/0/citations", "/messages/1/parts/0"]
+    old = get("anthropic@2023-06-01")
+    assert old.encode_request(old.decode_request(body)).body == body

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from toolwire.ir import StreamFault, fold
+import toolwire
+from toolwire.ir import Ping, ResponseEnd, ResponseStart, Stop, StreamFault, TextEnd, TextStart, fold
 from toolwire.testing.stream_checks import decode_stream
 from toolwire.wire import get
 
@@ -126,3 +127,43 @@ def test_gemini_assignments_that_are_cut_off_are_a_truncated_call():
     response = fold(decode_stream(get("gemini"), [data]))
     (call,) = response.calls
     assert (call.state, call.raw, response.stop.reason) == ("truncated", '{"city":"Par"', "length")
+
+
+def events_of(*events):
+    return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
+
+
+def test_arguments_that_are_whole_only_in_the_last_word():
+    item = {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": ""}
+    whole = {**item, "arguments": '{"a": 1}', "status": "completed"}
+    response = {"id": "r", "object": "response", "status": "in_progress", "model": "m", "output": []}
+    data = events_of(
+        {"type": "response.created", "response": response},
+        {"type": "response.output_item.added", "output_index": 0, "item": item},
+        {"type": "response.function_call_arguments.delta", "output_index": 0, "item_id": "fc", "delta": '{"a"'},
+        {"type": "response.output_item.done", "output_index": 0, "item": whole},
+        {"type": "response.completed", "response": {**response, "status": "completed", "output": [whole]}},
+    )
+    assert calls_of("openai_responses", data) == [("f", {"a": 1})]
+
+
+def test_an_end_without_a_reason_gets_one():
+    start = {"id": "m", "type": "message", "role": "assistant", "model": "x", "content": [], "stop_reason": None}
+    data = events_of(
+        {"type": "message_start", "message": start},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hi"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_stop"},
+    )
+    stream = toolwire.translate_stream(source="anthropic", target="openai_chat")
+    assert b'"finish_reason":"stop"' in stream.feed(data) + stream.close()
+    assert [loss.concept for loss in stream.losses if loss.severity != "info"] == ["stop reason unknown"]
+
+
+def test_a_ping_may_come_first():
+    encoder = get("anthropic").stream_encoder()
+    assert encoder.feed(Ping()) == b'event: ping\ndata: {"type":"ping"}\n\n'
+    assert encoder.feed(ResponseStart("a", "m")) == b""
+    written = encoder.feed(TextStart(0)) + encoder.feed(TextEnd(0)) + encoder.feed(ResponseEnd((Stop("stop"),)))
+    assert written.startswith(b"event: message_start") and b'"id":"a"' in written

@@ -1,7 +1,7 @@
 """Messages requests, in two versions of the API.
 
-`system` is the leading system message; system messages further down stand in `messages`. Version 2026-10-21 knows no
-sampling parameters any more: they are losses there.
+`system` is the leading system message; system messages further down stand in `messages`. Version 2026-10-21 refuses
+sampling parameters, citations in what the user says and documents in what the model said: they are losses there.
 """
 
 from __future__ import annotations
@@ -121,11 +121,12 @@ def _read_thinking(body: Object, extra: Extra) -> tuple[ReasoningConfig | None, 
         return (None if effort is None else ReasoningConfig(effort=effort)), output
     mode = _MODES.get(string(thinking, "type"), "auto")
     shown = optional_string(thinking, "display")
-    rest = leftover(thinking, ("type", "budget_tokens", "display"), NAME)
+    budget = integer(thinking, "budget_tokens") if mode == "budget" else None
+    rest = leftover(thinking, ("type", "display", *(["budget_tokens"] if mode == "budget" else [])), NAME)
     if thinking["type"] not in _MODES:
         rest[NAME] = {**rest.get(NAME, {}), "type": thinking["type"]}
     visible = None if shown is None else shown != "omitted"
-    return ReasoningConfig(mode, effort, integer(thinking, "budget_tokens"), visible, rest), output
+    return ReasoningConfig(mode, effort, budget, visible, rest), output
 
 
 _MODES: dict[str, Literal["off", "auto", "budget"]] = {"disabled": "off", "adaptive": "auto", "enabled": "budget"}
@@ -151,6 +152,9 @@ def encode_request(request: Request, version: str) -> Encoded:
         for index, message in enumerate(request.messages)
         if index >= start
     ]
+    if version != "2023-06-01":
+        for index, message in enumerate(out["messages"], start):
+            _drop_refused(message, f"/messages/{index}/parts", losses)
     tools = [write_tool(tool, losses, f"/tools/{index}") for index, tool in enumerate(request.tools)]
     if tools := [tool for tool in tools if tool is not None]:
         out["tools"] = tools
@@ -194,6 +198,23 @@ def _write_message(message: Message, path: str, losses: Losses) -> Object:
     role = "system" if message.role == "developer" else message.role
     content = write_blocks(message.parts, message.extra.get(_FORM, {}), losses, path)
     return finish({"role": role, "content": [] if content is None else content}, message.extra, NAME)
+
+
+def _drop_refused(message: Object, path: str, losses: Losses) -> None:
+    """What version 2026-10-21 answers with status 400."""
+    blocks = message["content"]
+    if type(blocks) is not list:
+        return
+    said = message["role"] == "assistant"
+    for number, block in enumerate(blocks):
+        if not said and block.get("type") == "text" and block.get("citations"):
+            blocks[number] = {key: value for key, value in block.items() if key != "citations"}
+            losses.add(f"{path}/{number}/citations", "citations", "dropped", "2026-10-21 takes none from the user")
+        elif said and block.get("type") == "document":
+            detail = "2026-10-21 takes none in what the model said"
+            losses.add(f"{path}/{number}", "document", "dropped", detail, "error")
+    if said:
+        message["content"] = [block for block in blocks if block.get("type") != "document"]
 
 
 def _write_thinking(request: Request, out: Object, losses: Losses) -> None:

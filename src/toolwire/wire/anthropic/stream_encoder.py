@@ -66,6 +66,8 @@ class MessagesStreamEncoder(EventWriter):
                 return b"".join((self._head, event.escaped, b'"}}\n\n'))  # type: ignore[union-attr]
         if kind is UsageUpdate or kind is ResponseStart:
             return self._prepare(event)
+        if kind is Ping:  # may come before there is anything to begin with
+            return _event("ping", {})
         return self._begin() + self._dispatch(event)
 
     def _prepare(self, event: Event) -> bytes:
@@ -221,9 +223,6 @@ class MessagesStreamEncoder(EventWriter):
         if any(artefact.provider != PROVIDER for artefact in artefacts):
             self.losses.add("/parts", "artefact", "dropped", "it is another provider's")
 
-    def _ping(self, event: Ping) -> bytes:
-        return _event("ping", {})
-
     def _fail(self, event: StreamFault) -> bytes:
         return b"event: error\ndata: " + to_bytes(write_fault(event.fault)) + b"\n\n"
 
@@ -249,7 +248,6 @@ MessagesStreamEncoder.steps = {
     CallDelta: MessagesStreamEncoder._call_delta,
     CallEnd: MessagesStreamEncoder._call_end,
     WholePart: MessagesStreamEncoder._whole_part,
-    Ping: MessagesStreamEncoder._ping,
     StreamFault: MessagesStreamEncoder._fail,
     ResponseEnd: MessagesStreamEncoder._end,
 }

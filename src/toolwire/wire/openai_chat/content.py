@@ -52,7 +52,8 @@ def _read_part(raw: JSON) -> Part:
     if kind == "file":
         return _read_file(raw)
     if kind == "refusal":
-        return Refusal(string(raw, "refusal"), leftover(raw, _PART, NAME))
+        extra = leftover(raw, _PART, NAME)
+        return Refusal(string(raw, "refusal"), {**extra, _FORM: {**extra.get(_FORM, {}), ":place": "content"}})
     return Opaque(NAME, string(raw, "type"), raw)
 
 

@@ -255,7 +255,7 @@ def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Lo
                 losses.add(f"{path}/parts/{number}", "order of text and calls", "moved", detail)
             content.append(part)
     last = content[-1] if content else None
-    if isinstance(last, Refusal):  # one that is followed by other words is a part of the content
+    if isinstance(last, Refusal) and ":place" not in last.extra.get(_FORM, {}):  # followed by words it is content
         out["refusal"] = last.text
         content.pop()
     form = extra.get(_FORM, {})

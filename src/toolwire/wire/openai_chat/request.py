@@ -132,7 +132,12 @@ def _read_format(value: JSON) -> OutputFormat | None:
             optional_string(inner, "name"),
             optional_string(inner, "description"),
             boolean(inner, "strict"),
-            leftover(inner, ("schema", "name", "description", "strict"), NAME),
+            leftover(
+                inner,
+                ("schema", "name", "description", "strict"),
+                NAME,
+                leftover(value, ("type", "json_schema"), f"{NAME}/format"),
+            ),
         )
     if kind == "json_object" and type(value.get("schema")) is dict:  # how llama.cpp and others say json_schema
         extra = leftover(value, ("type", "schema"), NAME, {_FORM: {":type": "json_object"}})
@@ -210,4 +215,5 @@ def _write_format(output: OutputFormat) -> Object:
     for key, value in (("description", output.description), ("schema", output.schema), ("strict", output.strict)):
         if value is not None:
             inner[key] = value
-    return {"type": "json_schema", "json_schema": finish(inner, output.extra, NAME)}
+    out = {"type": "json_schema", "json_schema": finish(inner, output.extra, NAME)}
+    return finish(out, output.extra, f"{NAME}/format")

@@ -38,9 +38,9 @@ def read_tool(raw: JSON) -> Tool:
 def _read_any_tool(raw: JSON) -> Tool:
     kind = obj(raw).get("type", "function" if "function" in raw else None)
     if kind == "function":
-        extra = leftover(raw, _OUTER, NAME) if len(raw) > 2 else {}
+        extra = leftover(raw, _OUTER, NAME) if len(raw) != 2 or "type" not in raw else {}
         if "type" not in raw:
-            extra = {f"{NAME}~": {":type": "absent"}}
+            extra[f"{NAME}~"] = {**extra.get(f"{NAME}~", {}), ":type": "absent"}
         return read_function(obj(raw.get("function"), "function"), extra, "function")
     if kind == "custom":
         return _read_custom(raw)

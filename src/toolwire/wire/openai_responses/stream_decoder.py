@@ -202,10 +202,16 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
                 events.append(CallDelta(item.key, escaped))
 
     def _call_done(self, event: Object, events: list[Event]) -> None:
-        """Fills in arguments that had no deltas."""
         item = self._item_of(event)
-        if not item.pieces:
-            self._grow_call(item, event.get("arguments") or event.get("input"), events)
+        self._complete_call(item, event.get("arguments") or event.get("input"), events)
+
+    def _complete_call(self, item: _Item, whole: JSON, events: list[Event]) -> str:
+        """Fills in what the deltas left out; where the two disagree, the deltas have been told already."""
+        so_far = unescape(b"".join(item.pieces))
+        if type(whole) is str and len(whole) > len(so_far) and whole.startswith(so_far):
+            self._grow_call(item, whole[len(so_far) :], events)
+            return whole
+        return so_far
 
     def _reasoning_delta(self, event: Object, events: list[Event]) -> None:
         item = self._item_of(event)
@@ -257,9 +263,7 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
 
     def _close_call(self, item: _Item, call: Part, events: list[Event]) -> None:
         assert isinstance(call, ToolCall)
-        if not item.pieces:
-            self._grow_call(item, call.raw, events)
-        raw = unescape(b"".join(item.pieces))
+        raw = self._complete_call(item, call.raw, events)
         extra = _meaning(call.extra)
         if item.kind == "custom_tool_call":
             events.append(CallEnd(item.key, None, raw, "complete", (), extra))
