@@ -1,7 +1,10 @@
-"""Writes docs/wires.md by asking the codecs: each concept is encoded on each wire, and what appears is where it goes.
+"""Writes what the docs know from the code.
+
+docs/wires.md          by asking the codecs: each concept is encoded on each wire, and what appears is where it goes
+docs/architecture.svg  by asking the import contracts (picture.py)
 
 make docs                          write
-python docs/generate.py --check    exit 1 if the page is not what the codecs say
+python docs/generate.py --check    exit 1 if a file is not what the code says
 """
 
 import sys
@@ -10,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
+from picture import PICTURE, draw
 
 from toolwire.bridge.prepare import prepare
 from toolwire.ir import (
@@ -304,15 +308,16 @@ def page() -> str:
 
 
 def main() -> int:
-    text = page()
-    if "--check" in sys.argv:
-        fresh = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
-        if not fresh:
-            print(f"{PAGE.name} is not what the codecs say: make docs", file=sys.stderr)
-        return 0 if fresh else 1
-    PAGE.write_text(text, encoding="utf-8")
-    print(f"wrote {PAGE}")
-    return 0
+    made = {PAGE: page(), PICTURE: draw()}
+    if "--check" not in sys.argv:
+        for path, text in made.items():
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path.name}")
+        return 0
+    stale = [path for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        print(f"{path.name} is not what the code says: make docs", file=sys.stderr)
+    return 1 if stale else 0
 
 
 if __name__ == "__main__":

@@ -32,8 +32,18 @@ def fit_choice(
         choice = _declared_only(request, choice, tools, names, losses)
     _refuse_forced_thinking(request, choice, can)
     if choice.mode == "allowed" and "allowed" not in can.choices:
-        return ToolChoice("required" if choice.required else "auto")
-    return choice
+        choice = ToolChoice("required" if choice.required else "auto")
+    return _known(choice, can, losses)
+
+
+def _known(choice: ToolChoice, can: Capabilities, losses: Losses) -> ToolChoice:
+    """The nearest that the target has a word for."""
+    if choice.mode in can.choices or choice.mode == "validated":
+        return choice
+    nearest = ToolChoice("required" if choice.mode == "tool" and "required" in can.choices else "auto")
+    detail = f"the target has no such choice: {nearest.mode}"
+    losses.add(join("choice"), f"tool choice {choice.mode}", "weakened", detail, "error")
+    return nearest
 
 
 def _validate_strict(

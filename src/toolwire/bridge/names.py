@@ -48,7 +48,9 @@ class Names:
         if _is_legal(self._pattern, self._length, whole) and (space, whole) not in self._back:
             return whole
         clean = re.sub(r"[^a-zA-Z0-9_-]+", "_", whole) or "tool"
-        if not re.match(self._pattern, clean):
+        if not re.fullmatch(self._pattern, clean):
+            clean = clean.replace("-", "_")
+        if not re.fullmatch(self._pattern, clean):
             clean = f"_{clean}"
         for attempt in range(1000):
             mark = short_hash(f"{namespace or ''}\n{name}\n{attempt}", 8)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from ..ir.errors import SchemaError
 from ..ir.pointer import Object
@@ -23,18 +23,18 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class FunctionTool(Tool, frozen=True):
+class FunctionTool(Tool, Generic[P, R], frozen=True):
     """A Tool that still is its function: call it as before."""
 
-    function: Callable[..., Any] | None = None
+    function: Callable[P, R] | None = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         assert self.function is not None
         return self.function(*args, **kwargs)
 
 
 @overload
-def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 
 
 @overload
@@ -44,7 +44,7 @@ def tool(
     description: str | None = None,
     strict: bool | None = None,
     effect: Effect = "write",
-) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
 def tool(
@@ -55,13 +55,13 @@ def tool(
     description: str | None = None,
     strict: bool | None = None,
     effect: Effect = "write",
-) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+) -> FunctionTool[..., Any] | Callable[[Callable[..., Any]], FunctionTool[..., Any]]:
     """Makes a function a tool; with arguments, a decorator that does.
 
     `effect` says what a call does to the world: "pure", "read", "idempotent" or, if nothing is said, "write".
     """
 
-    def make(function: Callable[..., Any]) -> FunctionTool:
+    def make(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         return FunctionTool(
             name=name or function.__name__,
             description=description or inspect.getdoc(function),

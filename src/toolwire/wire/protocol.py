@@ -29,7 +29,7 @@ Kind = Literal["request", "response", "stream", "tools", "error"]
 class Limits(Value, frozen=True):
     """Numbers and patterns that the provider enforces. None: no limit known."""
 
-    name: str  # a regular expression for tool names
+    name: str  # a regular expression for tool names; letters, digits and _ must be among what it admits
     name_length: int
     id: str  # a regular expression for call ids
     id_length: int

@@ -7,6 +7,7 @@ import pytest
 from toolwire.bridge.ids import Ids
 from toolwire.bridge.names import Names
 from toolwire.wire import get
+from toolwire.wire.protocol import Limits
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "gemini", "openai_chat", "openai_responses"])
@@ -59,3 +60,10 @@ def test_ids_are_the_same_in_every_turn():
 
     assert first(10)[:5] == first(5)
     assert len(set(first(1000))) == 1000
+
+
+@pytest.mark.parametrize("name", ["get-weather", "9 lives", "-", "ünïcode", "a.b/c"])
+def test_cleaned_names_are_legal_where_little_is(name):
+    limits = Limits(name=r"[a-zA-Z_][a-zA-Z0-9_]*", name_length=20, id=".*", id_length=9)
+    wire = Names(limits, namespaces=False).to_wire(None, name)
+    assert re.fullmatch(limits.name, wire) and len(wire) <= 20

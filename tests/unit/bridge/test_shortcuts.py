@@ -149,6 +149,14 @@ def test_list_tools_says_where_there_is_none():
         ({"error": {"message": "x", "type": "y"}}, "openai_chat", "error"),
         (b'event: message_start\ndata: {"type": "message_start"}\n\n', "anthropic", "stream"),
         ('data: {"object": "chat.completion.chunk", "choices": []}\n\n', "openai_chat", "stream"),
+        ({"model": "gpt", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}, "openai_chat", "request"),
+        (
+            {"model": "claude-x", "max_tokens": 5, "messages": [{"role": "system", "content": "s"}]},
+            "openai_chat",
+            "request",
+        ),
+        ('data: {"error": {"code": 503, "message": "x", "status": "UNAVAILABLE"}}\n\n', "gemini", "stream"),
+        ('event: error\ndata: {"type": "error", "error": {"type": "api_error"}}\n\n', "anthropic", "stream"),
     ],
 )
 def test_detect(body, wire, kind):

@@ -1,0 +1,25 @@
+"""The examples in docstrings run."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import toolwire
+
+MODULES = [
+    found.name for found in pkgutil.walk_packages(toolwire.__path__, "toolwire.") if "__main__" not in found.name
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name):
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.failed == 0
+
+
+def test_there_are_examples():
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    examples = [test for name in MODULES for test in finder.find(importlib.import_module(name)) if test.examples]
+    assert len(examples) >= 5
