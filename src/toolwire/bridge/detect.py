@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from ..ir.errors import ProtocolError
 from ..ir.pointer import JSON
 from ..ir.value import Value
+from ..stream.array import ArrayDecoder
 from ..stream.sse import SSEDecoder
-from ..stream.strict import parse
+from ..stream.strict import as_bytes, parse
 from ..wire import get, mcp, names
 from ..wire.protocol import Kind
 
@@ -28,13 +31,11 @@ def detect(body: JSON | bytes | str) -> Detected:
     """
     kinds: tuple[Kind, ...] = ("request", "response", "tools", "error")
     if isinstance(body, (bytes, str)):
-        data = body.encode() if isinstance(body, str) else body
+        data = as_bytes(body)
         if is_stream(data):
             body, kinds = _first_event(data), ("stream",)
         else:
-            body = parse(data.removeprefix(b"\xef\xbb\xbf"))
-            if type(body) is list and body and type(body[0]) is dict and "candidates" in body[0]:
-                body, kinds = body[0], ("stream",)  # Gemini's stream as one array
+            body = parse(data)
     found = _most_alike(body, kinds)
     if found is None and kinds == ("stream",) and (error := _most_alike(body, ("error",))):
         found = Detected(error.wire, "stream")  # it failed before it began
@@ -57,12 +58,18 @@ def _most_alike(body: JSON, kinds: tuple[Kind, ...]) -> Detected | None:
 
 
 def is_stream(data: bytes) -> bool:
-    """Whether these are server-sent events."""
-    start = data.lstrip(b"\xef\xbb\xbf \r\n")[:16]
-    return start.startswith((b"data:", b"event:", b":", b"id:", b"retry:"))
+    """Whether these are server-sent events, or Gemini's chunks in one array."""
+    start = data[:256].lstrip(b"\xef\xbb\xbf \r\n")
+    return start.startswith((b"data:", b"event:", b":", b"id:", b"retry:")) or _ARRAY(start) is not None
+
+
+_ARRAY = re.compile(rb'\[\s*\{\s*"(?:candidates|promptFeedback|usageMetadata)"').match
 
 
 def _first_event(data: bytes) -> JSON:
+    if _ARRAY(data.lstrip(b"\xef\xbb\xbf \r\n")) is not None:
+        elements = ArrayDecoder().feed(data)
+        return parse(elements[0]) if elements else {"candidates": []}
     decoder = SSEDecoder()
     for _, payload in [*decoder.feed(data), *decoder.close()]:
         if payload.strip() != b"[DONE]":

@@ -10,7 +10,7 @@ from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import JSON, Object, join
 from ..ir.request import Request
 from ..ir.tools import Tool
-from ..stream.strict import parse
+from ..stream.strict import as_bytes, parse
 from ..wire import get, mcp
 from .detect import detect, is_stream
 from .exchange import Exchange
@@ -24,10 +24,10 @@ def calls(body: JSON | bytes | str, wire: str | None = None) -> tuple[ToolCall, 
 
     Each has an id, also where the wire gave none. Run only those whose `state` is "complete".
     """
-    data = body.encode() if isinstance(body, str) else body
+    data = as_bytes(body) if isinstance(body, (bytes, str)) else body
     kind = "stream" if isinstance(data, bytes) and is_stream(data) else "response"
     if wire is None:
-        wire, kind = (found := detect(body)).wire, found.kind
+        wire, kind = (found := detect(data)).wire, found.kind
     if kind == "stream":
         decoder = get(wire).stream_decoder()
         response = fold([*decoder.feed(data), *decoder.close()])
@@ -44,6 +44,11 @@ def results(answers: Iterable[ToolResult], wire: str) -> list[Object]:
     """The messages (items, contents) that give results back on `wire`, to be appended to the conversation."""
     codec = get(wire)
     answers = tuple(answers)
+    for index, answer in enumerate(answers):
+        if not isinstance(answer, ToolResult):
+            raise EncodeError(
+                f"expected a ToolResult, got {answer!r}", pointer=join(index), hint="call.result(…) makes one"
+            )
     if codec.capabilities.named_results:
         for index, answer in enumerate(answers):
             if answer.name is None:

@@ -24,7 +24,7 @@ def to_bytes(value: JSON) -> bytes:
     """Compact JSON; EncodeError for what JSON cannot say (NaN, infinities, lone surrogates, foreign objects)."""
     try:
         data = _encode(value)
-    except (TypeError, UnicodeEncodeError, OverflowError, msgspec.MsgspecError) as error:
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:  # ValueError: an endless integer, too
         raise EncodeError(f"not a JSON value: {error}") from error
     except RecursionError:
         raise EncodeError("nested too deeply to be written as JSON") from None

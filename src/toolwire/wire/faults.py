@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 from ..ir.pointer import JSON
-from ..ir.response import FaultKind
+from ..ir.response import Fault, FaultKind
 from ..ir.text import dumps
 
-__all__ = ["kind_of_status", "request_id", "retry_after", "should_retry", "status_of_kind", "words_of"]
+__all__ = [
+    "fitting_status",
+    "headers_of",
+    "kind_of_status",
+    "request_id",
+    "retry_after",
+    "seconds",
+    "should_retry",
+    "status_of_kind",
+    "words_of",
+]
 
 _KINDS: dict[int, FaultKind] = {
     400: "invalid_request",
@@ -53,15 +65,43 @@ def status_of_kind(kind: FaultKind) -> int:
     return _STATUSES[kind]
 
 
+def fitting_status(fault: Fault, statuses: Mapping[FaultKind, tuple[int, ...]]) -> int:
+    """The status that goes with the kind on a wire: its own if the wire uses it so, else the first of the row."""
+    usual = statuses.get(fault.kind)
+    return fault.status if usual is None or fault.status in usual else usual[0]
+
+
+_SAFE_VALUE = re.compile(r"[\x21-\x7e]{1,200}").fullmatch
+
+
+def headers_of(fault: Fault, id_name: str | None) -> dict[str, str]:
+    """When to try again and which request it was; nothing that could not stand in a header."""
+    headers: dict[str, str] = {}
+    if fault.retry_after is not None and isfinite(fault.retry_after):
+        headers["retry-after"] = f"{fault.retry_after:g}"
+    if fault.retryable is not None:
+        headers["x-should-retry"] = "true" if fault.retryable else "false"
+    if id_name is not None and fault.request_id and _SAFE_VALUE(fault.request_id):
+        headers[id_name] = fault.request_id
+    return headers
+
+
+def seconds(text: str, unit: float = 1.0) -> float | None:
+    """A length of time that a clock can wait for."""
+    try:
+        value = float(text) * unit
+    except ValueError:
+        return None
+    return max(value, 0.0) if isfinite(value) else None
+
+
 def retry_after(headers: Mapping[str, str] | None) -> float | None:
     """Seconds, from `retry-after-ms` or `retry-after`. A date there needs a clock, so it is left to the caller."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = _header(headers, name)
-        try:
-            if value is not None:
-                return max(float(value) * unit, 0.0)
-        except ValueError:
-            continue
+        found = None if value is None else seconds(value, unit)
+        if found is not None:
+            return found
     return None
 
 

@@ -11,18 +11,39 @@ from collections.abc import Mapping
 
 from ..ir.pointer import JSON, Object
 from ..ir.response import Fault, FaultKind
-from .faults import kind_of_status, request_id, retry_after, should_retry, status_of_kind, words_of
+from .faults import (
+    fitting_status,
+    headers_of,
+    kind_of_status,
+    request_id,
+    retry_after,
+    should_retry,
+    status_of_kind,
+    words_of,
+)
 from .protocol import EncodedFault
 
-__all__ = ["decode_error", "encode_error", "read_fault", "write_fault"]
+__all__ = ["code_of", "decode_error", "encode_error", "read_fault", "write_fault"]
 
-_BY_CODE: dict[str, FaultKind] = {
-    "rate_limit_exceeded": "rate_limit",
-    "insufficient_quota": "billing",
-    "invalid_api_key": "authentication",
-    "model_not_found": "not_found",
-    "server_error": "server",
-    "malformed_function_call": "malformed_call",
+_CODES: dict[FaultKind, str] = {
+    "invalid_request": "invalid_prompt",
+    "authentication": "invalid_api_key",
+    "billing": "insufficient_quota",
+    "permission": "permission_denied",
+    "not_found": "model_not_found",
+    "conflict": "conflict",
+    "too_large": "request_too_large",
+    "rate_limit": "rate_limit_exceeded",
+    "overloaded": "server_is_overloaded",
+    "timeout": "timeout",
+    "malformed_call": "malformed_function_call",
+    "server": "server_error",
+}
+_BY_CODE: dict[str, FaultKind] = {code: kind for kind, code in _CODES.items()}
+_STATUSES: dict[FaultKind, tuple[int, ...]] = {
+    "billing": (429,),
+    "overloaded": (503,),
+    "timeout": (504, 408),
 }
 _BY_TYPE: dict[str, FaultKind] = {
     "invalid_request_error": "invalid_request",
@@ -52,14 +73,24 @@ _TYPES: dict[FaultKind, str] = {
 _FIELDS = frozenset({"message", "type", "param", "code"})
 
 
+def code_of(fault: Fault) -> str:
+    """The code, for where it is all there is to tell the kind by."""
+    return fault.code if fault.code is not None and _kind_of_code(fault.code) == fault.kind else _CODES[fault.kind]
+
+
+def _kind_of_code(code: str) -> FaultKind | None:
+    """Codes about a prompt or an image are the author's to mend."""
+    return _BY_CODE.get(code) or ("invalid_request" if code.startswith("invalid_") or "image" in code else None)
+
+
 def read_fault(error: JSON, wire: str, status: int | None = None) -> Fault:
     """`error` is the object inside the envelope."""
     if type(error) is not dict:
         return Fault(kind_of_status(status or 500), words_of(error, status or 500), status or 500)
     code, kind_name = error.get("code"), error.get("type")
-    kind = _BY_CODE.get(str(code)) or (
-        kind_of_status(status) if status else _BY_TYPE.get(str(kind_name)) or kind_of_status(_as_status(code) or 500)
-    )
+    kind = _BY_CODE.get(str(code)) or (None if status is None else kind_of_status(status))
+    if kind is None:
+        kind = _kind_of_code(str(code)) or _BY_TYPE.get(str(kind_name)) or kind_of_status(_as_status(code) or 500)
     own = {key: value for key, value in error.items() if key not in _FIELDS}
     if kind_name is not None and kind_name != _TYPES[kind]:
         own["type"] = kind_name
@@ -99,8 +130,5 @@ def decode_error(wire: str, status: int | None, body: JSON, headers: Mapping[str
 
 
 def encode_error(wire: str, fault: Fault) -> EncodedFault:
-    headers = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
-    if fault.request_id:
-        headers["x-request-id"] = fault.request_id
-    # 529 is Anthropic's own; clients of this wire retry on 503
-    return EncodedFault(503 if fault.status == 529 else fault.status, {"error": write_fault(fault, wire)}, headers)
+    body = {"error": write_fault(fault, wire)}
+    return EncodedFault(fitting_status(fault, _STATUSES), body, headers_of(fault, "x-request-id"))

@@ -10,11 +10,12 @@ a strict parser takes, so such halves travel through the parse as private-use ch
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 from ..ir.errors import ProtocolError, TruncatedStream
 from ..ir.events import Event
 from ..ir.losses import Losses
-from ..ir.pointer import Object
+from ..ir.pointer import JSON, Object, join
 from ..ir.text import escape
 from ..stream.sse import SSEDecoder
 from ..stream.strict import parse_object
@@ -27,6 +28,9 @@ STRING = rb'"([^"\\\x00-\x1f]*(?:\\["\\/bfnrt][^"\\\x00-\x1f]*)*)"'
 
 class SSEStreamDecoder:
     """Bytes in, events out; any cutting of the bytes gives the same events."""
+
+    spoken: ClassVar[frozenset[str]] = frozenset()
+    """The fields that come in pieces, and so may hold half a character."""
 
     def __init__(self) -> None:
         self.losses = Losses()
@@ -102,7 +106,9 @@ class SSEStreamDecoder:
             if b"\\u" not in payload:
                 raise
         self._sheltered = True
-        return parse_object(_ESCAPE.sub(_shelter, payload))
+        event = parse_object(_ESCAPE.sub(_shelter, payload))
+        _refuse_halves(event, self.spoken)
+        return event
 
     def _escape(self, key: int, text: str) -> bytes:
         """The next words of item `key`, escaped; half a character waits for its other half."""
@@ -114,6 +120,10 @@ class SSEStreamDecoder:
             text = text[:-1]
         return escape(_HALF.sub("\ufffd", _PAIR.sub(_unite, text)))
 
+    def _rest(self, key: int) -> bytes:
+        """For the end of item `key`: half a character that waits in vain."""
+        return "\ufffd".encode() if self._halves.pop(key, None) is not None else b""
+
 
 # an escape sequence; a high surrogate with its partner, if it has one
 _ESCAPE = re.compile(
@@ -122,6 +132,21 @@ _ESCAPE = re.compile(
 _SHELTER = 0x10F800  # plane 16, private use: U+10F800 stands for U+D800, and so on
 _PAIR = re.compile("[\U0010f800-\U0010fbff][\U0010fc00-\U0010ffff]")
 _HALF = re.compile("[\U0010f800-\U0010ffff]")
+
+
+_OBJECTS = frozenset({"args", "arguments", "input"})  # what is an object there was not cut by anybody
+
+
+def _refuse_halves(value: JSON, spoken: frozenset[str]) -> None:
+    for key, inner in value.items() if type(value) is dict else enumerate(value):
+        if type(inner) is str:
+            if key not in spoken and _HALF.search(inner) is not None:
+                raise ProtocolError("a lone surrogate", pointer=join(key), status=502)
+        elif type(inner) is dict or type(inner) is list:
+            try:
+                _refuse_halves(inner, frozenset() if key in _OBJECTS else spoken)
+            except ProtocolError as error:
+                raise error.within(key) from None
 
 
 def is_utf8(data: bytes) -> bool:

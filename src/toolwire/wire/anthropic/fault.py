@@ -11,7 +11,16 @@ from collections.abc import Mapping
 
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, FaultKind
-from ..faults import kind_of_status, request_id, retry_after, should_retry, status_of_kind, words_of
+from ..faults import (
+    fitting_status,
+    headers_of,
+    kind_of_status,
+    request_id,
+    retry_after,
+    should_retry,
+    status_of_kind,
+    words_of,
+)
 from ..protocol import EncodedFault
 from .blocks import NAME
 
@@ -31,7 +40,19 @@ _KINDS: dict[str, FaultKind] = {
     "api_error": "server",
 }
 _TYPES: dict[FaultKind, str] = {kind: word for word, kind in _KINDS.items()} | {"malformed_call": "api_error"}
-_STATUSES: dict[FaultKind, int] = {"overloaded": 529}
+_STATUSES: dict[FaultKind, tuple[int, ...]] = {
+    "invalid_request": (400,),
+    "authentication": (401,),
+    "billing": (402,),
+    "permission": (403,),
+    "not_found": (404,),
+    "conflict": (409,),
+    "too_large": (413,),
+    "rate_limit": (429,),
+    "overloaded": (529,),
+    "timeout": (504,),
+    "malformed_call": (502,),
+}
 
 
 def read_fault(body: JSON, status: int | None = None) -> Fault:
@@ -48,7 +69,7 @@ def read_fault(body: JSON, status: int | None = None) -> Fault:
     return Fault(
         kind,
         str(error.get("message") or words_of(None, status or 500)),
-        status or _STATUSES.get(kind) or status_of_kind(kind),
+        status or _STATUSES.get(kind, (status_of_kind(kind),))[0],
         None if code is None else str(code),
         request_id=body.get("request_id") if type(body.get("request_id")) is str else None,
         extra={NAME: own} if own else {},
@@ -81,8 +102,4 @@ def decode_error(status: int | None, body: JSON, headers: Mapping[str, str] | No
 
 
 def encode_error(fault: Fault) -> EncodedFault:
-    headers = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
-    if fault.request_id:
-        headers["request-id"] = fault.request_id
-    status = 529 if fault.kind == "overloaded" else fault.status
-    return EncodedFault(status, write_fault(fault), headers)
+    return EncodedFault(fitting_status(fault, _STATUSES), write_fault(fault), headers_of(fault, "request-id"))

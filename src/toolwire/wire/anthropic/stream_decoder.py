@@ -70,6 +70,8 @@ _DELTAS: dict[str, Callable[[int, bytes], Event]] = {
 class MessagesStreamDecoder(SSEStreamDecoder):
     """Feed it the bytes of a Messages stream."""
 
+    spoken = frozenset({"text", "thinking", "partial_json"})
+
     def __init__(self) -> None:
         super().__init__()
         self._blocks: dict[int, _Block] = {}
@@ -93,7 +95,7 @@ class MessagesStreamDecoder(SSEStreamDecoder):
                 return
         event = self._read(payload)
         kind = event.get("type", name.decode("utf-8", "replace"))
-        step = _STEPS.get(kind)
+        step = _STEPS.get(kind) if type(kind) is str else None
         if step is not None:
             step(self, event, events)
 
@@ -145,10 +147,10 @@ class MessagesStreamDecoder(SSEStreamDecoder):
                 **block.fields,
                 "citations": [*(block.fields.get("citations") or ()), delta.get("citation")],
             }
-        elif kind in _TEXT_OF:
+        elif type(kind) is str and kind in _TEXT_OF:
             self._grow(block, optional_string(delta, _TEXT_OF[kind]), events)
         else:
-            self.losses.add("/parts", f"{kind}", "dropped", "an unknown kind of delta")
+            self.losses.add("/parts", str(kind), "dropped", "an unknown kind of delta")
 
     def _grow(self, block: _Block, words: str | None, events: list[Event]) -> None:
         if not words:
@@ -166,6 +168,10 @@ class MessagesStreamDecoder(SSEStreamDecoder):
     def _block_stop(self, event: Object, events: list[Event]) -> None:
         block = self._open_block(event)
         del self._blocks[_index(event)]
+        if rest := self._rest(block.key):
+            block.pieces.append(rest)
+            if block.delta is not None:
+                events.append(block.delta(block.key, rest))
         if block.kind == "text":
             citations = block.fields.get("citations")
             events.append(TextEnd(block.key, (), {NAME: {"citations": citations}} if citations else {}))

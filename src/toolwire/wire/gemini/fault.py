@@ -11,7 +11,17 @@ from collections.abc import Mapping
 
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, FaultKind
-from ..faults import kind_of_status, request_id, retry_after, should_retry, status_of_kind, words_of
+from ..faults import (
+    fitting_status,
+    headers_of,
+    kind_of_status,
+    request_id,
+    retry_after,
+    seconds,
+    should_retry,
+    status_of_kind,
+    words_of,
+)
 from ..protocol import EncodedFault
 from .spelling import NAME
 
@@ -46,6 +56,19 @@ _WORDS: dict[FaultKind, str] = {
     "malformed_call": "INTERNAL",
     "server": "INTERNAL",
 }
+_STATUSES: dict[FaultKind, tuple[int, ...]] = {
+    "invalid_request": (400,),
+    "authentication": (401,),
+    "billing": (400,),
+    "permission": (403,),
+    "not_found": (404,),
+    "conflict": (409,),
+    "too_large": (400, 413),
+    "rate_limit": (429,),
+    "overloaded": (503,),
+    "timeout": (504,),
+    "malformed_call": (502,),
+}
 _RETRY = "type.googleapis.com/google.rpc.RetryInfo"
 
 
@@ -75,16 +98,14 @@ def read_fault(body: JSON, status: int | None = None) -> Fault:
 def _retry_delay(details: JSON) -> float | None:
     for entry in details if type(details) is list else ():
         delay = entry.get("retryDelay") if type(entry) is dict else None
-        if type(delay) is str and delay.endswith("s"):
-            try:
-                return max(float(delay[:-1]), 0.0)
-            except ValueError:
-                continue
+        if type(delay) is str and delay.endswith("s") and (found := seconds(delay[:-1])) is not None:
+            return found
     return None
 
 
 def write_fault(fault: Fault) -> Object:
-    error: Object = {"code": fault.status, "message": fault.message, "status": _WORDS[fault.kind]}
+    status = fitting_status(fault, _STATUSES)
+    error: Object = {"code": status, "message": fault.message, "status": _WORDS[fault.kind]}
     if fault.retry_after is not None:
         error["details"] = [{"@type": _RETRY, "retryDelay": f"{fault.retry_after:g}s"}]
     return {"error": {**error, **fault.extra.get(NAME, {})}}
@@ -106,8 +127,4 @@ def decode_error(status: int | None, body: JSON, headers: Mapping[str, str] | No
 
 
 def encode_error(fault: Fault) -> EncodedFault:
-    status = 503 if fault.status == 529 else fault.status
-    headers = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
-    body = write_fault(fault)
-    body["error"]["code"] = status
-    return EncodedFault(status, body, headers)
+    return EncodedFault(fitting_status(fault, _STATUSES), write_fault(fault), headers_of(fault, None))

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...ir.errors import ProtocolError
 from ...ir.pointer import JSON, Object
-from ..shape import obj, string
+from ..shape import boolean, obj, string, wrong
 from .spelling import camel
 
 __all__ = ["PartialArguments"]
@@ -25,26 +25,49 @@ class PartialArguments:
     """Feed it the `partialArgs` of one call; `value` is the object so far."""
 
     def __init__(self) -> None:
-        self.value: Object = {}
+        self._root: Object = {}
+        self._texts: dict[tuple[int, str | int], _Text] = {}
+
+    @property
+    def value(self) -> Object:
+        for text in self._texts.values():
+            _set(text.holder, text.step, "".join(text.pieces))
+        return self._root
 
     def feed(self, raw: JSON) -> None:
         fields = camel(obj(raw))
         steps = _steps(string(fields, "jsonPath"))
-        holder: Any = self.value
+        holder: Any = self._root
         for step, following in pairwise(steps):
             holder = _enter(holder, step, [] if isinstance(following, int) else {})
         last = steps[-1]
         if "stringValue" in fields:
-            before = _get(holder, last)
-            value = string(fields, "stringValue")
-            _set(holder, last, before + value if isinstance(before, str) else value)
-        elif "numberValue" in fields:
+            self._speak(holder, last, string(fields, "stringValue"))
+            return
+        self._texts.pop((id(holder), last), None)
+        if "numberValue" in fields:
             number = fields["numberValue"]
+            if type(number) not in (int, float):
+                raise wrong("a number", number, "numberValue")
             _set(holder, last, int(number) if isinstance(number, float) and number.is_integer() else number)
         elif "boolValue" in fields:
-            _set(holder, last, fields["boolValue"])
+            _set(holder, last, boolean(fields, "boolValue"))
         elif "nullValue" in fields:
             _set(holder, last, None)
+
+    def _speak(self, holder: Any, step: str | int, words: str) -> None:
+        """A string is put together when somebody asks for it."""
+        text = self._texts.get((id(holder), step))
+        if text is None:
+            _set(holder, step, "")
+            text = self._texts[id(holder), step] = _Text(holder, step, [])
+        text.pieces.append(words)
+
+
+class _Text(NamedTuple):
+    holder: Any
+    step: str | int
+    pieces: list[str]
 
 
 def _steps(path: str) -> list[str | int]:

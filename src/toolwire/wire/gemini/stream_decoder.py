@@ -41,16 +41,18 @@ from .spelling import NAME, camel
 
 __all__ = ["GeminiStreamDecoder"]
 
+_BOM = b"\xef\xbb\xbf"
 _CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "promptFeedback"})
 
 
 class _Candidate:
-    __slots__ = ("called", "extra", "index", "open", "partial", "stop")
+    __slots__ = ("called", "extra", "index", "last", "open", "partial", "stop")
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.open: tuple[str, int] | None = None  # ("text" | "thought", key)
-        self.partial: tuple[int, PartialArguments] | None = None
+        self.partial: dict[str, tuple[int, PartialArguments]] = {}  # calls still coming, by id
+        self.last = ""  # the id of the one that was last
         self.called = False
         self.stop: Stop | None = None
         self.extra: Extra = {}
@@ -59,25 +61,38 @@ class _Candidate:
 class GeminiStreamDecoder(SSEStreamDecoder):
     """Feed it the bytes of a streamGenerateContent answer."""
 
+    spoken = frozenset({"text"})
+
     def __init__(self) -> None:
         super().__init__()
         self._array: ArrayDecoder | None = None
         self._framed = False
+        self._head = b""
         self._started = False
         self._candidates: dict[int, _Candidate] = {}
         self._extra: Extra = {}
 
     def _feed(self, data: bytes, events: list[Event]) -> None:
-        if not self._framed and data.strip():
-            self._framed = True
-            if data.lstrip()[:1] == b"[":
-                self._array = ArrayDecoder()
+        if not self._framed:
+            data = self._begin(data)
         if self._array is None:
             super()._feed(data, events)
             return
         for element in self._array.feed(data):
             if not self._over:
                 self._frame(b"", element, events)
+
+    def _begin(self, data: bytes) -> bytes:
+        """The first bytes that tell an array from events; nothing while a byte order mark may still be coming."""
+        self._head += data
+        head = self._head.lstrip()
+        if len(head) < 3 and _BOM.startswith(head):
+            return b""
+        self._framed = True
+        head = head.removeprefix(_BOM)
+        if head.lstrip()[:1] == b"[":
+            self._array = ArrayDecoder()
+        return head
 
     def close(self) -> list[Event]:
         if self._array is not None and self._array.close() and not self._whole():
@@ -140,7 +155,7 @@ class GeminiStreamDecoder(SSEStreamDecoder):
         candidate.extra = merge_extra(candidate.extra, unknown(fields, CANDIDATE, f"{NAME}/candidate"))
         if fields.get("finishReason") is not None:
             self._hush(candidate, events)
-            self._cut_off(candidate, events)
+            self._cut_off(candidate, list(candidate.partial), events)
             seen: tuple[Part, ...] = (ToolCall("", ""),) if candidate.called else ()
             stop = read_stop({**fields, "index": index}, seen, candidate.extra)
             candidate.stop = stop
@@ -148,7 +163,7 @@ class GeminiStreamDecoder(SSEStreamDecoder):
     def _read_part(self, candidate: _Candidate, raw: Object, events: list[Event]) -> None:
         fields = camel(raw)
         call = fields.get("functionCall")
-        if call is not None and self._is_partial(candidate, camel(obj(call, "functionCall"))):
+        if call is not None and _is_partial(candidate, camel(obj(call, "functionCall"))):
             self._read_partial(candidate, camel(call), fields, events)
             return
         part = read_part(raw)
@@ -181,6 +196,8 @@ class GeminiStreamDecoder(SSEStreamDecoder):
     def _hush(self, candidate: _Candidate, events: list[Event]) -> None:
         if candidate.open is not None:
             kind, key = candidate.open
+            if rest := self._rest(key):
+                events.append(TextDelta(key, rest) if kind == "text" else ReasoningDelta(key, rest))
             events.append(TextEnd(key) if kind == "text" else ReasoningEnd(key))
             candidate.open = None
 
@@ -192,31 +209,40 @@ class GeminiStreamDecoder(SSEStreamDecoder):
         extra = {name: fields for name, fields in call.extra.items() if not name.endswith("~")}
         events.append(CallEnd(key, call.arguments, None, "complete", call.artefacts, extra))
 
-    def _is_partial(self, candidate: _Candidate, call: Object) -> bool:
-        return candidate.partial is not None or bool(call.get("partialArgs")) or bool(call.get("willContinue"))
-
     def _read_partial(self, candidate: _Candidate, call: Object, fields: Object, events: list[Event]) -> None:
         self._hush(candidate, events)
         candidate.called = True
-        if candidate.partial is None:
+        call_id = optional_string(call, "id") or ("" if call.get("name") else candidate.last)
+        if call_id not in candidate.partial or (call.get("name") and not call.get("id")):
+            self._cut_off(candidate, [""] if "" in candidate.partial else [], events)
             key = self._new_key()
-            candidate.partial = (key, PartialArguments())
-            name, call_id = string(call, "name"), optional_string(call, "id") or ""
-            events.append(CallStart(key, call_id, name, choice=candidate.index))
-        key, arguments = candidate.partial
+            candidate.partial[call_id] = (key, PartialArguments())
+            events.append(CallStart(key, call_id, string(call, "name"), choice=candidate.index))
+        candidate.last = call_id
+        key, arguments = candidate.partial[call_id]
         pieces: JSON = call.get("partialArgs") or []
         for piece in pieces if type(pieces) is list else [pieces]:
             arguments.feed(piece)
         if not call.get("willContinue"):
-            candidate.partial = None
+            del candidate.partial[call_id]
             events.append(CallDelta(key, escape(dumps(arguments.value))))
             events.append(CallEnd(key, arguments.value, None, "complete", signature_of(fields)))
 
-    def _cut_off(self, candidate: _Candidate, events: list[Event]) -> None:
-        """A call whose assignments were still coming when the candidate ended: what there is, left open."""
-        if candidate.partial is not None:
-            key, arguments = candidate.partial
-            candidate.partial = None
+    def _cut_off(self, candidate: _Candidate, call_ids: list[str], events: list[Event]) -> None:
+        """Calls whose assignments were still to come when the candidate ended: what there is, left open."""
+        for call_id in call_ids:
+            key, arguments = candidate.partial.pop(call_id)
             raw = dumps(arguments.value)[:-1]
             events.append(CallDelta(key, escape(raw)))
             events.append(CallEnd(key, None, raw, "truncated"))
+
+
+def _is_partial(candidate: _Candidate, call: Object) -> bool:
+    """Whether it is a piece of a call. A name and arguments are a call by themselves, whatever else is still coming."""
+    if call.get("partialArgs") or call.get("willContinue"):
+        return True
+    return (
+        bool(candidate.partial)
+        and (not call.get("name") or str(call.get("id") or "") in candidate.partial)
+        and not call.get("args")
+    )

@@ -34,6 +34,7 @@ from ...ir.parts import Artefact, CallKind, Extra, Part, Refusal, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Stop
 from ...ir.text import dumps, unescape
+from ...stream.scanner import Scanner
 from ...stream.strict import parse_arguments
 from ..openai_fault import read_fault
 from ..shape import integer, obj, optional_string, unknown, wrong
@@ -64,7 +65,7 @@ _FAST = re.compile(
 class _Call:
     """A call that is still growing."""
 
-    __slots__ = ("artefacts", "ended", "extra", "id", "key", "kind", "name", "pieces")
+    __slots__ = ("artefacts", "ended", "extra", "id", "key", "kind", "name", "pieces", "scanned", "scanner")
 
     def __init__(self, key: int, call_id: str, kind: CallKind, extra: Extra) -> None:
         self.key = key
@@ -75,10 +76,35 @@ class _Call:
         self.artefacts: tuple[Artefact, ...] = ()
         self.extra = extra
         self.ended = False
+        self.scanner: Scanner | None = None  # for servers that do not say where a call ends
+        self.scanned = 0  # how many pieces it has read
+
+    def is_whole(self) -> bool:
+        """Whether the arguments so far are a whole object. Each piece is looked at once, however often one asks."""
+        if not self.pieces:
+            return False
+        if self.scanner is None:
+            self.scanner = Scanner()
+        news, self.scanned = self.pieces[self.scanned :], len(self.pieces)
+        if news:
+            self.scanner.feed(unescape(b"".join(news)))
+        return self.scanner.complete
 
 
 class _Choice:
-    __slots__ = ("by_index", "calls", "extra", "index", "last", "message", "open", "refused", "stop")
+    __slots__ = (
+        "by_index",
+        "calls",
+        "extra",
+        "grown",
+        "index",
+        "last",
+        "logprobs",
+        "message",
+        "open",
+        "refused",
+        "stop",
+    )
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -86,6 +112,8 @@ class _Choice:
         self.calls: list[_Call] = []
         self.by_index: dict[int, _Call] = {}
         self.last: _Call | None = None
+        self.grown: list[_Call] = []  # calls that have changed since a call last began
+        self.logprobs: dict[str, list[JSON]] = {}
         self.refused = False
         self.stop: Stop | None = None
         self.extra: Extra = {}
@@ -94,6 +122,8 @@ class _Choice:
 
 class ChatStreamDecoder(SSEStreamDecoder):
     """Feed it the bytes of a Chat Completions stream."""
+
+    spoken = frozenset({*_WORDS, "arguments", "input"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,7 +162,9 @@ class ChatStreamDecoder(SSEStreamDecoder):
             return False
         if fragment:
             call.pieces.append(fragment)
-            choice.last = call
+            if choice.last is not call:
+                choice.last = call
+                choice.grown.append(call)
             events.append(CallDelta(call.key, fragment))
         return True
 
@@ -183,7 +215,10 @@ class ChatStreamDecoder(SSEStreamDecoder):
                 raise error.within("choices", index, "delta") from None
         elif any(delta.get(field) for field in _DELTA if field != "role"):
             self.losses.add("/parts", "content after the end", "dropped", "it came after the finish reason")
-        choice.extra = _with_logprobs(choice.extra, unknown(raw, _CHOICE, f"{NAME}/choice"))
+        extra = unknown(raw, _CHOICE, f"{NAME}/choice")
+        if extra:
+            _take_logprobs(choice, extra[f"{NAME}/choice"])
+            choice.extra = merge_extra(choice.extra, extra)
         word = "error" if raw.get("error") else raw.get("finish_reason")
         if word is not None and choice.stop is None:
             self._end_choice(choice, str(word), events)
@@ -231,6 +266,8 @@ class ChatStreamDecoder(SSEStreamDecoder):
     def _hush(self, choice: _Choice, events: list[Event]) -> None:
         if choice.open is not None:
             field, key = choice.open
+            if rest := self._rest(key):
+                events.append(ReasoningDelta(key, rest) if field in REASONING_FIELDS else TextDelta(key, rest))
             events.append(ReasoningEnd(key) if field in REASONING_FIELDS else TextEnd(key))
             choice.open = None
 
@@ -241,7 +278,9 @@ class ChatStreamDecoder(SSEStreamDecoder):
         call_id, name = optional_string(raw, "id") or "", optional_string(inner, "name") or ""
         fragment = inner.get("input" if kind == "freeform" else "arguments")
         call = self._call_of(choice, integer(raw, "index"), call_id, name, kind, bool(fragment), raw)
-        choice.last = call
+        if choice.last is not call:
+            choice.last = call
+            choice.grown.append(call)
         call.id = call.id or call_id
         call.artefacts = call.artefacts or read_signature(raw)
         if name and not call.name:
@@ -288,9 +327,10 @@ class ChatStreamDecoder(SSEStreamDecoder):
 
     def _end_whole_calls(self, choice: _Choice, new: _Call, events: list[Event]) -> None:
         """A call whose arguments are whole when another one starts is over."""
-        for call in choice.calls:
-            if call is not new and not call.ended and call.kind == "function" and _is_whole(call):
+        for call in choice.grown:
+            if call is not new and not call.ended and call.kind == "function" and call.is_whole():
                 self._end_call(call, events)
+        choice.grown = [new]
 
     def _end_call(self, call: _Call, events: list[Event]) -> None:
         if call.ended:
@@ -298,6 +338,9 @@ class ChatStreamDecoder(SSEStreamDecoder):
         if not call.name:
             raise ProtocolError("a call without a name", status=502)
         call.ended = True
+        if rest := self._rest(call.key):
+            call.pieces.append(rest)
+            events.append(CallDelta(call.key, rest))
         raw = unescape(b"".join(call.pieces))
         if call.kind == "freeform":
             events.append(CallEnd(call.key, None, raw, "complete", call.artefacts))
@@ -314,14 +357,8 @@ def _is_another(call: _Call, call_id: str, name: str, grows: bool) -> bool:
     if call_id and call.id:
         return call_id != call.id
     if name and call.name:
-        return name != call.name or (grows and (call.ended or _is_whole(call)))
+        return name != call.name or (grows and (call.ended or call.is_whole()))
     return False
-
-
-def _is_whole(call: _Call) -> bool:
-    if not call.pieces or not call.pieces[-1].rstrip().endswith(b"}"):
-        return False
-    return parse_arguments(unescape(b"".join(call.pieces)))[1] == "complete"
 
 
 def _array(raw: Object, key: str) -> list[JSON]:
@@ -333,15 +370,12 @@ def _array(raw: Object, key: str) -> list[JSON]:
     return value
 
 
-def _with_logprobs(so_far: Extra, new: Extra) -> Extra:
+def _take_logprobs(choice: _Choice, fields: Object) -> None:
     """Log probabilities come token by token; everything else about a choice is said once."""
-    choice = f"{NAME}/choice"
-    before, now = so_far.get(choice, {}).get("logprobs"), new.get(choice, {}).get("logprobs")
-    merged = merge_extra(so_far, new)
-    if type(before) is dict and type(now) is dict:
-        joined = {
-            **before,
-            **{key: (before.get(key) or []) + value for key, value in now.items() if type(value) is list},
-        }
-        merged = {**merged, choice: {**merged[choice], "logprobs": joined}}
-    return merged
+    new = fields.get("logprobs")
+    if type(new) is not dict:
+        return
+    for key, value in new.items():
+        if type(value) is list:
+            choice.logprobs.setdefault(key, []).extend(value)
+    fields["logprobs"] = {**new, **choice.logprobs}

@@ -10,8 +10,8 @@ from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Part, Refusal, ToolCall
 from ...ir.pointer import JSON, Object
-from ...ir.response import Fault, FaultKind, Response, Stop, StopReason, Usage
-from ..openai_fault import read_fault
+from ...ir.response import Fault, Response, Stop, StopReason, Usage
+from ..openai_fault import code_of, read_fault
 from ..protocol import Encoded
 from ..shape import finish, integer, leftover, obj, optional_string
 from .content import NAME
@@ -48,7 +48,6 @@ _WHY: dict[StopReason, str] = {
     "content_filter": "content_filter",
     "pause": "max_messages",
 }
-_CODES: dict[FaultKind, str] = {"rate_limit": "rate_limit_exceeded", "invalid_request": "invalid_prompt"}
 
 
 def decode_response(body: Object) -> Response:
@@ -181,7 +180,7 @@ def write_status(stop: Stop | None, fault: Fault | None, refused: bool, losses: 
     """`refused`: an output item says so already."""
     if fault is not None:
         status = "failed" if stop is None else stop.extra.get(_FORM, {}).get(":status", "failed")
-        error = {"code": fault.code or _CODES.get(fault.kind, "server_error"), "message": fault.message}
+        error = {"code": code_of(fault), "message": fault.message}
         return {"status": status, "error": {**error, **fault.extra.get(NAME, {})}}
     if stop is None:
         return {"status": "in_progress"}

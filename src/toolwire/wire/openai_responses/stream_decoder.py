@@ -74,6 +74,8 @@ class _Item:
 class ResponsesStreamDecoder(SSEStreamDecoder):
     """Feed it the bytes of a Responses stream."""
 
+    spoken = frozenset({"delta", "text", "refusal", "arguments", "input"})
+
     def __init__(self) -> None:
         super().__init__()
         self._items: dict[int, _Item] = {}
@@ -95,7 +97,8 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
         if kind == "error":
             self._fail(read_fault(event.get("error") or event, NAME), events)
             return
-        step = _STEPS.get(kind)
+        step = _STEPS.get(kind) if type(kind) is str else None
+        event["type"] = kind  # some servers say it in the frame only
         if step is not None:
             step(self, event, events)
 
@@ -257,6 +260,8 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
                 key = self._open_content(item, number, isinstance(part, Refusal), events)
                 item.keys.pop(number)
                 self._say(key, part.text, events)
+            if rest := self._rest(key):
+                events.append(TextDelta(key, rest))
             events.append(TextEnd(key, (), _meaning(part.extra)))
         for key in item.keys.values():  # contents that the final item does not mention
             events.append(TextEnd(key))
