@@ -37,10 +37,10 @@ ERROR_MARK = "[tool error] "
 _LONG_NUMBER = re.compile(r"[0-9.]{16}").search
 
 
-def fit_history(request: Request, wire: Wire, names: Names, losses: Losses) -> list[Turn]:
+def fit_history(request: Request, wire: Wire, names: Names, losses: Losses, spoken_by: str | None = None) -> list[Turn]:
     """The conversation as the target takes it."""
     _refuse_prefill(request)
-    fitter = _Fitter(request, wire, names, losses)
+    fitter = _Fitter(request, wire, names, losses, spoken_by)
     can = wire.capabilities
     turns = fitter.fit_all(normalise(request.messages, losses))
     if all(turn.message.role in ("system", "developer") for turn in turns):
@@ -99,8 +99,11 @@ def _hoist_system(turns: list[Turn], losses: Losses) -> list[Turn]:
 
 
 class _Fitter:
-    def __init__(self, request: Request, wire: Wire, names: Names, losses: Losses) -> None:
+    def __init__(
+        self, request: Request, wire: Wire, names: Names, losses: Losses, spoken_by: str | None = None
+    ) -> None:
         self._wire = wire
+        self._spoken_by = spoken_by
         self._can = wire.capabilities
         self._model = request.model
         self._names = names
@@ -179,11 +182,11 @@ class _Fitter:
     def _own(self, artefacts: tuple[Artefact, ...], where: str) -> tuple[Artefact, ...]:
         if not artefacts:
             return artefacts
-        return own_artefacts(artefacts, self._wire.provider, self._model, where, self._losses)
+        return own_artefacts(artefacts, self._wire.provider, self._model, self._spoken_by, where, self._losses)
 
     def _reasoning(self, part: Reasoning, place: Place) -> Reasoning | None:
         where = pointer_to(place)
-        own = own_artefacts(part.artefacts, self._wire.provider, self._model, where, Losses())
+        own = own_artefacts(part.artefacts, self._wire.provider, self._model, self._spoken_by, where, Losses())
         native = self._wire.name in part.extra or f"{self._wire.name}~" in part.extra
         if not own and not (native and not part.artefacts):
             detail = "thoughts go back to the provider and model that had them"
@@ -236,8 +239,7 @@ class _Fitter:
             parts = self._result_parts(result, place)
         is_error = result.is_error
         if is_error and not can.result_error:
-            parts = (Text(ERROR_MARK + result.text), *(part for part in parts if not isinstance(part, Text)))
-            structured, is_error = None, False
+            parts, structured, is_error = _marked(parts), None, False
             detail = f"said in words: {ERROR_MARK!r}"
             self._losses.add(f"{pointer_to(place)}/is_error", "is_error", "rewritten", detail, "info")
         cache = result.cache
@@ -330,6 +332,11 @@ class _Fitter:
         changed = False
         if self._signs_calls:
             changed = self._sign_first_call(turn, parts)
+        while parts and not self._can.lone_reasoning and isinstance(parts[-1], Reasoning):
+            detail = "the target takes reasoning only with what it led to"
+            self._losses.add(pointer_to(turn.places[0]), "reasoning", "dropped", detail)
+            parts.pop()
+            changed = True
         if len(parts) < len(turn.parts) and _thoughts(parts) < _thoughts(turn.parts):
             parts[:] = [_without_item_id(part, self._wire.name) for part in parts]
             changed = True
@@ -345,6 +352,14 @@ class _Fitter:
         self._losses.add(f"{pointer_to(first)}/artefacts", "signature", "rewritten", detail, "info")
         parts[calls[0]] = replace(parts[calls[0]], artefacts=(stand_in,))
         return True
+
+
+def _marked(parts: tuple[Text | Media | Opaque, ...]) -> tuple[Text | Media | Opaque, ...]:
+    """A result that says in words that it is an error."""
+    first = parts[0] if parts else Text("")
+    if isinstance(first, Text):
+        return (replace(first, text=ERROR_MARK + first.text), *parts[1:])
+    return (Text(ERROR_MARK), *parts)
 
 
 def _thoughts(parts: Sequence[Part]) -> int:

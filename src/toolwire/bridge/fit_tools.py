@@ -11,7 +11,7 @@ from ..ir.pointer import Object, join
 from ..ir.request import Request
 from ..ir.text import dumps
 from ..ir.tools import Tool
-from ..wire.protocol import Capabilities
+from ..wire.protocol import Capabilities, Wire
 from .cache import fit_ttl
 from .foreign import report_extra
 from .names import Names
@@ -22,12 +22,13 @@ WRAPPED_INPUT = "input"
 """The one argument of a freeform tool on a wire without freeform tools."""
 
 
-def fit_tools(request: Request, can: Capabilities, wire: str, names: Names, losses: Losses) -> list[tuple[Tool, int]]:
+def fit_tools(request: Request, wire: Wire, names: Names, losses: Losses) -> list[tuple[Tool, int]]:
     """The tools as the target can declare them, each with its index in the request."""
+    can, limits = wire.capabilities, wire.limits
     fitted: list[tuple[Tool, int]] = []
     seen: dict[tuple[str | None, str], int] = {}
     for tool, index in _allowed_only(request, can, losses):
-        if tool.kind == "builtin" and wire not in tool.extra:
+        if tool.kind == "builtin" and wire.name not in tool.extra:
             detail = f"{tool.name!r} is another provider's and runs there"
             losses.add(join("tools", index), "built-in tool", "dropped", detail, "error")
             continue
@@ -35,7 +36,8 @@ def fit_tools(request: Request, can: Capabilities, wire: str, names: Names, loss
         if can.unique_names and first != index:
             hint = f"it is declared at /tools/{first} already; rename or drop one"
             raise EncodeError(f"two tools are called {tool.name!r}", pointer=join("tools", index, "name"), hint=hint)
-        fitted.append((_fit_tool(tool, f"/tools/{index}", can, wire, names, losses), index))
+        fitted.append((_fit_tool(tool, f"/tools/{index}", can, wire.name, names, losses), index))
+    fitted = _few_strict(_within_limit(fitted, limits.tools, request, losses), limits.strict_tools, losses)
     if can.declared_history and not fitted:
         return _declare_history(request, names, losses)
     if not any(tool.kind == "builtin" for tool, _ in fitted):
@@ -110,10 +112,39 @@ def _allowed_only(request: Request, can: Capabilities, losses: Losses) -> list[t
     if choice is None or choice.mode != "allowed" or "allowed" in can.choices:
         return tools
     losses.add(join("choice"), "allowed tools", "rewritten", "only the allowed tools are declared", "info")
+    allowed = frozenset(choice.names)
     for tool, index in tools:
-        if tool.name not in choice.names:
+        if tool.name not in allowed:
             losses.add(join("tools", index), "tool", "dropped", "it is not among the allowed ones", "info")
-    return [(tool, index) for tool, index in tools if tool.name in choice.names]
+    return [(tool, index) for tool, index in tools if tool.name in allowed]
+
+
+def _within_limit(
+    tools: list[tuple[Tool, int]], most: int | None, request: Request, losses: Losses
+) -> list[tuple[Tool, int]]:
+    """No more tools than the target takes: those that are asked for or have been called, then the first ones."""
+    if most is None or len(tools) <= most:
+        return tools
+    needed = {part.name for message in request.messages for part in message.parts if isinstance(part, ToolCall)}
+    if request.choice is not None:
+        needed.update(request.choice.names)
+    ranked = sorted(tools, key=lambda placed: request.tools[placed[1]].name not in needed)
+    kept = {index for _, index in ranked[:most]}
+    for _, index in tools:
+        if index not in kept:
+            losses.add(join("tools", index), "tool", "dropped", f"the target takes {most} tools", "error")
+    return [(tool, index) for tool, index in tools if index in kept]
+
+
+def _few_strict(tools: list[tuple[Tool, int]], most: int | None, losses: Losses) -> list[tuple[Tool, int]]:
+    """No more strict tools than the target takes; the others are declared without."""
+    strict = [index for tool, index in tools if tool.strict]
+    if most is None or len(strict) <= most:
+        return tools
+    relaxed = frozenset(strict[most:])
+    for index in strict[most:]:
+        losses.add(join("tools", index, "strict"), "strict", "dropped", f"the target takes {most} strict tools")
+    return [(replace(tool, strict=None) if index in relaxed else tool, index) for tool, index in tools]
 
 
 def _declare_history(request: Request, names: Names, losses: Losses) -> list[tuple[Tool, int]]:

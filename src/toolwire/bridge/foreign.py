@@ -39,10 +39,10 @@ def _severity(field: str) -> Severity:
 
 
 def own_artefacts(
-    artefacts: tuple[Artefact, ...], provider: str, model: str, path: str, losses: Losses
+    artefacts: tuple[Artefact, ...], provider: str, model: str, spoken_by: str | None, path: str, losses: Losses
 ) -> tuple[Artefact, ...]:
     """Those that the target made itself; the others stay here."""
-    own = tuple(a for a in artefacts if a.provider == provider and (a.model is None or a.model == model))
+    own = tuple(a for a in artefacts if a.provider == provider and (a.model or spoken_by or model) == model)
     if len(own) != len(artefacts):
         losses.add(f"{path}/artefacts", "artefact", "dropped", "it goes back to its own provider and model only")
     return own

@@ -15,6 +15,7 @@ from ..ir.losses import Losses
 from ..ir.pointer import join, split
 from ..ir.request import Params, Request
 from ..ir.tools import Tool
+from ..wire import get
 from ..wire.protocol import Limits, Wire
 from .exchange import Exchange
 from .fit_choice import fit_choice
@@ -55,18 +56,23 @@ class Prepared:
         return path
 
 
-def prepare(request: Request, wire: Wire) -> Prepared:
-    """The request as `wire` takes it; EncodeError where it cannot be made to fit."""
+def prepare(request: Request, wire: Wire | str, *, spoken_by: str | None = None) -> Prepared:
+    """The request as `wire` takes it; EncodeError where it cannot be made to fit.
+
+    `spoken_by` is the model that the history comes from, where it is not the one that is asked now: what one model has
+    signed is of no use to another.
+    """
+    wire = get(wire) if isinstance(wire, str) else wire
     losses = Losses()
     can = wire.capabilities
     names = Names(wire.limits, can.namespaces)
-    placed_tools = fit_tools(request, can, wire.name, names, losses)
+    placed_tools = fit_tools(request, wire, names, losses)
     tools = [tool for tool, _ in placed_tools]
     choice = fit_choice(request, placed_tools, can, names, losses)
     if choice is not None and choice.mode == "validated" and not can.strict:
         tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]
     reasoning = fit_reasoning(request, wire, losses)
-    turns = fit_history(request, wire, names, losses)
+    turns = fit_history(request, wire, names, losses, spoken_by)
     _report_extras(request, wire.name, losses)
     fitted = Request(
         request.model,

@@ -119,11 +119,15 @@ def _translate_request(body: JSON, source: str, target: str, model: JSON) -> Tra
     document = parsed(body)
     reader, writer = get(source), get(target)
     canonical = reader.decode_request(document)
+    spoken_by = None
     if model is not None:
+        if type(model) is not str:
+            raise ConfigError(f"a model is a string, not {model!r}")
+        spoken_by = canonical.model if canonical.model != model else None
         canonical = replace(canonical, model=model)
     if canonical.stream and writer.capabilities.counts_on_request and not reader.capabilities.counts_on_request:
         canonical = replace(canonical, params=replace(canonical.params, include_usage=True))
-    prepared = prepare(canonical, writer)
+    prepared = prepare(canonical, writer, spoken_by=spoken_by or None)
     written, more = writer.encode_request(prepared.request)
     if not len(prepared.losses) and not len(more):
         return Translation(written, model=canonical.model)
@@ -207,7 +211,7 @@ def _translate_tools(body: JSON, source: str, target: str, _: JSON) -> Translati
     if target != mcp.NAME:
         writer = get(target)
         names = Names(writer.limits, writer.capabilities.namespaces)
-        fitted = fit_tools(Request(tools=tools), writer.capabilities, writer.name, names, losses)
+        fitted = fit_tools(Request(tools=tools), writer, names, losses)
         tools = tuple(tool for tool, _ in fitted)
         written, more = writer.encode_tools(tools)
     else:

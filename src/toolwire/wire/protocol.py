@@ -34,6 +34,7 @@ class Limits(Value, frozen=True):
     id: str  # a regular expression for call ids
     id_length: int
     tools: int | None = None
+    strict_tools: int | None = None
     stops: int | None = None  # stop sequences
     max_tokens: int | None = None  # what to ask for where the wire requires a number and the request has none
     min_budget: int = 0  # the least number of tokens to think with; a wire that has one also wants less than max_tokens
@@ -58,6 +59,7 @@ class Capabilities(Value, frozen=True):
     cache: frozenset[str] = frozenset()  # what a prompt-cache mark can sit on: part, tool, call, result
     cache_ttls: tuple[str, ...] = ()  # times to live, ascending
     object_arguments: bool = False  # arguments travel as an object, not as text
+    lone_reasoning: bool = True  # reasoning with nothing behind it in its turn
     ordered: bool = True  # text and calls keep their order in a turn
     developer: bool = True  # a developer role beside the system role
     system_anywhere: bool = True  # system messages in the middle of a conversation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from ...ir.pointer import JSON, join, split
@@ -29,7 +29,7 @@ _FIELDS = {
 
 
 def locator(value: Request | Response) -> Callable[[str], str]:
-    return partial(_in_request, value) if isinstance(value, Request) else _in_response
+    return partial(_in_request, value, list(_tools(value))) if isinstance(value, Request) else _in_response
 
 
 def _in_response(path: str) -> str:
@@ -54,12 +54,12 @@ def _in_candidate(index: int, path: list[str]) -> str:
     return join("candidates", index, *path)
 
 
-def _in_request(request: Request, path: str) -> str:
+def _in_request(request: Request, tools: list[str], path: str) -> str:
     match split(path):
         case ["params", name, *_]:
             return join("generationConfig", _FIELDS.get(name, name))
         case ["tools", index, *rest]:
-            return _tool(request, int(index), [_FIELDS.get(name, name) for name in rest])
+            return tools[int(index)] + join(*(_FIELDS.get(name, name) for name in rest))
         case ["messages", index, *rest]:
             first_is_system = bool(request.messages) and request.messages[0].role == "system"
             if int(index) == 0 and first_is_system:
@@ -74,17 +74,15 @@ def _in_request(request: Request, path: str) -> str:
     return path
 
 
-def _tool(request: Request, index: int, rest: list[str]) -> str:
-    tool = request.tools[index]
-    entry = tool.extra.get("gemini~", {}).get(":entry", 0)
-    if tool.kind == "builtin":
-        return join("tools", entry, tool.name)
-    before = [
-        other
-        for other in request.tools[:index]
-        if other.kind != "builtin" and other.extra.get("gemini~", {}).get(":entry", 0) == entry
-    ]
-    return join("tools", entry, "functionDeclarations", len(before), *rest)
+def _tools(request: Request) -> Iterator[str]:
+    declared: dict[int, int] = {}  # how many functions each entry has had so far
+    for tool in request.tools:
+        entry = tool.extra.get("gemini~", {}).get(":entry", 0)
+        if tool.kind == "builtin":
+            yield join("tools", entry, tool.name)
+        else:
+            yield join("tools", entry, "functionDeclarations", declared.setdefault(entry, 0))
+            declared[entry] += 1
 
 
 SIGNS: Mapping[Kind, Callable[[JSON], int]] = {

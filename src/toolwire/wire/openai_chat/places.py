@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from ...ir.parts import Part, Reasoning, Refusal, ToolCall, ToolResult
@@ -26,10 +26,40 @@ _FIELDS = {
 
 
 def locator(value: Request | Response) -> Callable[[str], str]:
-    return partial(_in_request, value) if isinstance(value, Request) else partial(_in_response, value)
+    places = _Places()
+    return partial(_in_request, value, places) if isinstance(value, Request) else partial(_in_response, value, places)
 
 
-def _in_request(request: Request, path: str) -> str:
+class _Places:
+    """Where the parts of messages stand; each message is looked through once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, list[str]] = {}
+
+    def of(self, index: int, parts: tuple[Part, ...], number: str) -> str:
+        if index not in self._known:
+            self._known[index] = list(_places(parts))
+        return self._known[index][int(number)]
+
+
+def _places(parts: tuple[Part, ...]) -> Iterator[str]:
+    calls = content = 0
+    for part in parts:
+        if isinstance(part, ToolResult):
+            yield ""
+        elif isinstance(part, ToolCall):
+            yield join("tool_calls", calls)
+            calls += 1
+        elif isinstance(part, Refusal):
+            yield join("refusal")
+        elif isinstance(part, Reasoning):
+            yield join(part.extra.get("openai_chat~", {}).get(":field", "reasoning_content"))
+        else:
+            yield join("content", content)
+            content += 1
+
+
+def _in_request(request: Request, places: _Places, path: str) -> str:
     match split(path):
         case ["params", name, *_]:
             key = _FIELDS.get(name, name)
@@ -40,7 +70,7 @@ def _in_request(request: Request, path: str) -> str:
             return join("tools", index, *(["function", *(_FIELDS.get(name, name) for name in rest)] if rest else []))
         case ["messages", index, "parts", number, *rest]:
             parts = request.messages[int(index)].parts
-            return join("messages", index) + _part(parts, int(number)) + join(*rest)
+            return join("messages", index) + places.of(int(index), parts, number) + join(*rest)
         case ["messages", index, *rest]:
             return join("messages", index, *rest)
         case [field, *_]:
@@ -48,38 +78,24 @@ def _in_request(request: Request, path: str) -> str:
     return path
 
 
-def _in_response(response: Response, path: str) -> str:
+def _in_response(response: Response, places: _Places, path: str) -> str:
     match split(path):
         case ["alternatives", index, *rest]:
-            return _in_choice(int(index) + 1, response.alternatives[int(index)].parts, rest)
+            return _in_choice(int(index) + 1, response.alternatives[int(index)].parts, places, rest)
         case ["parts" | "stop", *_] as rest:
-            return _in_choice(0, response.parts, rest)
+            return _in_choice(0, response.parts, places, rest)
     return path
 
 
-def _in_choice(index: int, parts: tuple[Part, ...], path: list[str]) -> str:
+def _in_choice(index: int, parts: tuple[Part, ...], places: _Places, path: list[str]) -> str:
     match path:
         case ["parts", number, *rest]:
-            return join("choices", index, "message") + _part(parts, int(number)) + join(*rest)
+            return join("choices", index, "message") + places.of(index, parts, number) + join(*rest)
         case ["stop"]:
             return join("choices", index, "finish_reason")
         case ["stop", *rest]:
             return join("choices", index, *rest)
     return join("choices", index, "message", *path)
-
-
-def _part(parts: tuple[Part, ...], number: int) -> str:
-    part, before = parts[number], parts[:number]
-    if isinstance(part, ToolResult):
-        return ""
-    if isinstance(part, ToolCall):
-        return join("tool_calls", sum(isinstance(other, ToolCall) for other in before))
-    if isinstance(part, Refusal):
-        return join("refusal")
-    if isinstance(part, Reasoning):
-        return join(part.extra.get("openai_chat~", {}).get(":field", "reasoning_content"))
-    content = [other for other in before if not isinstance(other, (ToolCall, ToolResult, Refusal, Reasoning))]
-    return join("content", len(content))
 
 
 _CHAT_ONLY = frozenset(

@@ -35,6 +35,7 @@ class OpenAIResponses:
     signs = SIGNS
     limits = Limits(name=r"[a-zA-Z0-9_-]+", name_length=128, id=r"[a-zA-Z0-9_-]+", id_length=64)
     capabilities = Capabilities(
+        lone_reasoning=False,
         choices=frozenset({"auto", "required", "none", "tool", "allowed"}),
         media=frozenset({"image", "file"}),
         result_media=frozenset({"image", "file"}),

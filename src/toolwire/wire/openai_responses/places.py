@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from ...ir.parts import Media, Opaque, Part, Refusal, Text, ToolResult
@@ -33,17 +33,17 @@ def locator(value: Request | Response) -> Callable[[str], str]:
     return partial(_in_response, _said(value.parts, "output", 0)[0])
 
 
-def _tool(request: Request, index: int) -> str:
+def _tools(request: Request) -> Iterator[str]:
     """Tools of one namespace stand inside it."""
     entry, inside = -1, -1
     space: str | None = None
-    for tool in request.tools[: index + 1]:
+    for tool in request.tools:
         if tool.namespace is None or tool.namespace != space:
             entry, inside = entry + 1, 0
         else:
             inside += 1
         space = tool.namespace
-    return join("tools", entry) if space is None else join("tools", entry, "tools", inside)
+        yield join("tools", entry) if space is None else join("tools", entry, "tools", inside)
 
 
 def _in_request(request: Request) -> Callable[[str], str]:
@@ -59,15 +59,15 @@ def _in_request(request: Request) -> Callable[[str], str]:
         else:
             parts.append([_inside(part, number, item) for number, part in enumerate(message.parts)])
             item += 1
-    return partial(_locate, request, items, parts)
+    return partial(_locate, list(_tools(request)), items, parts)
 
 
-def _locate(request: Request, items: list[str], parts: list[list[str]], path: str) -> str:
+def _locate(tools: list[str], items: list[str], parts: list[list[str]], path: str) -> str:
     match split(path):
         case ["params", name, *_]:
             return join(_FIELDS.get(name, name))
         case ["tools", index, *rest]:
-            return _tool(request, int(index)) + join(*(_FIELDS.get(name, name) for name in rest))
+            return tools[int(index)] + join(*(_FIELDS.get(name, name) for name in rest))
         case ["messages", index, "parts", number, *rest]:
             return parts[int(index)][int(number)] + join(*(_FIELDS.get(name, name) for name in rest))
         case ["messages", index, *rest]:
