@@ -119,6 +119,10 @@ def _put_right(messages: tuple[Message, ...], losses: Losses) -> list[Turn]:
         turn = _without_results(message, index, odd)
         if turn.parts:
             turns.append(turn)
+        elif turns and (extra := _without_form(message.extra)):  # what stood around the results goes with them
+            last = turns[-1]
+            merged = replace(last.message, extra=merge_extra(last.message.extra, extra))
+            turns[-1] = Turn(merged, last.parts, last.places)
     if waiting:
         turns.append(_answers(waiting, losses))
     return turns

@@ -11,11 +11,23 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ..ir.events import CallDelta, CallEnd, CallStart, Event, ResponseEnd, ResponseStart, StreamFault
+from ..ir.events import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    ResponseEnd,
+    ResponseStart,
+    StreamFault,
+    TextDelta,
+    TextEnd,
+    TextStart,
+)
 from ..ir.losses import Losses
-from ..ir.parts import CallKind, Part, ToolCall
+from ..ir.parts import CallKind, Part, Refusal, ToolCall
 from ..ir.pointer import join
 from ..ir.response import Fault, Stop
+from ..ir.text import escape
 from ..wire.protocol import Capabilities
 from .fit_tools import WRAPPED_INPUT
 from .ids import Ids
@@ -25,6 +37,10 @@ if TYPE_CHECKING:
     from .exchange import Exchange
 
 __all__ = ["Restorer"]
+
+
+_REFUSAL = -1
+"""The key of a refusal that is told in words; decoders count from zero."""
 
 
 class _OpenCall:
@@ -48,6 +64,8 @@ class Restorer:
         "_one_call",
         "_open",
         "_original_name",
+        "_refusals",
+        "_refused",
         "_unwrapping",
         "_wrapped",
         "fault",
@@ -60,6 +78,8 @@ class Restorer:
         self._original_name = exchange.original_name
         self._one_call = exchange.one_call
         self._wrapped = exchange.wrapped
+        self._refusals = client is not None and client.refusals
+        self._refused = False
         self._object_arguments = client is not None and client.object_arguments
         self._ids = Ids()
         self._ids.used.update(exchange.call_ids)
@@ -75,7 +95,13 @@ class Restorer:
             kept = self._restore(part, choice, number) if isinstance(part, ToolCall) else part
             if kept is not None:
                 restored.append(kept)
+        if stop is not None and (words := self._refusal_in(stop)) and not any(type(p) is Refusal for p in restored):
+            restored.append(Refusal(words))
         return tuple(restored), None if stop is None else self._stop(choice, stop)
+
+    def _refusal_in(self, stop: Stop) -> str | None:
+        """Why the model refuses, where one provider says it beside the stop reason and the client looks for words."""
+        return stop.detail if self._refusals and stop.reason == "refusal" else None
 
     def feed(self, event: Event) -> tuple[Event, ...]:
         if self.fault is not None:
@@ -92,11 +118,21 @@ class Restorer:
             return self._end(event)
         if isinstance(event, ResponseStart):
             self._ids.salt = event.id
-        elif isinstance(event, ResponseEnd) and (self._cut_short or not event.stops):
-            # some servers end without a reason, and no client can do without one
-            stops = event.stops or (Stop("tool_calls" if self._calls else "unknown"),)
-            return (replace(event, stops=tuple(self._stop(choice, stop) for choice, stop in enumerate(stops))),)
+        elif isinstance(event, ResponseEnd):
+            return self._finish(event)
+        elif isinstance(event, TextStart) and event.refusal:
+            self._refused = True
         return (event,)
+
+    def _finish(self, event: ResponseEnd) -> tuple[Event, ...]:
+        # some servers end without a reason, and no client can do without one
+        stops = event.stops or (Stop("tool_calls" if self._calls else "unknown"),)
+        said: tuple[Event, ...] = ()
+        if not self._refused and (words := self._refusal_in(stops[0])):
+            said = (TextStart(_REFUSAL, 0, True), TextDelta(_REFUSAL, escape(words)), TextEnd(_REFUSAL))
+        if self._cut_short or not event.stops:
+            event = replace(event, stops=tuple(self._stop(choice, stop) for choice, stop in enumerate(stops)))
+        return (*said, event)
 
     def _start(self, event: CallStart) -> CallStart:
         self._count(event.choice)

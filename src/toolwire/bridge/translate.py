@@ -17,12 +17,13 @@ from msgspec.structs import replace
 
 from ..ir.errors import ConfigError, ProtocolError
 from ..ir.losses import Loss, Losses, refuse
-from ..ir.pointer import JSON, Object, resolve
+from ..ir.parts import what_is
+from ..ir.pointer import JSON, Object, join, resolve
 from ..ir.request import Request
-from ..ir.response import Fault
+from ..ir.response import Fault, Response
 from ..ir.text import to_bytes
 from ..ir.tools import Tool
-from ..stream.strict import kind_of, parse, parse_object
+from ..stream.strict import as_bytes, kind_of, parse, parse_object
 from ..wire import get, mcp
 from ..wire.protocol import Wire
 from .exchange import Exchange
@@ -82,16 +83,17 @@ def translate(
     `model` is for requests: the model to ask, where it is another one or, as on Gemini, not in the body. `strict` raises
     LossError instead where a loss is more than information.
     """
+    if kind not in list(_KINDS):
+        raise ConfigError(f"unknown kind {kind!r}", hint=f"one of {', '.join(_KINDS)}")
     if source == target and model is None:
         return _untouched(body, source, kind)
     try:
         translation = _KINDS[kind](body, source, target, request if kind == "response" else model)
-    except KeyError:
-        if kind in _KINDS:
-            raise
-        raise ConfigError(f"unknown kind {kind!r}", hint=f"one of {', '.join(_KINDS)}") from None
     except RecursionError:
         raise ProtocolError("nested too deeply") from None
+    except (AttributeError, TypeError):
+        refuse_what_is_not_json(body)
+        raise
     if strict:
         refuse(translation.losses)
     return translation
@@ -105,13 +107,29 @@ def parsed(body: JSON | bytes | str) -> Object:
     return body
 
 
+def refuse_what_is_not_json(value: JSON, path: str = "") -> None:
+    """For values that were handed over as objects: keys are strings, and nothing is of a kind that JSON does not have."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise ProtocolError(f"not JSON: a key that is not a string: {key!r}", pointer=path)
+            refuse_what_is_not_json(inner, path + join(key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            refuse_what_is_not_json(inner, path + join(index))
+    elif value is not None and not isinstance(value, (str, bytes, bool, int, float)):
+        raise ProtocolError(f"not JSON: {type(value).__name__}", pointer=path)
+
+
 def _untouched(body: JSON, wire: str, kind: str) -> Translation:
     """The same wire on both sides: nothing to do but to see that it is a document at all."""
     if wire != mcp.NAME:
         get(wire)
     if isinstance(body, (bytes, str)):
         document = parse(body) if kind in ("tools", "error") else parse_object(body)
-        return Translation(document, raw=body.encode() if isinstance(body, str) else body)
+        return Translation(document, raw=as_bytes(body))
+    if kind == "tools" and type(body) not in (dict, list):
+        raise ProtocolError(f"expected an array of tools, got {kind_of(body)}")
     return Translation(parsed(body) if kind in ("request", "response") else body)
 
 
@@ -169,7 +187,7 @@ def _translate_response(body: JSON, source: str, target: str, request: JSON) -> 
     found = Losses()
     response = _exchange(request, writer, reader).restore(answer, found, writer.capabilities)
     if response.fault is not None:
-        return _write_fault(response.fault, writer)
+        return _write_fault(response.fault, writer, _lost_with(answer))
     AnswerReporter(writer.name, found).whole(response)
     written, more = writer.encode_response(response)
     found.extend(more)
@@ -184,10 +202,19 @@ def _exchange(request: JSON, client: Wire, upstream: Wire) -> Exchange:
     return prepare(client.decode_request(parsed(request)), upstream).exchange
 
 
-def _write_fault(fault: Fault, writer: Wire) -> Translation:
+def _lost_with(answer: Response) -> Losses:
+    """What was said before a fault does not reach the client."""
+    losses = Losses()
+    for part in answer.parts:
+        detail = "the answer ends in an error, and an error has no room for it"
+        losses.add("", what_is(part), "dropped", detail, "error")
+    return losses
+
+
+def _write_fault(fault: Fault, writer: Wire, losses: Losses | None = None) -> Translation:
     status, body, headers = writer.encode_error(fault)
     told = writer.decode_error(status, body, headers)
-    losses = Losses()
+    losses = Losses() if losses is None else losses
     report_extra(fault.extra, "/error", writer.name, losses, small=True)
     for field in ("code", "param"):
         if getattr(fault, field) not in (None, getattr(told, field)):

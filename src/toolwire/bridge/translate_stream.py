@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..ir.errors import ToolwireError, TruncatedStream, UpstreamError
+from ..ir.errors import ConfigError, ToolwireError, TruncatedStream, UpstreamError
 from ..ir.events import CallDelta, Event, ReasoningDelta, ResponseStart, StreamFault, TextDelta
 from ..ir.losses import Losses
 from ..ir.pointer import JSON
@@ -46,7 +46,9 @@ class StreamTranslation:
         self._same = source == target
         self._started = False
         if self._same:
-            get(source)
+            codec = get(source)
+            if request is not None:
+                codec.decode_request(parsed(request))
             return
         reader, writer = get(source), get(target)
         canonical = None if request is None else writer.decode_request(parsed(request))
@@ -58,6 +60,8 @@ class StreamTranslation:
         self._decoder.losses = self._encoder.losses = self.losses
 
     def feed(self, data: bytes) -> bytes:
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise ConfigError(f"a stream is bytes, not {type(data).__name__}")
         if self._same or self.error is not None:
             return b"" if self.error is not None else data
         try:
@@ -85,6 +89,8 @@ class StreamTranslation:
             self._started = True
         if self._restorer.fault is not None:
             self.error = UpstreamError(self._restorer.fault)
+            detail = "the answer ends in an error: no call of it is to be run"
+            self.losses.add("/parts", "answer", "dropped", detail, "error")
         return b"".join(out)
 
     def _fail(self, error: ToolwireError) -> bytes:

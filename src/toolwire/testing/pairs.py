@@ -112,7 +112,9 @@ def _tool_fields(tool: Tool) -> dict[str, Any]:
 
 
 def _accounts(losses: list[Loss], path: str) -> bool:
-    return any(_above(loss.path, path) or _above(path, loss.path) for loss in losses)
+    """A loss at the root or for all parts together says nothing about this one."""
+    near = [loss for loss in losses if loss.path not in ("", "/parts", "/messages", "/tools")]
+    return any(_above(loss.path, path) or _above(path, loss.path) for loss in near)
 
 
 def _above(outer: str, inner: str) -> bool:

@@ -30,6 +30,8 @@ def names() -> list[str]:
 
 def get(name: str) -> Wire:
     """The codec of a wire; `name@version` for one of its versions."""
+    if not isinstance(name, str):
+        raise ConfigError(f"a wire is named by a string, not {name!r}", hint=f"there are {', '.join(names())}")
     found = _loaded.get(name)
     if found is None:
         found = _loaded[name] = _load(name)

@@ -48,7 +48,8 @@ class EventWriter:
         self._begun = False
         self._over = False
         self._open_keys: set[int] = set()
-        self._used_keys: set[int] = set()
+        self._places: dict[int, tuple[int, int]] = {}  # by key: the choice, and the number of the item in it
+        self._sizes: dict[int, int] = {}
 
     def feed(self, event: Event) -> bytes:
         kind = type(event)
@@ -62,6 +63,11 @@ class EventWriter:
         step = self.steps.get(type(event))
         return b"" if step is None else step(self, event)
 
+    def _path(self, key: int) -> str:
+        """Where the item stands in the answer that the events make."""
+        choice, number = self._places[key]
+        return f"/alternatives/{choice - 1}/parts/{number}" if choice else f"/parts/{number}"
+
     def _admit(self, kind: type[Event], event: Any) -> None:
         if self._over:
             raise _out_of_order(event, "behind the end of the stream")
@@ -72,9 +78,11 @@ class EventWriter:
         elif not self._begun and kind is not StreamFault and kind is not Ping:
             raise EncodeError("the first event of a stream is ResponseStart")
         elif kind in _STARTS:
-            if event.key in self._used_keys:
+            if event.key in self._places:
                 raise _out_of_order(event, f"for item {event.key}, which has been there")
-            self._used_keys.add(event.key)
+            number = self._sizes.get(event.choice, 0)
+            self._sizes[event.choice] = number + 1
+            self._places[event.key] = event.choice, number
             if kind is not WholePart:
                 self._open_keys.add(event.key)
         elif kind in _ENDS:

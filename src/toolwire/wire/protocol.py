@@ -50,6 +50,7 @@ class Capabilities(Value, frozen=True):
     named_results: bool = False  # a result names its tool
     result_error: bool = False  # a flag that says that the tool failed
     result_structured: bool = False  # a JSON value as a result
+    refusals: bool = False  # the words of a refusal have a place of their own
     freeform: bool = False  # tools whose input is plain text
     namespaces: bool = False
     strict: bool = False  # strict per tool

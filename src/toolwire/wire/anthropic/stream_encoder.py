@@ -25,7 +25,6 @@ from ...ir.events import (
     UsageUpdate,
     WholePart,
 )
-from ...ir.parts import Artefact
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
@@ -139,7 +138,7 @@ class MessagesStreamEncoder(EventWriter):
 
     def _text_start(self, event: TextStart) -> bytes:
         if event.refusal:
-            self.losses.add("/parts", "refusal", "rewritten", "Anthropic refuses in plain text", "info")
+            self.losses.add(self._path(event.key), "refusal", "rewritten", "Anthropic refuses in plain text", "info")
         block = finish({"type": "text", "text": ""}, event.extra, NAME)
         return self._open_block(block, b"text_delta", b"text")
 
@@ -147,7 +146,7 @@ class MessagesStreamEncoder(EventWriter):
         return self._fragment(event.escaped)
 
     def _text_end(self, event: TextEnd) -> bytes:
-        self._report_foreign(event.artefacts)
+        self._report_foreign(event)
         out = b""
         for citation in event.extra.get(NAME, {}).get("citations", ()):
             delta = {"type": "citations_delta", "citation": citation}
@@ -164,7 +163,9 @@ class MessagesStreamEncoder(EventWriter):
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         if event.section is not None:
-            self.losses.add("/parts", "reasoning summary", "rewritten", "thoughts are plain text here", "info")
+            self.losses.add(
+                self._path(event.key), "reasoning summary", "rewritten", "thoughts are plain text here", "info"
+            )
         opening, gap = b"", b""
         if not self._head:
             opening = self._open_thinking()
@@ -174,7 +175,7 @@ class MessagesStreamEncoder(EventWriter):
         return opening + self._fragment(gap + event.escaped)
 
     def _reasoning_end(self, event: ReasoningEnd) -> bytes:
-        self._report_foreign(event.artefacts)
+        self._report_foreign(event)
         own = {artefact.kind: artefact.data for artefact in event.artefacts if artefact.provider == PROVIDER}
         if "redacted" in own:
             block = {"type": "redacted_thinking", "data": own["redacted"]}
@@ -193,11 +194,13 @@ class MessagesStreamEncoder(EventWriter):
     def _call_start(self, event: CallStart) -> bytes:
         self._freeform = []
         if event.namespace is not None:
-            self.losses.add("/parts", "namespace", "dropped", "Anthropic calls have none")
+            self.losses.add(self._path(event.key), "namespace", "dropped", "Anthropic calls have none")
         block = {"type": "tool_use", "id": event.id, "name": event.name, "input": {}}
         out = self._open_block(finish(block, event.extra, NAME), b"input_json_delta", b"partial_json")
         if event.kind == "freeform":
-            self.losses.add("/parts", "freeform call", "rewritten", "a call with one argument, `input`", "info")
+            self.losses.add(
+                self._path(event.key), "freeform call", "rewritten", "a call with one argument, `input`", "info"
+            )
             self._head = b""
         return out
 
@@ -208,7 +211,7 @@ class MessagesStreamEncoder(EventWriter):
         return b""
 
     def _call_end(self, event: CallEnd) -> bytes:
-        self._report_foreign(event.artefacts)
+        self._report_foreign(event)
         out = b""
         if not self._head:
             text = dumps({"input": unescape(b"".join(self._freeform))})
@@ -216,12 +219,12 @@ class MessagesStreamEncoder(EventWriter):
         return out + self._close_block()
 
     def _whole_part(self, event: WholePart) -> bytes:
-        block = write_block(event.part, self.losses, "/parts")
+        block = write_block(event.part, self.losses, self._path(event.key))
         return b"" if block is None else self._open_block(block, b"", b"") + self._close_block()
 
-    def _report_foreign(self, artefacts: tuple[Artefact, ...]) -> None:
-        if any(artefact.provider != PROVIDER for artefact in artefacts):
-            self.losses.add("/parts", "artefact", "dropped", "it is another provider's")
+    def _report_foreign(self, event: TextEnd | ReasoningEnd | CallEnd) -> None:
+        if any(artefact.provider != PROVIDER for artefact in event.artefacts):
+            self.losses.add(self._path(event.key), "artefact", "dropped", "it is another provider's")
 
     def _fail(self, event: StreamFault) -> bytes:
         return b"event: error\ndata: " + to_bytes(write_fault(event.fault)) + b"\n\n"

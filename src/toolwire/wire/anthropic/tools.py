@@ -19,7 +19,6 @@ from .blocks import NAME, read_cache, write_cache
 __all__ = ["discovered", "read_choice", "read_tool", "write_choice", "write_tool"]
 
 _TOOL = frozenset({"name", "description", "input_schema", "strict", "cache_control", "defer_loading", "input_examples"})
-_NO_PARAMETERS: Object = {"type": "object", "properties": {}}
 
 
 def read_tool(raw: JSON) -> Tool:
@@ -79,7 +78,7 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     out: Object = {"name": tool.name}
     if tool.description is not None:
         out["description"] = tool.description
-    out["input_schema"] = _NO_PARAMETERS if tool.input_schema is None else tool.input_schema
+    out["input_schema"] = {"type": "object", "properties": {}} if tool.input_schema is None else tool.input_schema
     if tool.strict is not None:
         out["strict"] = tool.strict
     if tool.deferred is not None:

@@ -160,6 +160,9 @@ def _read_format(config: Object) -> OutputFormat | None:
     if schema is None and config.get("responseSchema") is not None:
         schema, form = config["responseSchema"], {":schema": "responseSchema"}
     if schema is not None:
+        if kind == "text/x.enum":  # one of the schema's words, bare: no other wire has that
+            extra = {f"{NAME}/format": {"responseMimeType": kind, form.get(":schema", "responseJsonSchema"): schema}}
+            return OutputFormat("text", extra=extra)
         if kind != "application/json":
             form[":mime"] = kind
         return OutputFormat("json_schema", schema, extra={_FORM: form} if form else {})

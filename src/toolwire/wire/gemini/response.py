@@ -65,7 +65,7 @@ _WORDS: dict[StopReason, str] = {
     "pause": "CONTINUATION",
     "malformed_call": "MALFORMED_FUNCTION_CALL",
     "error": "OTHER",
-    "unknown": "OTHER",
+    "unknown": "STOP",
 }
 
 
@@ -147,7 +147,7 @@ def read_stop(candidate: Object, parts: tuple[Part, ...], extra: Extra) -> Stop 
         form[":index"] = "absent"
     if word is None:
         return None if not extra else Stop("unknown", extra={**extra, _FORM: {**form, ":finishReason": None}})
-    reason = _REASONS.get(word, "unknown")
+    reason = _REASONS.get(word) or ("content_filter" if word.startswith("IMAGE_") else "unknown")
     if reason == "stop" and any(type(part) is ToolCall for part in parts):
         reason = "tool_calls"
     if _WORDS[reason] != word:
@@ -281,6 +281,8 @@ def write_stop(stop: Stop | None, losses: Losses, path: str) -> Object:
     if stop.reason in ("context_window", "refusal"):
         detail = f"Gemini has no word for it: {word}"
         losses.add(f"{path}/stop", f"stop reason {stop.reason}", "weakened", detail, "info")
+    elif stop.reason == "unknown" and word == _WORDS["unknown"]:
+        losses.add(f"{path}/stop", "stop reason unknown", "weakened", f"Gemini has no word for it: {word}")
     out: Object = {} if word is None else {"finishReason": word}
     if stop.detail is not None:
         out["finishMessage"] = stop.detail

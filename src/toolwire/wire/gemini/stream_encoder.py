@@ -72,7 +72,7 @@ class GeminiStreamEncoder(EventWriter):
         self._open[event.key] = event
         self._numbers[event.key] = len(self._numbers)
         if isinstance(event, TextStart) and event.refusal:
-            self.losses.add("/parts", "refusal", "rewritten", "Gemini refuses in plain text", "info")
+            self.losses.add(self._path(event.key), "refusal", "rewritten", "Gemini refuses in plain text", "info")
         return b""
 
     def _text_delta(self, event: TextDelta) -> bytes:
@@ -81,7 +81,9 @@ class GeminiStreamEncoder(EventWriter):
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         if event.section is not None:
-            self.losses.add("/parts", "reasoning summary", "rewritten", "thoughts are plain text here", "info")
+            self.losses.add(
+                self._path(event.key), "reasoning summary", "rewritten", "thoughts are plain text here", "info"
+            )
         before = self._sections.setdefault(event.key, event.section)
         self._sections[event.key] = event.section
         gap = b"" if before == event.section else b"\\n\\n"
@@ -89,21 +91,21 @@ class GeminiStreamEncoder(EventWriter):
         return self._chunk(self._open[event.key].choice, b'{"text":"%b%b","thought":true}' % (gap, event.escaped))
 
     def _text_end(self, event: TextEnd) -> bytes:
-        return self._sign(self._open.pop(event.key), Text("", None, self._own(event.artefacts)))
+        return self._sign(self._open.pop(event.key), Text("", None, self._own(event)))
 
     def _reasoning_end(self, event: ReasoningEnd) -> bytes:
-        return self._sign(self._open.pop(event.key), Reasoning("", (), self._own(event.artefacts)))
+        return self._sign(self._open.pop(event.key), Reasoning("", (), self._own(event)))
 
     def _sign(self, start: TextStart | ReasoningStart, part: Text | Reasoning) -> bytes:
         """A signature comes behind the words, in an empty part of its own."""
         if not part.artefacts:
             return b""
-        return self._chunk(start.choice, to_bytes(write_part(part, self.losses, "/parts")))
+        return self._chunk(start.choice, to_bytes(write_part(part, self.losses, self._path(start.key))))
 
-    def _own(self, artefacts: tuple[Artefact, ...]) -> tuple[Artefact, ...]:
-        if any(artefact.provider != PROVIDER for artefact in artefacts):
-            self.losses.add("/parts", "artefact", "dropped", "it is another provider's")
-        return tuple(artefact for artefact in artefacts if artefact.provider == PROVIDER)
+    def _own(self, event: TextEnd | ReasoningEnd | CallEnd) -> tuple[Artefact, ...]:
+        if any(artefact.provider != PROVIDER for artefact in event.artefacts):
+            self.losses.add(self._path(event.key), "artefact", "dropped", "it is another provider's")
+        return tuple(artefact for artefact in event.artefacts if artefact.provider == PROVIDER)
 
     def _call_delta(self, event: CallDelta) -> bytes:
         start = self._open[event.key]
@@ -124,7 +126,7 @@ class GeminiStreamEncoder(EventWriter):
             event.state,
             start.kind,
             start.namespace,
-            artefacts=self._own(event.artefacts),
+            artefacts=self._own(event),
             extra={**start.extra, **event.extra},
         )
         path = f"/parts/{self._numbers[event.key]}"
@@ -135,7 +137,7 @@ class GeminiStreamEncoder(EventWriter):
         return self._chunk(start.choice, to_bytes(write_part(call, self.losses, path)))
 
     def _whole_part(self, event: WholePart) -> bytes:
-        part = write_part(event.part, self.losses, "/parts")
+        part = write_part(event.part, self.losses, self._path(event.key))
         return b"" if part is None else self._chunk(event.choice, to_bytes(part))
 
     def _count(self, event: UsageUpdate) -> bytes:

@@ -39,6 +39,7 @@ class OpenAIChat:
         choices=frozenset({"auto", "required", "none", "tool", "allowed"}),
         media=frozenset({"image", "audio", "file"}),
         freeform=True,
+        refusals=True,
         system_only=True,
         strict=True,
         efforts=("minimal", "low", "medium", "high", "xhigh", "max"),

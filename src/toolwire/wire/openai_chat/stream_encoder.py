@@ -77,7 +77,7 @@ class ChatStreamEncoder(EventWriter):
         opening = self._open_choice(event.choice)
         if self._choices[event.choice]:
             detail = "on Chat all text stands before all calls"
-            self.losses.add("/parts", "order of text and calls", "moved", detail, "info")
+            self.losses.add(self._path(event.key), "order of text and calls", "moved", detail, "info")
         if event.refusal:
             self._refused.add(event.choice)
         field = b"refusal" if event.refusal else b"content"
@@ -89,7 +89,7 @@ class ChatStreamEncoder(EventWriter):
 
     def _words_end(self, event: TextEnd | ReasoningEnd) -> bytes:
         if event.artefacts:
-            self.losses.add("/parts", "artefact", "dropped", "Chat has no place for it")
+            self.losses.add(self._path(event.key), "artefact", "dropped", "Chat has no place for it")
         return b""
 
     def _reasoning_start(self, event: ReasoningStart) -> bytes:
@@ -100,7 +100,9 @@ class ChatStreamEncoder(EventWriter):
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         if event.section is not None:
-            self.losses.add("/parts", "reasoning summary", "rewritten", "thoughts are plain text here", "info")
+            self.losses.add(
+                self._path(event.key), "reasoning summary", "rewritten", "thoughts are plain text here", "info"
+            )
         before = self._sections.setdefault(event.key, event.section)
         self._sections[event.key] = event.section
         gap = b"" if before == event.section else b"\\n\\n"
@@ -112,7 +114,10 @@ class ChatStreamEncoder(EventWriter):
         self._choices[event.choice] += 1
         self._silent.add(event.key)
         if event.namespace is not None:
-            self.losses.add("/parts", "namespace", "dropped", "Chat calls have none")
+            self.losses.add(self._path(event.key), "namespace", "dropped", "Chat calls have none")
+        if event.kind == "freeform":
+            detail = "Chat's documented stream has no such delta; clients may not read it"
+            self.losses.add(self._path(event.key), "freeform call", "rewritten", detail)
         kind, field = ("custom", "input") if event.kind == "freeform" else ("function", "arguments")
         call = {"index": index, "id": event.id, "type": kind, kind: {"name": event.name, field: ""}}
         self._heads[event.key] = b'%b{"index":%d,"delta":{"tool_calls":[{"index":%d,"%b":{"%b":"' % (
@@ -142,11 +147,13 @@ class ChatStreamEncoder(EventWriter):
                 content = to_bytes({"google": {"thought_signature": artefact.data}})
                 out += b'%b"extra_content":%b}]%b' % (self._signed[event.key], content, _TAIL)
             else:
-                self.losses.add("/parts", "artefact", "dropped", "Chat has no place for it")
+                self.losses.add(self._path(event.key), "artefact", "dropped", "Chat has no place for it")
         return out
 
     def _whole_part(self, event: WholePart) -> bytes:
-        self.losses.add("/parts", what_is(event.part), "dropped", "a Chat answer has no place for it", "error")
+        self.losses.add(
+            self._path(event.key), what_is(event.part), "dropped", "a Chat answer has no place for it", "error"
+        )
         return b""
 
     def _count(self, event: UsageUpdate) -> bytes:

@@ -73,6 +73,8 @@ def _read_custom(raw: Object) -> Tool:
         if kind == "grammar":
             rules = obj(form.get("grammar"), "custom", "format", "grammar")
             grammar = Grammar(string(rules, "syntax"), string(rules, "definition"))
+            leftover(form, ("type", "grammar"), f"{NAME}/format", extra)
+            leftover(rules, ("syntax", "definition"), f"{NAME}/grammar", extra)
         elif kind == "text":
             extra.setdefault(f"{NAME}~", {})[":format"] = "text"
         else:
@@ -95,8 +97,9 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     extra = tool.extra
     if tool.kind == "freeform":
         if tool.grammar is not None:
-            rules = {"syntax": tool.grammar.syntax, "definition": tool.grammar.definition}
-            out["format"] = {"type": "grammar", "grammar": rules}
+            rules: Object = {"syntax": tool.grammar.syntax, "definition": tool.grammar.definition}
+            rules = finish(rules, extra, f"{NAME}/grammar")
+            out["format"] = finish({"type": "grammar", "grammar": rules}, extra, f"{NAME}/format")
         elif ":format" in extra.get(f"{NAME}~", {}):
             out["format"] = {"type": "text"}
         return finish({"type": "custom", "custom": finish(out, extra, f"{NAME}/function")}, extra, NAME)
@@ -140,13 +143,21 @@ def read_choice(value: JSON) -> ToolChoice:
     kind = obj(value, "tool_choice").get("type")
     if kind != "allowed_tools":
         name = _name_of(value, "tool_choice")
-        return ToolChoice("tool", (name,), extra=_given(value, name))
+        extra = leftover(value, ("type", str(kind)), f"{NAME}/choice")
+        inner = value.get(kind)
+        if type(inner) is dict:
+            leftover(inner, ("name",), f"{NAME}/choice", extra)
+        return ToolChoice("tool", (name,), extra={**extra, **_given(value, name)})
     allowed = obj(value.get("allowed_tools"), "tool_choice", "allowed_tools")
     try:
         names = tuple(each(allowed, "tools", _name_of))
     except ProtocolError as error:
         raise error.within("tool_choice", "allowed_tools") from None
-    return ToolChoice("allowed", names, allowed.get("mode") == "required", _given(value, *names))
+    if allowed.get("mode", "auto") not in ("auto", "required"):
+        raise wrong('"auto" or "required"', allowed["mode"], "tool_choice", "allowed_tools", "mode")
+    extra = leftover(value, ("type", "allowed_tools"), f"{NAME}/choice")
+    leftover(allowed, ("mode", "tools"), f"{NAME}/choice", extra)
+    return ToolChoice("allowed", names, allowed.get("mode") == "required", {**extra, **_given(value, *names)})
 
 
 def _given(value: Object, *names: str) -> Extra:

@@ -40,6 +40,7 @@ class OpenAIResponses:
         media=frozenset({"image", "file"}),
         result_media=frozenset({"image", "file"}),
         freeform=True,
+        refusals=True,
         namespaces=True,
         strict=True,
         efforts=("minimal", "low", "medium", "high", "xhigh", "max"),

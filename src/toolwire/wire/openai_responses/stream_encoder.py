@@ -138,7 +138,7 @@ class ResponsesStreamEncoder(EventWriter):
 
     def _text_end(self, event: TextEnd) -> bytes:
         item = self._items[event.key]
-        report_foreign(event.artefacts, self.losses, f"/parts/{item.index}")
+        report_foreign(event.artefacts, self.losses, self._path(event.key))
         text = unescape(b"".join(item.pieces))
         extra = merge_extra(item.start.extra, event.extra)
         part = write_spoken(Refusal(text, extra) if item.start.refusal else Text(text, extra=extra))
@@ -167,7 +167,7 @@ class ResponsesStreamEncoder(EventWriter):
 
     def _call_end(self, event: CallEnd) -> bytes:
         item = self._items[event.key]
-        report_foreign(event.artefacts, self.losses, f"/parts/{item.index}")
+        report_foreign(event.artefacts, self.losses, self._path(event.key))
         opening = b""
         if not item.pieces and event.raw is None:
             opening = self._fragment(item, b"{}")
@@ -220,7 +220,7 @@ class ResponsesStreamEncoder(EventWriter):
 
     def _reasoning_end(self, event: ReasoningEnd) -> bytes:
         item = self._items[event.key]
-        report_foreign(event.artefacts, self.losses, f"/parts/{item.index}")
+        report_foreign(event.artefacts, self.losses, self._path(event.key))
         out = self._close_section(item)
         text = unescape(b"".join(item.pieces))
         if item.text:
@@ -234,7 +234,9 @@ class ResponsesStreamEncoder(EventWriter):
     def _whole_part(self, event: WholePart) -> bytes:
         part = event.part
         if not isinstance(part, Opaque) or part.wire != NAME:
-            self.losses.add("/parts", what_is(part), "dropped", "Responses has no such output item", "error")
+            self.losses.add(
+                self._path(event.key), what_is(part), "dropped", "Responses has no such output item", "error"
+            )
             return b""
         item = self._open(event, f"item_{event.key}")
         return self._added(item, part.value) + self._done(item, part.value)
