@@ -327,3 +327,64 @@ def test_a_thousand_parallel_calls(target):
 )
 def test_what_is_wrong_is_pointed_at(body, pointer):
     refused(body, pointer)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: toolwire.calls("\ud800"),
+        lambda: toolwire.detect("\ud800"),
+        lambda: toolwire.results([1], "openai_chat"),
+        lambda: toolwire.wire.get(None),
+        lambda: toolwire.translate({}, source=[], target="gemini"),
+        lambda: toolwire.translate({}, source="gemini", target="gemini", kind="bogus"),
+        lambda: toolwire.translate(5, source="gemini", target="gemini", kind="tools"),
+        lambda: toolwire.translate({"contents": []}, source="gemini", target="openai_chat", model=5),
+        lambda: toolwire.translate({"type": "x", "error": {1: 2}}, source="anthropic", target="gemini", kind="error"),
+        lambda: toolwire.translate_stream(source="gemini", target="openai_chat").feed("text"),
+        lambda: toolwire.translate_stream(source="gemini", target="gemini", request=b"nope"),
+        lambda: bytes(
+            toolwire.translate(
+                {"model": "m", "max_tokens": 10**5000, "messages": [{"role": "user", "content": "x"}]},
+                source="anthropic",
+                target="openai_chat",
+            )
+        ),
+    ],
+)
+def test_wrong_usage_is_a_typed_error(use):
+    with pytest.raises(toolwire.ToolwireError):
+        use()
+
+
+@pytest.mark.parametrize("kind", ["request", "response", "tools", "error"])
+@pytest.mark.parametrize("mark", ["\ufeff", ""])
+def test_a_byte_order_mark_is_no_reason_to_refuse(kind, mark):
+    bodies = {
+        "request": {"messages": [{"role": "user", "content": "x"}]},
+        "response": {"choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}}]},
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+        "error": {"error": {"message": "no", "type": "invalid_request_error"}},
+    }
+    text = mark + json.dumps(bodies[kind])
+    one = toolwire.translate(text, source="openai_chat", target="anthropic", kind=kind).body
+    assert one == toolwire.translate(text.encode(), source="openai_chat", target="anthropic", kind=kind).body
+    assert "no" in json.dumps(one) if kind == "error" else one
+
+
+@pytest.mark.parametrize("digits", ["1e400", "9" * 305 + "e5", "9" * 105 + "e205", "9" * 105 + ".5e0205", "-1E+309"])
+def test_numbers_beyond_a_double_in_every_spelling(digits):
+    with pytest.raises(toolwire.ProtocolError, match="out of range"):
+        toolwire.translate(f'{{"a": {digits}}}', source="gemini", target="gemini")
+
+
+@pytest.mark.parametrize("digits", ["1e100", "1e308", "9" * 4000, "0." + "9" * 400, "1e-400"])
+def test_numbers_within_a_double(digits):
+    assert toolwire.translate(f'{{"a": {digits}}}', source="gemini", target="gemini").body
+
+
+@pytest.mark.parametrize("key", ['"k%d" :1', '"k%d\\\\":1', '"k%d":1'])
+def test_a_million_members_in_every_spelling(key):
+    text = '{"a":{' + ",".join(key % number for number in range(300_000)) + "}}"
+    with pytest.raises(toolwire.ProtocolError, match="members"):
+        toolwire.translate(text, source="gemini", target="gemini")

@@ -7,6 +7,7 @@ import pytest
 import toolwire
 from conftest import WIRES
 from toolwire.testing import bytewise, differences
+from toolwire.testing.pair_checks import request_pair
 from toolwire.wire import get
 
 
@@ -64,6 +65,7 @@ def test_every_drop_is_in_the_losses(recorded, target):
     for loss in translated.losses:
         toolwire.ir.pointer.resolve(recorded.body, loss.path)
         assert loss.detail
+    request_pair(get(recorded.wire), recorded.body, get(target))
     for field in ("context_management", "client_metadata", "include"):
         if recorded.body.get(field):
             assert f"/{field}" in [loss.path for loss in translated.losses]

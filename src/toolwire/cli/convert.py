@@ -10,7 +10,7 @@ from typing import Any
 
 from ..ir.errors import ConfigError, LossError, ToolwireError
 from ..ir.losses import Loss, refuse
-from .show import columns, losses_table, paint
+from .show import columns, losses_table, paint, printable
 
 __all__ = ["add_to"]
 
@@ -64,10 +64,14 @@ def run(arguments: argparse.Namespace) -> int:
         _print_json(source, kind, results, failures)
     else:
         _print_results(source, kind, results, failures, silent=arguments.strict and lossy)
+    if failures and not results:
+        return 2
     return 1 if arguments.strict and (lossy or failures) else 0
 
 
 def _read(name: str) -> bytes:
+    if name == "-" and sys.stdin is None:
+        raise ConfigError("standard input is closed", hint="name a file")
     try:
         return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
@@ -163,5 +167,6 @@ def _print_results(
             print(line, file=sys.stderr)
     for target, reason in failures.items():
         print(
-            f"\n{paint(target, 'bold', sys.stderr)}: {paint('refused', 'red', sys.stderr)}: {reason}", file=sys.stderr
+            f"\n{paint(target, 'bold', sys.stderr)}: {paint('refused', 'red', sys.stderr)}: {printable(reason)}",
+            file=sys.stderr,
         )

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from .. import __version__
 from ..ir.errors import ToolwireError
 from . import convert, demo, formats
+from .show import printable
 
 __all__ = ["main"]
 
@@ -30,18 +32,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in _COMMANDS:
         command.add_to(commands)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started us
+            setattr(sys, name, io.StringIO())
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a character is no reason to stop
+            stream.reconfigure(errors="backslashreplace")
     chosen = parser.parse_args(arguments)
     try:
-        return int(chosen.run(chosen))
+        code = int(chosen.run(chosen))
+        sys.stdout.flush()
+        return code
     except ToolwireError as error:
-        print(f"toolwire: {error}", file=sys.stderr)
+        print(f"toolwire: {printable(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # the reader has seen enough; keep the interpreter from complaining at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go_of_output()  # the reader has seen enough
         return 0
+    except OSError as error:
+        _let_go_of_output()
+        print(f"toolwire: cannot write: {error.strerror}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _let_go_of_output() -> None:
+    """Keeps the interpreter from trying again, and complaining, at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

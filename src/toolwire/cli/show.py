@@ -11,7 +11,7 @@ from typing import TextIO
 
 from ..ir.losses import Loss
 
-__all__ = ["columns", "losses_table", "paint", "table"]
+__all__ = ["columns", "losses_table", "paint", "printable", "table"]
 
 _COLOURS = {"red": "31", "yellow": "33", "green": "32", "blue": "34", "dim": "2", "bold": "1"}
 _SEVERITIES = {"error": "red", "warning": "yellow", "info": "blue"}
@@ -24,9 +24,14 @@ def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
 
+def printable(text: str) -> str:
+    """Without what a terminal would obey: text from a peer is shown, not followed."""
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
 def table(rows: Iterable[Sequence[str]], headers: Sequence[str] = ()) -> list[str]:
     """Lines of a table, columns as wide as they need to be, the last one wrapped to the terminal."""
-    rows = [tuple(row) for row in rows]
+    rows = [tuple(map(printable, row)) for row in rows]
     every = [tuple(headers), *rows] if headers else rows
     widths = [max(len(row[column]) for row in every) for column in range(len(every[0]))] if every else []
     room = max(shutil.get_terminal_size((100, 24)).columns - sum(widths[:-1]) - 2 * len(widths), 30)

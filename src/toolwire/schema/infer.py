@@ -9,11 +9,16 @@ pydantic makes the schema; it is imported only here, when the first tool is made
 
 from __future__ import annotations
 
+import copy
+import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from math import isfinite
+from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 
-from ..ir.errors import SchemaError
+from msgspec.structs import replace
+
+from ..ir.errors import ConfigError, SchemaError
 from ..ir.pointer import Object
 from ..ir.tools import Effect, Tool
 
@@ -31,6 +36,12 @@ class FunctionTool(Tool, Generic[P, R], frozen=True):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         assert self.function is not None
         return self.function(*args, **kwargs)
+
+    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[..., R]:
+        """A tool that was made of a method is bound like one."""
+        if instance is None or not inspect.isfunction(self.function):
+            return self
+        return replace(self, function=self.function.__get__(instance, owner))
 
 
 @overload
@@ -61,11 +72,15 @@ def tool(
     `effect` says what a call does to the world: "pure", "read", "idempotent" or, if nothing is said, "write".
     """
 
+    if effect not in get_args(Effect):
+        raise ConfigError(f"unknown effect {effect!r}", hint=f"one of {', '.join(get_args(Effect))}")
+
     def make(function: Callable[..., Any]) -> FunctionTool[..., Any]:
+        called = name or _name_of(function)
         return FunctionTool(
-            name=name or function.__name__,
-            description=description or inspect.getdoc(function),
-            input_schema=_parameters(function),
+            name=called,
+            description=description or _words_of(function),
+            input_schema=_parameters(function, called),
             strict=strict,
             effect=effect,
             function=function,
@@ -74,38 +89,90 @@ def tool(
     return make if function is None else make(function)
 
 
-def _parameters(function: Callable[..., Any]) -> Object:
-    from pydantic import ConfigDict, Field, PydanticUserError, create_model
-    from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation
+def _name_of(function: object) -> str:
+    if not callable(function):
+        raise SchemaError(f"a tool is made of a function, not of {function!r}")
+    if isinstance(function, Tool):
+        return function.name
+    inner = function.func if isinstance(function, functools.partial) else function
+    name: str = getattr(inner, "__name__", type(inner).__name__)
+    if not name.isidentifier():
+        raise SchemaError(f"{name} is no name for a tool", hint="tool(name=…)")
+    return name
 
-    fields: dict[str, Any] = {}
+
+def _words_of(function: Callable[..., Any]) -> str | None:
+    """Its own docstring, not the one of a class that it comes from."""
+    inner = function.func if isinstance(function, functools.partial) else function
+    own = inner.__doc__ if inspect.isroutine(inner) else vars(inner).get("__doc__") or vars(type(inner)).get("__doc__")
+    if inspect.isclass(inner):
+        own = vars(inner).get("__doc__")
+    return inspect.cleandoc(own) if own else None
+
+
+def _parameters(function: Callable[..., Any], name: str) -> Object:
+    from pydantic import ConfigDict, create_model
+
+    fields = {
+        # pydantic reserves some names for itself; the schema shows the alias
+        f"argument_{number}": (
+            Any if parameter.annotation is parameter.empty else parameter.annotation,
+            _field(parameter),
+        )
+        for number, parameter in enumerate(_signature(function, name))
+    }
     try:
-        hints = inspect.signature(function, eval_str=True).parameters
-    except (NameError, ValueError, TypeError) as error:
-        raise SchemaError(f"cannot read the signature of {function.__name__}: {error}") from error
-    for parameter in hints.values():
+        model = create_model(name, __config__=ConfigDict(arbitrary_types_allowed=False), **fields)  # type: ignore[call-overload]
+        schema: Object = model.model_json_schema(by_alias=True)
+    except Exception as error:  # whatever pydantic makes of the author's types
+        raise SchemaError(f"no JSON Schema for the parameters of {name}: {error}") from error
+    missing = [field.alias for _, field in fields.values() if field.alias not in schema.get("properties", {})]
+    if missing:
+        raise SchemaError(f"{name} has a parameter that no schema shows: {missing[0]}", hint="ClassVar is for classes")
+    return _tidy(schema)
+
+
+def _signature(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
+    try:
+        parameters = list(inspect.signature(function, eval_str=True).parameters.values())
+    except Exception as error:  # evaluating annotations runs the author's words
+        raise SchemaError(f"cannot read the signature of {name}: {error}") from error
+    if parameters and _is_method(function) and parameters[0].name in ("self", "cls"):
+        parameters = parameters[1:]
+    for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             hint = "a model gives arguments by name: give every parameter a name of its own"
-            raise SchemaError(f"{function.__name__} has a parameter {parameter} that has no name", hint=hint)
-        annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
-        default = ... if parameter.default is parameter.empty else parameter.default
-        # pydantic reserves some names for itself; the schema shows the alias
-        fields[f"argument_{len(fields)}"] = (annotation, Field(default, alias=parameter.name))
-    try:
-        model = create_model(function.__name__, __config__=ConfigDict(arbitrary_types_allowed=False), **fields)
-        schema: Object = model.model_json_schema(by_alias=True)
-    except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError) as error:
-        raise SchemaError(f"no JSON Schema for the parameters of {function.__name__}: {error}") from error
-    return _without_titles(schema)
+            raise SchemaError(f"{name} has a parameter {parameter} that has no name", hint=hint)
+    return parameters
 
 
-def _without_titles(schema: Object) -> Object:
-    """pydantic titles every property after its name, which tells a model nothing and costs tokens."""
-    properties = schema.get("properties", {})
-    for definition in (schema, *schema.get("$defs", {}).values()):
-        definition.pop("title", None)
-    for container in (properties, *(d.get("properties", {}) for d in schema.get("$defs", {}).values())):
-        for field in container.values():
-            field.pop("title", None)
+def _is_method(function: Callable[..., Any]) -> bool:
+    """Whether it stands in a class and is still to be bound."""
+    return inspect.isfunction(function) and "." in function.__qualname__.rpartition("<locals>.")[2]
+
+
+def _field(parameter: inspect.Parameter) -> Any:
+    from pydantic import Field
+    from pydantic.fields import FieldInfo
+
+    default = ... if parameter.default is parameter.empty else parameter.default
+    if not isinstance(default, FieldInfo):
+        return Field(default, alias=parameter.name)
+    field = copy.copy(default)
+    field.alias = field.validation_alias = field.serialization_alias = parameter.name
+    field._attributes_set = {**field._attributes_set, "alias": parameter.name, "validation_alias": parameter.name}
+    return field
+
+
+def _tidy(schema: Object) -> Object:
+    """Without the titles that pydantic makes of names, which tell a model nothing, and without what JSON cannot say."""
+    for name, definition in (("", schema), *schema.get("$defs", {}).items()):
+        if not name or definition.get("title") == name:
+            definition.pop("title", None)
+        for key, field in definition.get("properties", {}).items():
+            if field.get("title") == key.replace("_", " ").title():
+                del field["title"]
+            if isinstance(field.get("default"), float) and not isfinite(field["default"]):
+                del field["default"]
     head = {"type": "object", "properties": schema.pop("properties", {})}
     return {**head, **{key: value for key, value in schema.items() if key != "type"}}

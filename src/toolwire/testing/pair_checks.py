@@ -9,6 +9,7 @@ from ..bridge.prepare import prepare
 from ..ir.errors import ToolwireError
 from ..ir.fold import fold
 from ..ir.parts import Part, ToolCall, ToolResult
+from ..ir.pointer import Object
 from ..ir.request import Request
 from ..ir.tools import Tool
 from ..wire.protocol import Wire
@@ -16,11 +17,12 @@ from .pairs import unexplained_in_request, unexplained_in_response
 from .stream_checks import decode_stream
 from .vectors import Vector
 
-__all__ = ["PAIR_CHECKS"]
+__all__ = ["PAIR_CHECKS", "request_pair"]
 
 
-def _request_pair(wire: Wire, vector: Vector, other: Wire) -> None:
-    request = wire.decode_request(vector.body)
+def request_pair(wire: Wire, body: Object, other: Wire) -> None:
+    """A request goes to `other` and back: what changed is in the losses."""
+    request = wire.decode_request(body)
     try:
         prepared = prepare(request, other)
     except ToolwireError:
@@ -33,6 +35,10 @@ def _request_pair(wire: Wire, vector: Vector, other: Wire) -> None:
     explained = [*prepared.losses, *(replace(loss, path=prepared.origin(loss.path)) for loss in losses)]
     differing = unexplained_in_request(request, original, explained)
     assert not differing, f"changed without a loss: {differing}\nlosses: {[str(loss) for loss in explained]}"
+
+
+def _request_pair(wire: Wire, vector: Vector, other: Wire) -> None:
+    request_pair(wire, vector.body, other)
 
 
 def _response_pair(wire: Wire, vector: Vector, other: Wire) -> None:

@@ -122,7 +122,7 @@ def _above(outer: str, inner: str) -> bool:
 
 
 class _Links:
-    """Calls numbered as they come. Where there are no ids, the nth result of a name belongs to the nth call of it."""
+    """Calls numbered as they come. Where a result has no id, the nth of a name belongs to the nth call of it."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -131,7 +131,9 @@ class _Links:
 
     def call(self, call: ToolCall) -> int:
         self._calls[call.name] += 1
-        return self._numbers.setdefault(call.id or f"{call.name} {self._calls[call.name]}", len(self._numbers))
+        number = sum(self._calls.values()) - 1
+        self._numbers[f"{call.name} {self._calls[call.name]}"] = number
+        return self._numbers.setdefault(call.id, number) if call.id else number
 
     def result(self, result: ToolResult) -> int:
         name = result.name or ""

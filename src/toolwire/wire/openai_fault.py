@@ -25,21 +25,15 @@ from .protocol import EncodedFault
 
 __all__ = ["code_of", "decode_error", "encode_error", "read_fault", "write_fault"]
 
-_CODES: dict[FaultKind, str] = {
-    "invalid_request": "invalid_prompt",
-    "authentication": "invalid_api_key",
-    "billing": "insufficient_quota",
-    "permission": "permission_denied",
-    "not_found": "model_not_found",
-    "conflict": "conflict",
-    "too_large": "request_too_large",
-    "rate_limit": "rate_limit_exceeded",
-    "overloaded": "server_is_overloaded",
-    "timeout": "timeout",
-    "malformed_call": "malformed_function_call",
-    "server": "server_error",
+_BY_CODE: dict[str, FaultKind] = {
+    "rate_limit_exceeded": "rate_limit",
+    "insufficient_quota": "billing",
+    "invalid_api_key": "authentication",
+    "model_not_found": "not_found",
+    "server_error": "server",
+    "invalid_prompt": "invalid_request",
+    "malformed_function_call": "malformed_call",
 }
-_BY_CODE: dict[str, FaultKind] = {code: kind for kind, code in _CODES.items()}
 _STATUSES: dict[FaultKind, tuple[int, ...]] = {
     "billing": (429,),
     "overloaded": (503,),
@@ -74,8 +68,12 @@ _FIELDS = frozenset({"message", "type", "param", "code"})
 
 
 def code_of(fault: Fault) -> str:
-    """The code, for where it is all there is to tell the kind by."""
-    return fault.code if fault.code is not None and _kind_of_code(fault.code) == fault.kind else _CODES[fault.kind]
+    """The code of a response that failed: the list is closed, and clients check it."""
+    if fault.code is not None and "image" in fault.code:
+        return fault.code
+    if fault.kind in ("rate_limit", "billing"):
+        return "rate_limit_exceeded"
+    return "invalid_prompt" if 400 <= status_of_kind(fault.kind) < 500 else "server_error"
 
 
 def _kind_of_code(code: str) -> FaultKind | None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import subprocess
 import sys
 
 import pytest
@@ -146,3 +147,34 @@ def test_a_wide_terminal_shows_columns_and_colours(file, monkeypatch):
     screen.truncate(0)
     assert main(["convert", file(REQUEST), "--to", "all"]) == 0
     assert "\x1b[" not in screen.getvalue()
+
+
+def test_nothing_that_every_target_refuses_counts_as_done(file, capsys):
+    empty = file({"model": "claude-m", "max_tokens": 5, "messages": []})
+    assert main(["convert", empty]) == 2
+    assert capsys.readouterr().err.count("refused") == 3
+
+
+def test_a_terminal_is_not_made_to_obey(file, capsys):
+    body = {**REQUEST, "\u001b[31mevil\n\u0007": 1}
+    assert main(["convert", file(body), "--to", "anthropic"]) == 0
+    err = capsys.readouterr().err
+    assert "\u001b" not in err and "\u0007" not in err and "\\x1b[31mevil" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("{python} -m toolwire formats > /dev/full", 2),
+        ("{python} -m toolwire convert {file} --to gemini <&- >&-", 0),
+        ("{python} -m toolwire convert <&-", 2),
+        ("PYTHONIOENCODING=ascii {python} -m toolwire formats", 0),
+        ("{python} -m toolwire convert {file} | head -c 1", 0),
+    ],
+)
+def test_odd_surroundings_give_no_traceback(file, command, code):
+    line = command.format(python=sys.executable, file=file({**REQUEST, "user": "\U0001f600"}))
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {line}"], capture_output=True, text=True, errors="replace", check=False
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr

@@ -1,11 +1,13 @@
 """A Python function as a tool."""
 
-from typing import Literal
+import functools
+from typing import Annotated, ClassVar, Literal
 
 import pytest
+from pydantic import Field
 
 import toolwire
-from toolwire.ir import SchemaError
+from toolwire.ir import ConfigError, SchemaError
 
 
 @toolwire.tool
@@ -83,3 +85,64 @@ def test_a_tool_is_declared_on_every_wire():
         assert not list(losses)
         (back,) = toolwire.wire.get(wire).decode_tools(written)
         assert back.input_schema == get_weather.input_schema
+
+
+class Shop:
+    """Sells things."""
+
+    @toolwire.tool
+    def buy(self, item: str) -> str:
+        return f"{type(self).__name__} {item}"
+
+    def __call__(self, item: str) -> str:
+        """Sell one."""
+        return item
+
+
+def test_a_method_is_a_tool_without_self():
+    assert Shop.buy.input_schema["required"] == ["item"]
+    assert Shop().buy("tea") == "Shop tea"
+
+
+def test_partials_and_callable_objects():
+    def add(a: int, b: int = 1) -> int:
+        """Adds."""
+        return a + b
+
+    fixed = toolwire.tool(functools.partial(add, b=3))
+    assert (fixed.name, fixed.description, fixed(a=1)) == ("add", "Adds.", 4)
+    assert (toolwire.tool(Shop()).name, toolwire.tool(Shop()).description) == ("Shop", "Sells things.")
+
+
+def test_a_field_as_a_default_counts():
+    @toolwire.tool
+    def search(limit: int = Field(3, ge=1, description="how many"), kind: str = Field("a", title="Sort of thing")): ...
+
+    assert search.input_schema["properties"] == {
+        "limit": {"default": 3, "description": "how many", "minimum": 1, "type": "integer"},
+        "kind": {"default": "a", "title": "Sort of thing", "type": "string"},
+    }
+
+
+def test_a_default_that_json_cannot_say_is_left_out():
+    @toolwire.tool
+    def wait(seconds: float = float("nan")): ...
+
+    assert wait.input_schema["properties"] == {"seconds": {"type": "number"}}
+
+
+def broken_text(a: "list[int") -> None: ...  # noqa: F722
+def broken_name(a: "typing.Nope") -> None: ...  # noqa: F821
+def broken_pattern(a: Annotated[str, Field(pattern="(")]) -> None: ...
+def class_variable(a: ClassVar[int]) -> None: ...
+
+
+@pytest.mark.parametrize("thing", [broken_text, broken_name, broken_pattern, class_variable, "x", 5, lambda a: a])
+def test_what_cannot_be_a_tool_says_so(thing):
+    with pytest.raises(SchemaError):
+        toolwire.tool(thing)
+
+
+def test_an_unknown_effect_is_refused():
+    with pytest.raises(ConfigError, match="unknown effect"):
+        toolwire.tool(effect="nope")

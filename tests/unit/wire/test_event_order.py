@@ -17,6 +17,7 @@ from toolwire.ir import (
     TextDelta,
     TextEnd,
     TextStart,
+    fold,
 )
 from toolwire.wire import get
 
@@ -51,3 +52,13 @@ def test_a_fault_may_come_first_and_a_ping_any_time(wire):
     decoder = get(wire).stream_decoder()
     faults = [event.fault for event in decoder.feed(data) + decoder.close() if isinstance(event, StreamFault)]
     assert [fault.message for fault in faults] == ["busy"]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_calls_arrive_in_the_order_of_their_starts_whichever_ends_first(wire):
+    encoder = get(wire).stream_encoder()
+    events = [START, CallStart(0, "a", "first"), CallStart(1, "b", "second")]
+    events += [CallDelta.of(1, "{}"), CallEnd(1, {}, "{}"), CallDelta.of(0, "{}"), CallEnd(0, {}, "{}")]
+    data = b"".join(map(encoder.feed, [*events, ResponseEnd((Stop("tool_calls"),))]))
+    decoder = get(wire).stream_decoder()
+    assert [call.name for call in fold([*decoder.feed(data), *decoder.close()]).calls] == ["first", "second"]

@@ -167,3 +167,81 @@ def test_a_ping_may_come_first():
     assert encoder.feed(ResponseStart("a", "m")) == b""
     written = encoder.feed(TextStart(0)) + encoder.feed(TextEnd(0)) + encoder.feed(ResponseEnd((Stop("stop"),)))
     assert written.startswith(b"event: message_start") and b'"id":"a"' in written
+
+
+def test_a_call_that_starts_while_another_is_still_coming_cuts_that_one_off():
+    parts = [
+        {"functionCall": {"name": "f", "willContinue": True}},
+        {"functionCall": {"name": "g", "args": {"x": 1}}},
+    ]
+    body = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]}
+    seen = toolwire.calls(f"data: {json.dumps(body)}\n\n")
+    assert [(one.name, one.state, one.arguments) for one in seen] == [
+        ("f", "truncated", None),
+        ("g", "complete", {"x": 1}),
+    ]
+
+
+def test_assignments_of_two_calls_are_told_apart_by_id():
+    pieces = [
+        {"id": "1", "name": "f", "willContinue": True},
+        {"id": "2", "name": "g", "willContinue": True},
+        {"id": "1", "partialArgs": [{"jsonPath": "$.a", "stringValue": "x"}], "willContinue": True},
+        {"id": "2", "partialArgs": [{"jsonPath": "$.b", "numberValue": 2}]},
+        {"id": "1", "partialArgs": [{"jsonPath": "$.a", "stringValue": "y"}]},
+    ]
+    frames = [{"candidates": [{"content": {"parts": [{"functionCall": piece}]}}]} for piece in pieces]
+    frames.append({"candidates": [{"finishReason": "STOP"}]})
+    data = "".join(f"data: {json.dumps(frame)}\n\n" for frame in frames).encode()
+    assert calls_of("gemini", data) == [("f", {"a": "xy"}), ("g", {"b": 2})]
+
+
+@pytest.mark.parametrize("value", [{"numberValue": "x"}, {"boolValue": "no"}])
+def test_an_assignment_of_the_wrong_kind_is_refused(value):
+    piece = {"name": "f", "partialArgs": [{"jsonPath": "$.a", **value}]}
+    body = {"candidates": [{"content": {"parts": [{"functionCall": piece}]}, "finishReason": "STOP"}]}
+    with pytest.raises(toolwire.ProtocolError):
+        toolwire.calls(f"data: {json.dumps(body)}\n\n")
+
+
+def test_the_kind_of_an_event_may_stand_in_the_frame_alone():
+    data = (
+        b'event: response.created\ndata: {"response":{"id":"r","model":"m"}}\n\n'
+        b'event: response.completed\ndata: {"response":{"id":"r","status":"completed","output":[]}}\n\n'
+    )
+    assert toolwire.calls(data, "openai_responses") == ()
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai_responses"])
+@pytest.mark.parametrize("kind", [[1], {}, 5, None])
+def test_an_event_without_a_kind_is_passed_over(wire, kind):
+    decoder = get(wire).stream_decoder()
+    assert decoder.feed(f"event: x\ndata: {json.dumps({'type': kind})}\n\n".encode()) == []
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        rb'{"functionCall":{"name":"f","args":{"a":"x\ud83d"}}}',
+        rb'{"functionCall":{"name":"f\ud83d","args":{}}}',
+    ],
+)
+def test_half_a_character_where_nothing_is_cut_is_refused(part):
+    data = b'data: {"candidates":[{"content":{"parts":[' + part + b']},"finishReason":"STOP"}]}\n\n'
+    stream = toolwire.translate_stream(source="gemini", target="openai_chat")
+    written = stream.feed(data) + stream.close()
+    assert "lone surrogate" in str(stream.error) and "\U0010f83d".encode() not in written
+
+
+def test_half_a_character_that_waits_in_vain_is_marked():
+    data = chat(delta(content="hi"), done=False).replace(b"hi", rb"hi\ud83d") + chat(delta("stop"))
+    assert fold(decode_stream(get("openai_chat"), [data])).text == "hi\ufffd"
+
+
+@pytest.mark.parametrize("bom", [b"\xef\xbb\xbf", b""])
+@pytest.mark.parametrize("size", [1, 2, 1000])
+def test_a_byte_order_mark_before_an_array_of_chunks(bom, size):
+    data = bom + b'[{"candidates":[{"content":{"parts":[{"text":"hi"}]},"finishReason":"STOP"}]}]'
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    assert fold(decode_stream(get("gemini"), pieces)).text == "hi"
+    assert toolwire.calls(data, "gemini") == toolwire.calls(data) == ()

@@ -88,9 +88,11 @@ class GeminiStreamDecoder(SSEStreamDecoder):
         head = self._head.lstrip()
         if len(head) < 3 and _BOM.startswith(head):
             return b""
+        head = head.removeprefix(_BOM).lstrip()
+        if not head:
+            return b""
         self._framed = True
-        head = head.removeprefix(_BOM)
-        if head.lstrip()[:1] == b"[":
+        if head[:1] == b"[":
             self._array = ArrayDecoder()
         return head
 

@@ -46,7 +46,9 @@ class GeminiStreamEncoder(EventWriter):
         super().__init__()
         self._tail = b""  # modelVersion and responseId, the same in every chunk
         self._open: dict[int, Any] = {}  # the start event of each open item
-        self._numbers: dict[int, int] = {}  # which part of the answer each item is
+        self._calls: dict[
+            int, bytes | None
+        ] = {}  # calls in the order of their starts; what is written of those that ended
         self._said: set[int] = set()
         self._sections: dict[int, int | None] = {}
         self._freeform: dict[int, list[bytes]] = {}
@@ -70,7 +72,8 @@ class GeminiStreamEncoder(EventWriter):
 
     def _begin(self, event: TextStart | ReasoningStart | CallStart) -> bytes:
         self._open[event.key] = event
-        self._numbers[event.key] = len(self._numbers)
+        if isinstance(event, CallStart):
+            self._calls[event.key] = None
         if isinstance(event, TextStart) and event.refusal:
             self.losses.add(self._path(event.key), "refusal", "rewritten", "Gemini refuses in plain text", "info")
         return b""
@@ -129,12 +132,22 @@ class GeminiStreamEncoder(EventWriter):
             artefacts=self._own(event),
             extra={**start.extra, **event.extra},
         )
-        path = f"/parts/{self._numbers[event.key]}"
+        path = self._path(event.key)
         if call.state != "complete":
             report_broken(call, self.losses, path)
             self._broken.setdefault(start.choice, call)
-            return b""
-        return self._chunk(start.choice, to_bytes(write_part(call, self.losses, path)))
+            self._calls[event.key] = b""
+        else:
+            self._calls[event.key] = self._chunk(start.choice, to_bytes(write_part(call, self.losses, path)))
+        return self._in_order()
+
+    def _in_order(self) -> bytes:
+        """The calls that have ended, up to the first that has not: results may be matched by their order."""
+        out = b""
+        while self._calls and (written := next(iter(self._calls.values()))) is not None:
+            out += written
+            del self._calls[next(iter(self._calls))]
+        return out
 
     def _whole_part(self, event: WholePart) -> bytes:
         part = write_part(event.part, self.losses, self._path(event.key))

@@ -1,0 +1,498 @@
+"""What `prepare` does to a request, and what the way back undoes: one rule a test."""
+
+import json
+
+import pytest
+
+import toolwire
+from toolwire.bridge.exchange import Exchange
+from toolwire.ir import Losses, fold
+from toolwire.ir.events import CallEnd, CallStart, ResponseEnd, ResponseStart
+from toolwire.ir.response import Stop
+from toolwire.wire import get
+
+USER = {"role": "user", "content": "hi"}
+EMPTY = {"type": "object", "properties": {}}
+
+
+def tool(name, **fields):
+    return {"type": "function", "function": {"name": name, "parameters": EMPTY, **fields}}
+
+
+def chat(**fields):
+    return {"model": "m", "messages": [USER], **fields}
+
+
+def to(target, body, source="openai_chat", **options):
+    return toolwire.translate(body, source=source, target=target, **options)
+
+
+def concepts(translation, severity=None):
+    return {loss.concept for loss in translation.losses if severity in (None, loss.severity)}
+
+
+def call(call_id, name="f", arguments="{}"):
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+# tools and choices
+
+
+@pytest.mark.parametrize(("mode", "kind"), [("auto", "auto"), ("required", "any")])
+def test_allowed_tools_are_the_only_ones_declared_where_nothing_else_restricts(mode, kind):
+    allowed = {"mode": mode, "tools": [{"type": "function", "function": {"name": "a"}}]}
+    body = chat(tools=[tool("a"), tool("b")], tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
+    written = to("anthropic", body).body
+    assert [one["name"] for one in written["tools"]] == ["a"]
+    assert written["tool_choice"]["type"] == kind
+
+
+def test_a_choice_among_tools_that_are_not_there_forbids_calls():
+    allowed = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "gone"}}]}
+    body = chat(tools=[tool("a")], tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
+    assert to("gemini", body).body["toolConfig"]["functionCallingConfig"]["mode"] == "NONE"
+
+
+def test_a_choice_of_a_mode_that_does_not_exist_is_refused():
+    allowed = {"mode": "bogus", "tools": []}
+    body = chat(tools=[tool("a")], tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
+    with pytest.raises(toolwire.ProtocolError) as caught:
+        to("gemini", body)
+    assert caught.value.pointer == "/tool_choice/allowed_tools/mode"
+
+
+def test_unknown_fields_of_a_choice_are_told():
+    body = chat(tools=[tool("f")], tool_choice={"type": "function", "function": {"name": "f", "zz": 1}, "yy": 2})
+    told = {loss.concept for loss in to("gemini", body).losses}
+    assert {"choice zz", "choice yy"} <= told
+
+
+def test_one_call_at_a_time_is_not_said_where_none_may_be_made():
+    body = chat(tools=[tool("f")], tool_choice="none", parallel_tool_calls=False)
+    assert to("anthropic", body).body["tool_choice"] == {"type": "none"}
+
+
+@pytest.mark.parametrize(("target", "most"), [("openai_chat", 128), ("gemini", 512)])
+def test_no_more_tools_than_the_target_takes(target, most):
+    names = [f"t{number}" for number in range(most + 2)]
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [
+            USER,
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": names[-1], "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "ok"}]},
+        ],
+        "tools": [{"name": name, "input_schema": EMPTY} for name in names],
+    }
+    translation = to(target, body, source="anthropic")
+    kept = get(target).decode_request(translation.body).tools
+    assert len(kept) == most
+    assert kept[-1].name == names[-1]  # it has been called
+    assert [loss.path for loss in translation.losses if loss.concept == "tool"] == [
+        f"/tools/{most - 1}",
+        f"/tools/{most}",
+    ]
+
+
+@pytest.mark.case("5")
+def test_no_more_strict_tools_than_the_target_takes():
+    translation = to("anthropic", chat(tools=[tool(f"t{number}", strict=True) for number in range(25)]))
+    assert sum(one.get("strict", False) for one in translation.body["tools"]) == 20
+    assert len([loss for loss in translation.losses if loss.concept == "strict"]) == 5
+
+
+def test_examples_and_grammars_are_told_in_words():
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [USER],
+        "tools": [{"name": "f", "input_schema": EMPTY, "input_examples": [{"city": "Paris"}]}],
+    }
+    assert '{"city":"Paris"}' in to("openai_chat", body, source="anthropic").body["tools"][0]["function"]["description"]
+    grammar = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: WORD"}}
+    body = chat(tools=[{"type": "custom", "custom": {"name": "f", "format": grammar}}])
+    written = to("anthropic", body).body["tools"][0]["input_schema"]["properties"]["input"]["description"]
+    assert "lark" in written and "start: WORD" in written
+
+
+def test_two_tools_of_one_name_in_two_namespaces_stay_apart():
+    spaces = [
+        {"type": "namespace", "name": name, "description": "d", "tools": [{"type": "function", "name": "get"}]}
+        for name in ("a", "b")
+    ]
+    body = {"model": "m", "input": "hi", "tools": spaces}
+    names = [one["function"]["name"] for one in to("openai_chat", body, source="openai_responses").body["tools"]]
+    assert names == ["a__get", "b__get"]
+
+
+# parameters
+
+
+def test_what_is_more_than_the_target_takes_is_cut_and_told():
+    body = {"model": "m", "max_tokens": 9, "messages": [USER], "stop_sequences": list("abcdef")}
+    translation = to("openai_chat", body, source="anthropic")
+    assert translation.body["stop"] == ["a", "b", "c", "d"]
+    assert "stop sequences" in concepts(translation, "warning")
+
+
+def test_chat_is_asked_to_count_where_others_count_unasked():
+    body = {"model": "m", "max_tokens": 9, "messages": [USER], "stream": True}
+    assert to("openai_chat", body, source="anthropic").body["stream_options"] == {"include_usage": True}
+
+
+def test_log_probabilities_are_asked_for_by_both_switches():
+    body = {"contents": [{"parts": [{"text": "hi"}]}], "generationConfig": {"responseLogprobs": True, "logprobs": 3}}
+    written = to("openai_chat", body, source="gemini").body
+    assert (written["logprobs"], written["top_logprobs"]) == (True, 3)
+
+
+def test_an_answer_is_not_kept_unless_the_client_says_so():
+    assert to("openai_responses", chat()).body["store"] is False
+
+
+def test_thinking_needs_room_behind_it():
+    body = {
+        "model": "m",
+        "messages": [USER],
+        "max_tokens": 2000,
+        "thinking": {"type": "enabled", "budget_tokens": 2000},
+    }
+    written = to("anthropic@2023-06-01", body, source="anthropic").body
+    assert written["thinking"]["budget_tokens"] < written["max_tokens"]
+
+
+def test_cache_marks_live_long_enough():
+    mark = {"type": "text", "text": "x", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}}
+    body = {"model": "m", "messages": [{"role": "user", "content": [mark]}]}
+    assert to("anthropic", body).body["messages"][0]["content"][0]["cache_control"]["ttl"] == "1h"
+
+
+def test_a_cache_mark_on_a_call_is_told_where_calls_have_none():
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "tool_use", "id": "1", "name": "f", "input": {}, "cache_control": {"type": "ephemeral"}}
+                ],
+            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "ok"}]},
+        ],
+    }
+    assert "cache mark" in concepts(to("gemini", body, source="anthropic"))
+
+
+def test_an_enum_in_plain_words_is_told():
+    config = {"responseMimeType": "text/x.enum", "responseSchema": {"type": "STRING", "enum": ["a"]}}
+    body = {"contents": [{"parts": [{"text": "hi"}]}], "generationConfig": config}
+    translation = to("openai_chat", body, source="gemini")
+    assert translation.body["response_format"] == {"type": "text"}
+    assert [loss for loss in translation.losses if "responseMimeType" in loss.concept]
+
+
+# history
+
+
+def failed(content):
+    return {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [
+            USER,
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {}}]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "1", "is_error": True, "content": content}],
+            },
+        ],
+    }
+
+
+@pytest.mark.case("41")
+@pytest.mark.parametrize("target", ["openai_chat", "openai_responses"])
+def test_what_a_failed_tool_said_arrives_whole(target):
+    found = {"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": "x"}]}
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    two = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+    for content in ([found], [*two, image]):
+        translation = to(target, failed(content), source="anthropic")
+        said = json.dumps(translation.body)
+        assert "[tool error] " in said
+        assert "search_result" in said or ("one" in said and "two" in said)
+    assert "image" in said  # itself, or a word in its place
+
+
+def test_media_behind_all_results_of_a_turn():
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [
+            USER,
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": name, "name": "f", "input": {}} for name in ("1", "2")],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "1", "content": [image]},
+                    {"type": "tool_result", "tool_use_id": "2", "content": "ok"},
+                ],
+            },
+        ],
+    }
+    roles = [message["role"] for message in to("openai_chat", body, source="anthropic").body["messages"]]
+    assert roles == ["user", "assistant", "tool", "tool", "user"]
+
+
+@pytest.mark.case("38")
+@pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_responses"])
+def test_a_call_that_nobody_answered_failed(target):
+    body = chat(messages=[USER, {"role": "assistant", "tool_calls": [call("1")]}, USER])
+    translation = to(target, body)
+    results = [
+        part
+        for message in get(target).decode_request(translation.body).messages
+        for part in message.parts
+        if isinstance(part, toolwire.ToolResult)
+    ]
+    assert results[0].is_error or "[tool error]" in results[0].text
+
+
+@pytest.mark.case("39")
+def test_a_result_of_another_call_is_not_taken_for_an_answer():
+    body = chat(
+        messages=[
+            USER,
+            {"role": "assistant", "tool_calls": [call("mine")]},
+            {"role": "tool", "tool_call_id": "foreign", "content": "not yours"},
+        ]
+    )
+    translation = to("anthropic", body)
+    (result,) = [block for block in translation.body["messages"][2]["content"] if block["type"] == "tool_result"]
+    assert "not yours" not in json.dumps(result)
+    assert "not yours" in json.dumps(translation.body["messages"])
+    assert "result without a call" in concepts(translation)
+
+
+def test_a_result_that_comes_late_is_moved_and_told():
+    body = chat(
+        messages=[
+            USER,
+            {"role": "assistant", "tool_calls": [call("1")]},
+            {"role": "user", "content": "wait"},
+            {"role": "tool", "tool_call_id": "1", "content": "late"},
+        ]
+    )
+    translation = to("anthropic", body)
+    assert translation.body["messages"][2]["content"][0]["type"] == "tool_result"
+    assert any(loss.action == "moved" for loss in translation.losses)
+
+
+@pytest.mark.case("35")
+@pytest.mark.parametrize("target", ["anthropic@2023-06-01", "gemini", "openai_chat"])
+def test_results_that_are_split_over_two_messages_come_together(target):
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [
+            USER,
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": name, "name": "f", "input": {}} for name in ("1", "2")],
+            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "a"}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "2", "content": "b"}]},
+        ],
+    }
+    messages = get(target).decode_request(to(target, body, source="anthropic").body).messages
+    if target == "openai_chat":
+        assert [message.parts[0].text for message in messages[2:]] == ["a", "b"]
+    else:
+        assert [part.text for part in messages[2].parts] == ["a", "b"] and len(messages) == 3
+
+
+def test_fields_around_results_are_told():
+    body = {
+        "contents": [
+            {"role": "user", "parts": [{"text": "hi"}]},
+            {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]},
+            {"role": "user", "zz": "M", "parts": [{"functionResponse": {"name": "f", "response": {"output": 1}}}]},
+        ]
+    }
+    assert "zz" in concepts(to("anthropic", body, source="gemini"))
+
+
+@pytest.mark.case("34")
+@pytest.mark.parametrize("source", ["anthropic", "openai_responses"])
+def test_what_one_model_signed_is_not_sent_to_another(source):
+    bodies = {
+        "anthropic": {
+            "model": "one",
+            "max_tokens": 9,
+            "messages": [
+                {"role": "assistant", "content": [{"type": "thinking", "thinking": "t", "signature": "SIG"}]},
+                USER,
+            ],
+        },
+        "openai_responses": {
+            "model": "one",
+            "input": [
+                {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "SIG"},
+                {"role": "assistant", "content": "a"},
+                {"role": "user", "content": "b"},
+            ],
+        },
+    }
+    assert "SIG" in json.dumps(to(source, bodies[source], source=source, model="one").body)
+    translation = to(source, bodies[source], source=source, model="other")
+    assert "SIG" not in json.dumps(translation.body) and "rs_1" not in json.dumps(translation.body)
+    assert [loss for loss in translation.losses if loss.severity == "warning"]
+
+
+@pytest.mark.case("32")
+def test_reasoning_does_not_stay_behind_alone():
+    body = {
+        "model": "one",
+        "input": [
+            {"role": "user", "content": "a"},
+            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "SIG"},
+            {"type": "message", "role": "assistant", "id": "msg_1", "content": [{"type": "output_text", "text": ""}]},
+            {"role": "user", "content": "b"},
+        ],
+    }
+    request = get("openai_responses").decode_request(body)
+    prepared = toolwire.prepare(request, "openai_responses")
+    written = get("openai_responses").encode_request(prepared.request).body
+    assert "reasoning" not in json.dumps(written["input"])
+
+
+@pytest.mark.case("45")
+@pytest.mark.parametrize(
+    ("target", "length"), [("openai_chat", 40), ("openai_responses", 64), ("anthropic", 128)], ids=str
+)
+def test_ids_of_the_greatest_length_stay_and_longer_ones_do_not(target, length):
+    def ids_of(size):
+        body = {
+            "contents": [
+                {"role": "model", "parts": [{"functionCall": {"id": "x" * size, "name": "f", "args": {}}}]},
+                {
+                    "role": "user",
+                    "parts": [{"functionResponse": {"id": "x" * size, "name": "f", "response": {"output": 1}}}],
+                },
+            ]
+        }
+        request = get(target).decode_request(to(target, body, source="gemini").body)
+        return [part.id for m in request.messages for part in m.parts if isinstance(part, toolwire.ToolCall)]
+
+    assert ids_of(length) == ["x" * length]
+    assert len(ids_of(length + 1)[0]) == 9
+
+
+@pytest.mark.case("8")
+@pytest.mark.parametrize(("target", "length"), [("openai_chat", 64), ("anthropic", 128), ("gemini", 128)], ids=str)
+def test_names_of_the_greatest_length_stay_and_longer_ones_do_not(target, length):
+    def name_of(size):
+        body = {"model": "m", "input": "hi", "tools": [{"type": "function", "name": "n" * size, "parameters": EMPTY}]}
+        return get(target).decode_request(to(target, body, source="openai_responses").body).tools[0].name
+
+    assert name_of(length) == "n" * length
+    assert len(name_of(length + 1)) <= length and name_of(length + 1) != "n" * length
+
+
+# the way back
+
+
+def answer(*calls, finish="tool_calls", content=None):
+    message = {"role": "assistant", "content": content, "tool_calls": list(calls)}
+    return {"id": "r", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": finish}]}
+
+
+@pytest.mark.case("61")
+@pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_responses"])
+def test_a_call_that_was_cut_short_makes_the_stop_a_length(target):
+    body = answer(call("1", arguments='{"a": "b'), finish="stop")
+    translation = to(target, body, kind="response")
+    assert get(target).decode_response(translation.body).stop.reason == "length"
+    assert list(translation.losses)
+
+
+def test_an_incomplete_call_without_arguments_is_not_a_call_with_none():
+    item = {"type": "function_call", "call_id": "1", "name": "f", "arguments": "", "status": "incomplete"}
+    body = {"object": "response", "status": "incomplete", "output": [item]}
+    assert toolwire.calls(body)[0].state == "truncated"
+    written = get("openai_responses").encode_response(
+        get("openai_chat").decode_response(answer(call("1", arguments="{")))
+    )
+    assert written.body["output"][0]["status"] == "incomplete"
+
+
+@pytest.mark.parametrize("target", ["anthropic", "gemini"])
+def test_a_broken_call_takes_the_answer_with_it_and_says_so(target):
+    body = answer(call("1", arguments="[]"), call("2"), content="words")
+    translation = to(target, body, kind="response")
+    assert translation.status == 502
+    assert {"text", "call"} <= concepts(translation, "error")
+    with pytest.raises(toolwire.LossError):
+        to(target, body, kind="response", strict=True)
+
+
+def restored(events, client="openai_chat", exchange=None):
+    losses = Losses()
+    restorer = (exchange or Exchange()).restorer(losses, get(client).capabilities)
+    return [seen for event in events for seen in restorer.feed(event)], losses
+
+
+@pytest.mark.case("46")
+def test_ids_that_repeat_in_a_stream_are_made_unique():
+    events = [ResponseStart("r", "m")]
+    for key in range(2):
+        events += [CallStart(key, "same", "f"), CallEnd(key, {}, None, "complete")]
+    seen, _ = restored([*events, ResponseEnd((Stop("tool_calls"),))])
+    assert len({call.id for call in fold(seen).calls}) == 2
+
+
+@pytest.mark.case("10")
+def test_more_calls_in_a_stream_than_were_asked_for_are_told():
+    request = get("openai_chat").decode_request(chat(tools=[tool("f")], parallel_tool_calls=False))
+    exchange = toolwire.prepare(request, "gemini").exchange
+    events = [ResponseStart("r", "m")]
+    for key in range(2):
+        events += [CallStart(key, str(key), "f"), CallEnd(key, {}, None, "complete")]
+    _, losses = restored(events, exchange=exchange)
+    assert list(losses)
+
+
+def test_arguments_that_a_wrapped_tool_does_not_have_are_told():
+    request = get("openai_chat").decode_request(chat(tools=[{"type": "custom", "custom": {"name": "f"}}]))
+    exchange = toolwire.prepare(request, "anthropic").exchange
+    events = [ResponseStart("r", "m"), CallStart(0, "1", "f"), CallEnd(0, {"input": "x", "more": 1}, None, "complete")]
+    seen, losses = restored(events, exchange=exchange)
+    assert seen[-1].raw == "x"
+    assert list(losses)
+
+
+def test_words_behind_a_call_are_told_to_have_moved_on_chat():
+    content = [{"type": "tool_use", "id": "1", "name": "f", "input": {}}, {"type": "text", "text": "after"}]
+    start = {"id": "m", "type": "message", "role": "assistant", "model": "x", "content": []}
+    events = [{"type": "message_start", "message": start}]
+    for index, block in enumerate(content):
+        events += [
+            {"type": "content_block_start", "index": index, "content_block": block},
+            {"type": "content_block_stop", "index": index},
+        ]
+    events += [{"type": "message_delta", "delta": {"stop_reason": "tool_use"}}, {"type": "message_stop"}]
+    data = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
+    stream = toolwire.translate_stream(source="anthropic", target="openai_chat")
+    stream.feed(data)
+    assert "order of text and calls" in {loss.concept for loss in stream.losses}
+
+
+def test_one_caller_cannot_change_what_another_gets():
+    body = chat(tools=[{"type": "function", "function": {"name": "f"}}])
+    to("anthropic", body).body["tools"][0]["input_schema"]["properties"]["poison"] = 1
+    assert to("anthropic", body).body["tools"][0]["input_schema"] == EMPTY
