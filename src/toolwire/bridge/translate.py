@@ -162,6 +162,12 @@ def _located(prepared: Prepared, more: Losses, document: Object, reader: Wire, c
     return tuple(merged)
 
 
+def _located_in_answer(found: Losses, document: Object, reader: Wire, answer: Response) -> tuple[Loss, ...]:
+    merged = Losses()
+    _locate_all(found, document, reader.locator(answer), merged)
+    return tuple(merged)
+
+
 def _locate_all(losses: Iterable[Loss], document: Object, locate: Callable[[str], str], into: Losses) -> None:
     """With pointers into the source document."""
     for loss in losses:
@@ -191,9 +197,10 @@ def _translate_response(body: JSON, source: str, target: str, request: JSON) -> 
     AnswerReporter(writer.name, found).whole(response)
     written, more = writer.encode_response(response)
     found.extend(more)
-    losses = Losses()
-    _locate_all(found, document, reader.locator(answer), losses)
-    return Translation(written, tuple(losses), model=response.model)
+    if not len(found):
+        return Translation(written, model=response.model)
+    losses = partial(_located_in_answer, found, document, reader, answer)
+    return Translation(written, losses, model=response.model)
 
 
 def _exchange(request: JSON, client: Wire, upstream: Wire) -> Exchange:
