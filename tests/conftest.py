@@ -17,9 +17,11 @@ _WIRE_OF_PATH = {
     "enerateContent": "gemini",
 }
 
-settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+# The same examples in every run; EXPLORE=1 looks for new ones, and more of them.
+_QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("fixed", derandomize=True, **_QUIET)
+settings.register_profile("explore", max_examples=1000, **_QUIET)
+settings.load_profile("explore" if os.environ.get("EXPLORE") else "fixed")
 
 
 class Recorded:
