@@ -1,1 +1,54 @@
-"""Schemas: from type hints to JSON Schema."""
+"""Schemas: infer them from code, fit them to every provider, bring arguments back, check them.
+
+toolwire.schema.lower(schema, "openai_strict")      what to send, and the way back
+toolwire.schema.validator(schema).problems(value)   what is wrong with arguments
+toolwire.schema.DIALECTS                            what each provider takes
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+
+_HOMES = {
+    "DIALECTS": "dialects",
+    "Dialect": "dialects",
+    "Lowered": "lowering",
+    "Problem": "validate",
+    "Validator": "validate",
+    "dialect": "dialects",
+    "lower": "lowering",
+    "validator": "validate",
+    "violations": "conform",
+}
+
+__all__ = [
+    "DIALECTS",
+    "Dialect",
+    "Lowered",
+    "Problem",
+    "Validator",
+    "dialect",
+    "lower",
+    "validator",
+    "violations",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+if TYPE_CHECKING:
+    from .conform import violations as violations
+    from .dialects import DIALECTS as DIALECTS
+    from .dialects import Dialect as Dialect
+    from .dialects import dialect as dialect
+    from .lowering import Lowered as Lowered
+    from .lowering import lower as lower
+    from .validate import Problem as Problem
+    from .validate import Validator as Validator
+    from .validate import validator as validator

@@ -1,0 +1,86 @@
+"""How many optional parameters and unions a schema may have, and what to do where it has more.
+
+A provider that compiles schemas bounds what makes grammars grow. An optional parameter can be made required with a word for
+absent (enums, booleans: free), or required and nullable (a union instead). The order of the source decides who is first.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from .dialects import Dialect
+from .nodes import Array, Boolean, Enum, Node, Null, Record, Tuple, Union
+from .read import Source
+
+__all__ = ["UNSET", "Budget"]
+
+UNSET = "(not set)"
+
+
+class Budget:
+    """What is left of one schema's allowance while it is being written."""
+
+    def __init__(self, source: Source, dialect: Dialect) -> None:
+        self.tight = False
+        self._optional = self._unions = 0
+        if dialect.optional_parameters is None or dialect.union_parameters is None:
+            return
+        optional, unions = _count([source.root, *source.defs.values()])
+        self.tight = optional > dialect.optional_parameters or unions > dialect.union_parameters
+        self._optional = dialect.optional_parameters
+        self._unions = max(dialect.union_parameters - unions, 0)
+
+    def without_null(self, node: Node) -> Node:
+        """An optional property says absent by being absent; null would be another union."""
+        if not isinstance(node, Union):
+            return node
+        branches = [branch for branch in node.branches if not isinstance(branch, Null)]
+        if len(branches) != 1 or len(branches) == len(node.branches):
+            return node
+        self._unions += 1
+        return replace(branches[0], notes={**branches[0].notes, **node.notes})
+
+    def unset(self, node: Node) -> Enum | None:
+        """The values of a property that can do with a word for absent."""
+        if node.residue:
+            return None
+        if isinstance(node, Boolean):
+            return Enum((True, False), notes=node.notes, at=node.at)
+        if (
+            isinstance(node, Enum)
+            and UNSET not in node.values
+            and all(type(v) in (str, int, bool) for v in node.values)
+        ):
+            labels = {str(value).lower() for value in node.values}
+            return node if len(labels) == len(node.values) else None
+        return None
+
+    def must_fill(self) -> bool:
+        """Whether the next optional property has to be required and nullable."""
+        if not self.tight:
+            return False
+        if self._optional > 0:
+            self._optional -= 1
+            return False
+        if self._unions > 0:
+            self._unions -= 1
+            return True
+        return False
+
+
+def _count(nodes: list[Node]) -> tuple[int, int]:
+    optional = unions = 0
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Record):
+            optional += len(node.properties.keys() - node.required) + (node.rest is not None and bool(node.properties))
+            unions += sum(isinstance(inner, Union) for inner in node.properties.values())
+            waiting += [*node.properties.values(), *([node.rest] if node.rest is not None else [])]
+        elif isinstance(node, Array):
+            waiting += [node.items] if node.items is not None else []
+        elif isinstance(node, Tuple):
+            waiting += node.items
+        elif isinstance(node, Union):
+            waiting += node.branches
+    return optional, unions

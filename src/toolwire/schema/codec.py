@@ -1,0 +1,245 @@
+"""Arguments there and back: what a lowered schema changed in the shape of values is undone here.
+
+`encode` turns a value of the original schema into one of the lowered schema, `lift` the other way. Both are total: a value
+that is not of the expected shape is left as it is, and the validator, which checks the original schema, has the last word.
+None stands for the codec that changes nothing, so that what needs no change costs nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from ..ir.errors import ProtocolError
+from ..ir.pointer import JSON, Object
+from ..ir.text import dumps
+from ..stream.strict import parse
+from .fits import Target, fits
+from .nodes import Node
+
+__all__ = [
+    "Codec",
+    "Field",
+    "digits",
+    "entries",
+    "fields",
+    "items",
+    "json_text",
+    "labels",
+    "late",
+    "tuples",
+    "unions",
+    "wrapped",
+]
+
+
+class Codec(NamedTuple):
+    lift: Callable[[JSON], JSON]
+    encode: Callable[[JSON], JSON]
+    reshapes: bool = True
+    """The value itself is of another kind, not just something in it."""
+
+
+Maybe: TypeAlias = Codec | None
+
+
+def _lift(codec: Maybe, value: JSON) -> JSON:
+    return value if codec is None else codec.lift(value)
+
+
+def _encode(codec: Maybe, value: JSON) -> JSON:
+    return value if codec is None else codec.encode(value)
+
+
+def json_text() -> Codec:
+    """Any value, as JSON in a string."""
+
+    def lift(value: JSON) -> JSON:
+        if type(value) is not str:
+            return value
+        try:
+            return parse(value)
+        except ProtocolError:
+            return value
+
+    return Codec(lift, dumps)
+
+
+def digits() -> Codec:
+    """A whole number, as its digits."""
+
+    def lift(value: JSON) -> JSON:
+        return int(value) if type(value) is str and _INTEGER(value) else value
+
+    def encode(value: JSON) -> JSON:
+        return str(int(value)) if type(value) in (int, float) and value == int(value) else value
+
+    return Codec(lift, encode)
+
+
+_INTEGER = re.compile(r"-?[0-9]{1,18}").fullmatch
+
+
+def entries(inner: Maybe) -> Codec:
+    """A map, as a list of keys and values."""
+
+    def lift(value: JSON) -> JSON:
+        if type(value) is not list or not all(type(one) is dict and type(one.get("key")) is str for one in value):
+            return value
+        return {one["key"]: _lift(inner, one.get("value")) for one in value}
+
+    def encode(value: JSON) -> JSON:
+        if type(value) is not dict:
+            return value
+        return [{"key": key, "value": _encode(inner, one)} for key, one in value.items()]
+
+    return Codec(lift, encode)
+
+
+def labels(values: Sequence[JSON], names: Sequence[str]) -> Codec:
+    """Values of an enum, as strings."""
+    by_name = dict(zip(names, values, strict=True))
+    by_value = {dumps(value): name for value, name in zip(values, names, strict=True)}
+
+    def lift(value: JSON) -> JSON:
+        return by_name.get(value, value) if type(value) is str else value
+
+    def encode(value: JSON) -> JSON:
+        return by_value.get(dumps(value), value)
+
+    return Codec(lift, encode)
+
+
+def items(inner: Codec) -> Codec:
+    def lift(value: JSON) -> JSON:
+        return [inner.lift(one) for one in value] if type(value) is list else value
+
+    def encode(value: JSON) -> JSON:
+        return [inner.encode(one) for one in value] if type(value) is list else value
+
+    return Codec(lift, encode, reshapes=False)
+
+
+def tuples(nulls: Sequence[bool], rest_name: str | None) -> Codec:
+    """A list whose places differ, as an object with one property for each place. `nulls`: where null may stand."""
+    width = len(nulls)
+    keys = {*(f"item_{index}" for index in range(width)), rest_name}
+
+    def lift(value: JSON) -> JSON:
+        if type(value) is not dict or not keys.issuperset(value):
+            return value
+        more = value.get(rest_name) if rest_name is not None else None
+        behind = more if type(more) is list else []
+        present = [index for index in range(width) if f"item_{index}" in value]
+        found: list[JSON] = []
+        for index in range(width if behind else max(present, default=-1) + 1):
+            if f"item_{index}" not in value and not nulls[index]:
+                return found  # what follows a gap has no place in a list
+            found.append(value.get(f"item_{index}"))
+        return [*found, *behind]
+
+    def encode(value: JSON) -> JSON:
+        if type(value) is not list:
+            return value
+        out: Object = {f"item_{index}": one for index, one in enumerate(value[:width])}
+        if rest_name is not None and len(value) > width:
+            out[rest_name] = value[width:]
+        return out
+
+    return Codec(lift, encode)
+
+
+class Field(NamedTuple):
+    """A property: what it is called there, how its value is carried, and whether something there means that it is absent."""
+
+    name: str
+    there: str
+    codec: Maybe
+    fills: bool
+    absent: str | None = None
+    """What stands for it: null, or a word."""
+    drops_null: bool = False
+    """Null is not written there: it is absent."""
+
+
+def fields(known: Sequence[Field], more: str | None, more_codec: Maybe, more_fills_null: bool) -> Codec:
+    """An object, property by property. `more`: the property that holds all other keys; None: they stand beside it."""
+    rest = more_codec if more is None else None
+    by_there = {field.there: field for field in known}
+    by_name = {field.name: field for field in known}
+
+    def lift(value: JSON) -> JSON:
+        if type(value) is not dict:
+            return value
+        out: Object = {}
+        for there, one in value.items():
+            if there == more:
+                inner = _lift(more_codec, one)
+                if type(inner) is dict:
+                    out.update((key, each) for key, each in inner.items() if key not in by_name)
+                continue
+            field = by_there.get(there)
+            if field is None:
+                out[there] = _lift(rest, one)
+            elif not field.fills or (one is not None and one != field.absent):
+                out[field.name] = _lift(field.codec, one)
+        return out
+
+    def encode(value: JSON) -> JSON:
+        if type(value) is not dict:
+            return value
+        out: Object = {}
+        for field in known:
+            if field.name in value and not (field.drops_null and value[field.name] is None):
+                out[field.there] = _encode(field.codec, value[field.name])
+            elif field.fills:
+                out[field.there] = field.absent
+        others = {key: one for key, one in value.items() if key not in by_name}
+        if more is None:
+            out.update((key, _encode(rest, one)) for key, one in others.items())
+        elif others:
+            out[more] = _encode(more_codec, others)
+        elif more_fills_null:
+            out[more] = None
+        return out
+
+    return Codec(lift, encode, reshapes=False)
+
+
+def wrapped(name: str, inner: Maybe) -> Codec:
+    """A value in an object of its own."""
+
+    def lift(value: JSON) -> JSON:
+        return _lift(inner, value[name]) if type(value) is dict and list(value) == [name] else value
+
+    def encode(value: JSON) -> JSON:
+        return {name: _encode(inner, value)}
+
+    return Codec(lift, encode)
+
+
+def unions(branches: Sequence[tuple[Node, Maybe]], target: Target) -> Codec:
+    """The branch that a value belongs to says how it is carried."""
+
+    def lift(value: JSON) -> JSON:
+        for node, codec in branches:
+            lifted = _lift(codec, value)
+            if codec is not None and codec.reshapes and lifted is value:
+                continue  # not of the shape that this branch has there
+            if fits(node, lifted, target):
+                return lifted
+        return value
+
+    def encode(value: JSON) -> JSON:
+        for node, codec in branches:
+            if fits(node, value, target):
+                return _encode(codec, value)
+        return value
+
+    return Codec(lift, encode, reshapes=any(codec is not None and codec.reshapes for _, codec in branches))
+
+
+def late(table: dict[str, Maybe], name: str) -> Codec:
+    """What a reference leads to, looked up when it is needed: definitions may contain themselves."""
+    return Codec(lambda value: _lift(table[name], value), lambda value: _encode(table[name], value), reshapes=False)

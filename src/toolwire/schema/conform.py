@@ -1,0 +1,151 @@
+"""The rules of a dialect that a machine can check: what a provider would answer with status 400."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..ir.pointer import JSON, Object, join
+from .dialects import Dialect
+from .patterns import acceptable
+
+__all__ = ["violations"]
+
+_COMBINATORS = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
+_MAPS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "additionalItems")
+
+
+def violations(schema: JSON, dialect: Dialect) -> list[str]:
+    """Each with a JSON pointer in front; empty if the dialect takes the schema."""
+    if type(schema) is not dict:
+        return ["/: not an object"]
+    found = list(_root(schema, dialect))
+    properties = values = optional = unions = 0
+    for at, node, depth in _walk(schema, "", 0, 0):
+        found += [f"{at or '/'}: {problem}" for problem in _node(at, node, dialect, schema)]
+        if dialect.depth is not None and "properties" in node and depth >= dialect.depth:
+            found.append(f"{at or '/'}: nested deeper than {dialect.depth} objects")
+        if type(node.get("properties")) is dict:
+            properties += len(node["properties"])
+            optional += len(node["properties"].keys() - set(node.get("required", ())))
+            unions += sum(map(_is_union, node["properties"].values()))
+        if type(node.get("enum")) is list:
+            values += len(node["enum"])
+    if dialect.properties is not None and properties > dialect.properties:
+        found.append(f"/: more than {dialect.properties} properties")
+    if dialect.optional_parameters is not None and optional > dialect.optional_parameters:
+        found.append(f"/: more than {dialect.optional_parameters} optional parameters")
+    if dialect.union_parameters is not None and unions > dialect.union_parameters:
+        found.append(f"/: more than {dialect.union_parameters} parameters that are unions")
+    if dialect.enum_values is not None and values > dialect.enum_values:
+        found.append(f"/: more than {dialect.enum_values} enum values")
+    return found
+
+
+def _is_union(schema: JSON) -> bool:
+    return type(schema) is dict and ("anyOf" in schema or type(schema.get("type")) is list)
+
+
+def _root(schema: Object, dialect: Dialect) -> Iterator[str]:
+    if schema.get("type") != "object":
+        yield "/: the root is not of type object"
+    for keyword in _COMBINATORS:
+        if keyword in schema and not dialect.root_union:
+            yield f"/{keyword}: not allowed at the root"
+
+
+def _walk(schema: JSON, at: str, depth: int, guard: int) -> Iterator[tuple[str, Object, int]]:
+    """Every subschema, with the number of objects around it."""
+    if type(schema) is not dict or guard > 200:
+        return
+    yield at, schema, depth
+    inner = depth + ("properties" in schema)
+    for keyword in _MAPS:
+        value = schema.get(keyword)
+        for key, one in value.items() if type(value) is dict else ():
+            yield from _walk(one, f"{at}/{keyword}{join(key)}", 0 if "def" in keyword else inner, guard + 1)
+    for keyword in _LISTS:
+        value = schema.get(keyword)
+        for index, one in enumerate(value if type(value) is list else ()):
+            yield from _walk(one, f"{at}/{keyword}/{index}", depth, guard + 1)
+    for keyword in _SINGLE:
+        if type(schema.get(keyword)) is dict:
+            around = inner if keyword == "additionalProperties" else depth
+            yield from _walk(schema[keyword], f"{at}/{keyword}", around, guard + 1)
+
+
+def _node(at: str, node: Object, dialect: Dialect, root: Object) -> Iterator[str]:
+    if not dialect.whole:
+        for keyword in node:
+            if keyword not in dialect.keywords:
+                yield f"{keyword} is not known here"
+    yield from _object(at, node, dialect)
+    yield from _shape(node, dialect)
+    yield from _reference(node, dialect, root)
+    if type(node.get("pattern")) is str and not acceptable(node["pattern"], dialect.patterns):
+        yield "the pattern is not taken by its engine"
+    if type(node.get("format")) is str and dialect.formats is not None and node["format"] not in dialect.formats:
+        yield f"the format {node['format']!r} is not known here"
+    low = node.get("minItems")
+    if dialect.most_min_items is not None and type(low) is int and low > dialect.most_min_items:
+        yield f"minItems is more than {dialect.most_min_items}"
+
+
+def _object(at: str, node: Object, dialect: Dialect) -> Iterator[str]:
+    properties = node.get("properties")
+    if at and not properties and not dialect.empty_objects and node.get("type") == "object":
+        yield "an object without properties"
+    if type(properties) is not dict:
+        if dialect.closed and node.get("type") == "object":
+            yield "an object without properties"
+        return
+    if dialect.closed and node.get("additionalProperties") is not False:
+        yield "additionalProperties is not false"
+    required = node.get("required", [])
+    if dialect.optional == "nullable" and set(required) != set(properties):
+        yield "not every property is required"
+    if not dialect.whole and not set(required) <= set(properties):
+        yield "a required property that is not there"
+    if dialect.property_name is not None:
+        legal = re.compile(dialect.property_name).fullmatch
+        for name in properties:
+            if not legal(name):
+                yield f"the property name {name!r}"
+
+
+def _shape(node: Object, dialect: Dialect) -> Iterator[str]:
+    kind = node.get("type")
+    if dialect.null == "nullable":
+        if type(kind) is list or kind == "null":
+            yield "type is one word, and not null"
+        if "anyOf" not in node and kind is None:
+            yield "a schema without a type"
+        if dialect.lone_any_of and "anyOf" in node and len(node) > 1:
+            yield "something stands beside anyOf"
+    values = node.get("enum")
+    if type(values) is list and not dialect.whole:
+        if dialect.enum == "string" and (kind != "string" or not all(type(v) is str and v for v in values)):
+            yield "an enum of something else than strings"
+        if dialect.enum == "primitive" and any(type(v) in (dict, list) for v in values):
+            yield "an enum of something else than single values"
+    if dialect.anything == "string":
+        if kind == "array" and "items" not in node:
+            yield "an array without items"
+        if not {"type", "anyOf", "$ref", "enum", "const"} & node.keys():
+            yield "a schema without a type"
+
+
+def _reference(node: Object, dialect: Dialect, root: Object) -> Iterator[str]:
+    ref = node.get("$ref")
+    if ref is None:
+        return
+    if not dialect.ref_siblings and len(set(node) - ({"description", "default"} if dialect.whole else set())) > 1:
+        yield "something stands beside $ref"
+    if not dialect.recursion and dialect.refs == "inline":
+        yield "$ref is not known here"
+    if type(ref) is not str or not ref.startswith("#"):
+        yield f"the reference {ref!r} leads out of the document"
+    elif ref.startswith("#/$defs/") and ref[8:] not in root.get("$defs", {}):
+        yield f"the reference {ref!r} leads nowhere"

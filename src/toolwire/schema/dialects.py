@@ -1,0 +1,226 @@
+"""What each provider takes of JSON Schema, as data.
+
+A dialect is a row: which keywords may be written, and what to do instead of the others. `emit.py` reads the rows and
+knows no provider. Names carry a version, because limits drift; the bare name is the newest.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec.structs import replace
+
+from ..ir.errors import ConfigError
+from ..ir.value import Value
+
+__all__ = ["DIALECTS", "Dialect", "dialect"]
+
+_ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated"})
+_BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+_LENGTHS = frozenset({"minLength", "maxLength"})
+_SHAPE = frozenset({"type", "properties", "required", "items", "enum", "anyOf", "additionalProperties"})
+_REFS = frozenset({"$ref", "$defs"})
+_REST = frozenset(
+    "const oneOf allOf not if then else dependentRequired dependentSchemas contains minContains maxContains uniqueItems "
+    "propertyNames patternProperties minProperties maxProperties prefixItems unevaluatedProperties unevaluatedItems "
+    "pattern format minItems maxItems".split()
+)
+_ALL = _ANNOTATIONS | _BOUNDS | _LENGTHS | _SHAPE | _REFS | _REST
+_FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
+
+
+class Dialect(Value, frozen=True):
+    """One provider's subset. Limits are None where none is known."""
+
+    name: str
+    version: str
+    keywords: frozenset[str]
+    whole: bool = False
+    """A schema that breaks no rule is sent as it is, whatever else stands in it."""
+    enforced: bool = False
+    """The model cannot write anything else: the provider compiles it into a grammar."""
+    root_union: bool = False
+    closed: bool = False
+    """Every object says `additionalProperties: false`."""
+    optional: Literal["keep", "nullable"] = "keep"
+    maps: Literal["keep", "entries"] = "keep"
+    anything: Literal["keep", "string"] = "keep"
+    """A value of any kind: as it is, or as JSON in a string."""
+    tuples: Literal["keep", "object"] = "keep"
+    null: Literal["type", "nullable"] = "type"
+    enum: Literal["any", "primitive", "string"] = "any"
+    refs: Literal["keep", "inline"] = "keep"
+    ref_siblings: bool = True
+    """Whether anything but a description may stand beside `$ref`; even that is wrapped if not."""
+    recursion: bool = True
+    empty_objects: bool = True
+    """Whether an object may have no properties at all, except at the root."""
+    lone_any_of: bool = False
+    """Nothing may stand beside `anyOf`."""
+    formats: frozenset[str] | None = None
+    patterns: Literal["any", "linear", "simple", "anchored"] = "any"
+    """Linear: no looking around, no back references. Simple: no word boundaries either. Anchored: ^…$ only."""
+    most_min_items: int | None = None
+    property_name: str | None = None
+    # the largest that one schema may be
+    depth: int | None = None
+    properties: int | None = None
+    enum_values: int | None = None
+    # and all schemas of a request together
+    tools: int | None = None
+    strict_tools: int | None = None
+    optional_parameters: int | None = None
+    union_parameters: int | None = None
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}@{self.version}"
+
+
+_OPENAI = Dialect("openai", "2026-08", _ALL, whole=True, tools=128)
+_OPENAI_STRICT = Dialect(
+    "openai_strict",
+    "2026-08",
+    (
+        _SHAPE
+        | _REFS
+        | _BOUNDS
+        | _LENGTHS
+        | {"const", "pattern", "format", "minItems", "maxItems", "title", "description"}
+    ),
+    enforced=True,
+    closed=True,
+    optional="nullable",
+    maps="entries",
+    anything="string",
+    tuples="object",
+    enum="primitive",
+    ref_siblings=False,
+    formats=_FORMATS,
+    patterns="linear",
+    depth=10,
+    properties=5000,
+    enum_values=1000,
+    tools=128,
+)
+_ANTHROPIC = Dialect("anthropic", "2026-10", _ALL, whole=True, property_name=r"[a-zA-Z0-9_.-]{1,64}")
+_ANTHROPIC_STRICT = Dialect(
+    "anthropic_strict",
+    "2026-10",
+    _SHAPE | _REFS | {"pattern", "format", "minItems", "title", "description", "default"},
+    enforced=True,
+    closed=True,
+    maps="entries",
+    anything="string",
+    tuples="object",
+    enum="primitive",
+    recursion=False,
+    formats=_FORMATS | {"uri"},
+    patterns="simple",
+    most_min_items=1,
+    property_name=r"[a-zA-Z0-9_.-]{1,64}",
+    strict_tools=20,
+    optional_parameters=24,
+    union_parameters=16,
+)
+_GEMINI = Dialect(
+    "gemini",
+    "2026-10",
+    (_SHAPE - {"additionalProperties"})
+    | _LENGTHS
+    | {"title", "description", "default", "nullable", "minItems", "maxItems", "minProperties", "maxProperties"}
+    | {"pattern", "format", "minimum", "maximum"},
+    optional="keep",
+    maps="entries",
+    anything="string",
+    tuples="object",
+    null="nullable",
+    enum="string",
+    refs="inline",
+    recursion=False,
+    empty_objects=False,
+    lone_any_of=True,
+    formats=frozenset({"date-time"}),
+    property_name=r"[a-zA-Z_][a-zA-Z0-9_]{0,63}",
+    tools=512,
+)
+_GEMINI_JSON = Dialect(
+    "gemini_json_schema",
+    "2026-10",
+    _ALL,
+    whole=True,
+    ref_siblings=False,
+    tools=512,
+)
+_GRAMMAR = Dialect("llguidance", "1.9", _ALL - {"not", "if", "then", "else"}, enforced=True)
+
+DIALECTS: dict[str, Dialect] = {
+    row.name: row
+    for row in (
+        _OPENAI,
+        _OPENAI_STRICT,
+        _ANTHROPIC,
+        _ANTHROPIC_STRICT,
+        _GEMINI,
+        _GEMINI_JSON,
+        replace(_ANTHROPIC, name="bedrock", version="2026-09", property_name=None),
+        # the server reads declarations into structs that have these fields and drops the others without a word
+        Dialect(
+            "ollama",
+            "2026-10",
+            frozenset({"type", "properties", "required", "items", "enum", "anyOf", "description"}),
+            maps="keep",
+            anything="string",
+            tuples="object",
+            refs="inline",
+            recursion=False,
+        ),
+        replace(_OPENAI, name="mistral", version="2026-10", tools=None),
+        replace(_OPENAI, name="cohere", version="2026-10", tools=None),
+        # what the engines for open models can enforce
+        replace(
+            _GRAMMAR,
+            keywords=_GRAMMAR.keywords
+            - {"oneOf", "uniqueItems", "propertyNames", "contains", "minContains", "maxContains"}
+            - {"dependentRequired", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"},
+            patterns="linear",
+            formats=_FORMATS | {"uri"},
+        ),
+        replace(
+            _GRAMMAR,
+            name="xgrammar",
+            version="0.2",
+            keywords=_SHAPE
+            | _REFS
+            | _LENGTHS
+            | _ANNOTATIONS
+            | (_BOUNDS - {"multipleOf"})
+            | {"const", "pattern", "format", "minItems", "maxItems", "prefixItems", "minProperties", "maxProperties"},
+            patterns="linear",
+            formats=_FORMATS | {"uri"},
+        ),
+        replace(
+            _GRAMMAR,
+            name="gbnf",
+            version="2026-10",
+            keywords=_SHAPE
+            | _REFS
+            | _LENGTHS
+            | _ANNOTATIONS
+            | {"const", "pattern", "format", "minItems", "maxItems", "prefixItems"}
+            | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
+            patterns="anchored",
+            formats=frozenset({"date", "time", "date-time", "uuid"}),
+        ),
+    )
+}
+
+
+def dialect(name: str) -> Dialect:
+    """By name, with or without its version."""
+    bare, _, version = name.partition("@")
+    found = DIALECTS.get(bare)
+    if found is None or (version and version != found.version):
+        hint = f"one of {', '.join(row.id for row in DIALECTS.values())}"
+        raise ConfigError(f"unknown dialect {name!r}", hint=hint)
+    return found

@@ -1,0 +1,378 @@
+"""From nodes to a schema that a dialect takes, with the codec that carries arguments there and back.
+
+What a dialect cannot say is said in another shape (and undone by the codec), or in words in the description (and checked
+by the validator afterwards). The first is no loss but a remark; the second is a loss at the keyword.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from ..ir.losses import Losses
+from ..ir.pointer import Object, join
+from ..ir.text import dumps
+from . import codec as codecs
+from . import leaves, records
+from .budget import Budget
+from .codec import Codec
+from .dialects import Dialect
+from .disjoint import disjoint
+from .leaves import Emitted
+from .nodes import Any, Array, Boolean, Enum, Never, Node, Null, Number, Record, Ref, String, Tuple, Union
+from .read import Source
+
+__all__ = ["Emitter"]
+
+UNROLL = 2
+"""How often a definition may stand inside itself before the rest is JSON in a string."""
+MOST_NODES = 20_000
+
+
+class Emitter:
+    """One schema on its way into one dialect."""
+
+    def __init__(self, source: Source, dialect: Dialect, losses: Losses, changed: frozenset[str]) -> None:
+        self.dialect = dialect
+        self.losses = losses
+        self.defs: dict[str, Object] = {}
+        self.changed = set(changed)  # definitions whose values are carried in another shape
+        self._source = source
+        self._names: dict[str, str] = {}
+        self._codecs: dict[str, Codec | None] = {}
+        self._stack: list[str] = []
+        self._count = 0
+        self.budget = Budget(source, dialect)
+
+    def target(self, pointer: str) -> Node | None:
+        return self._source.root if pointer == "" else self._source.defs.get(pointer)
+
+    def root(self) -> Emitted:
+        """An object at the root, whatever the schema says."""
+        node = self._source.root
+        seen = 0
+        while isinstance(node, Ref) and seen < UNROLL + 8:
+            found = self.target(node.target)
+            node = Any(at=node.at) if found is None else replace(found, notes={**found.notes, **node.notes})
+            seen += 1
+        if isinstance(node, Any):
+            node = Record(rest=Any(at=node.at), notes=node.notes, residue=node.residue, at=node.at)
+        if isinstance(node, Never):
+            self.losses.add(node.at, "schema", "weakened", "nothing can ever match it", "error")
+            node = Record(at=node.at, notes=node.notes)
+        if isinstance(node, Record):
+            return records.record(self, node, 0, root=True)
+        self.losses.add(node.at, "root", "rewritten", "arguments are an object: the value stands under `value`", "info")
+        inner = self.emit(node, 1)
+        schema = self.closed({"type": "object", "properties": {"value": inner.schema}, "required": ["value"]})
+        return Emitted(schema, codecs.wrapped("value", inner.codec))
+
+    def emit(self, node: Node, depth: int) -> Emitted:
+        self._count += 1
+        too_deep = self.dialect.depth is not None and depth >= self.dialect.depth
+        if self._count > MOST_NODES or (too_deep and isinstance(node, (Record, Tuple))):
+            return self._opaque(node, "it would be too large here" if not too_deep else "it is nested too deeply here")
+        if isinstance(node, Record):
+            return records.record(self, node, depth)
+        if isinstance(node, String):
+            return leaves.string(self, node)
+        if isinstance(node, Number):
+            return leaves.number(self, node)
+        if isinstance(node, Enum):
+            return leaves.enum(self, node)
+        if isinstance(node, Array):
+            return self._array(node, depth)
+        if isinstance(node, Union):
+            return self._union(node, depth)
+        if isinstance(node, Ref):
+            return self._ref(node, depth)
+        if isinstance(node, Tuple):
+            return records.places(self, node, depth)
+        if isinstance(node, Boolean):
+            return Emitted(self.described({"type": "boolean"}, node, []))
+        if isinstance(node, Null):
+            return self._null(node)
+        if isinstance(node, Never):
+            self.losses.add(node.at, "schema", "weakened", "nothing can ever match it", "error")
+        return self._any(node)
+
+    def _null(self, node: Node) -> Emitted:
+        if self.dialect.null == "nullable":
+            word = self.described({"type": "string", "enum": ["null"]}, node, [])
+            return Emitted(word, codecs.labels([None], ["null"]))
+        return Emitted(self.described({"type": "null"}, node, []))
+
+    # words
+
+    def described(self, schema: Object, node: Node, words: list[str]) -> Object:
+        """With its description, and behind it what could not be said otherwise."""
+        can = self.dialect.keywords
+        notes = node.notes
+        for keyword, value in node.residue.items():
+            if keyword in can and not self.dialect.enforced and "$ref" not in dumps(value):
+                schema.update(value if keyword == "if" else {keyword: value})
+                continue
+            words = [*words, f"{keyword}: {leaves.short(value)}"]
+            self.unenforced(node, keyword)
+        if "default" in notes:
+            if "default" in can:
+                schema["default"] = notes["default"]
+            elif notes["default"] is not None:
+                words = [*words, f"default: {leaves.short(notes['default'])}"]
+        for keyword in ("title", "examples", "deprecated"):
+            if keyword in notes and keyword in can:
+                schema[keyword] = notes[keyword]
+        said = notes.get("description")
+        text = said if type(said) is str else ""
+        if words:
+            told = "; ".join(words)
+            text = f"{text} ({told})" if text else told
+        if text:
+            schema["description"] = text
+        return schema
+
+    def unenforced(self, node: Node, keyword: str, detail: str = "told in the description, checked afterwards") -> None:
+        self.losses.add(node.at + join(keyword), keyword, "weakened", detail)
+
+    def remark(self, node: Node, concept: str, detail: str) -> None:
+        self.losses.add(node.at, concept, "rewritten", detail, "info")
+
+    # leaves
+
+    def _any(self, node: Node) -> Emitted:
+        if self.dialect.anything == "keep":
+            return Emitted(self.described({}, node, []))
+        self.remark(node, "any value", "as JSON in a string")
+        return Emitted(self.described({"type": "string"}, node, ["JSON text"]), codecs.json_text())
+
+    def _opaque(self, node: Node, why: str) -> Emitted:
+        """A value that cannot be described here: JSON in a string, checked when it comes."""
+        self.losses.add(node.at, "schema", "weakened", f"{why}: JSON in a string")
+        return Emitted(self.described({"type": "string"}, replace(node, residue={}), ["JSON text"]), codecs.json_text())
+
+    # containers
+
+    def _array(self, node: Array, depth: int) -> Emitted:
+        inner = self.emit(node.items or Any(at=node.at), depth)
+        out: Object = {"type": "array"}
+        if inner.schema or self.dialect.anything != "keep":
+            out["items"] = inner.schema
+        words: list[str] = []
+        for keyword, value in (("minItems", node.min_items or None), ("maxItems", node.max_items)):
+            if value is None:
+                continue
+            most = self.dialect.most_min_items if keyword == "minItems" else None
+            if keyword in self.dialect.keywords and (most is None or value <= most):
+                out[keyword] = value
+                continue
+            if keyword in self.dialect.keywords and most is not None:
+                out[keyword] = most
+            words.append(f"{keyword}: {value}")
+            self.unenforced(node, keyword)
+        codec = None if inner.codec is None else codecs.items(inner.codec)
+        return Emitted(self.described(out, node, words), codec)
+
+    def closed(self, schema: Object) -> Object:
+        if self.dialect.closed:
+            schema["additionalProperties"] = False
+        return schema
+
+    # combinations
+
+    def accepts_null(self, node: Node) -> bool:
+        if isinstance(node, Union):
+            return any(self.accepts_null(branch) for branch in node.branches)
+        if isinstance(node, Ref):
+            found = self.target(node.target)
+            return found is not None and not isinstance(found, (Ref, Union)) and self.accepts_null(found)
+        return isinstance(node, (Null, Any)) or (isinstance(node, Enum) and None in node.values)
+
+    def nullable(self, schema: Object) -> Object:
+        if self.dialect.null == "nullable":
+            return self._nullable_flag(schema)
+        if "$ref" in schema or ("anyOf" not in schema and "type" not in schema):
+            rest = {key: value for key, value in schema.items() if key == "description"}
+            inner = {key: value for key, value in schema.items() if key != "description"}
+            return {"anyOf": [inner, {"type": "null"}], **rest}
+        if "anyOf" in schema:
+            if any(branch.get("type") == "null" for branch in schema["anyOf"]):
+                return schema
+            return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+        kinds = schema["type"] if type(schema["type"]) is list else [schema["type"]]
+        out = {**schema, "type": kinds if "null" in kinds else [*kinds, "null"]}
+        if "enum" in out and None not in out["enum"]:
+            out["enum"] = [*out["enum"], None]
+        return out
+
+    def _nullable_flag(self, schema: Object) -> Object:
+        if "anyOf" not in schema:
+            return {**schema, "nullable": True}
+        first, *others = schema["anyOf"]
+        return {**schema, "anyOf": [{**first, "nullable": True}, *others]}
+
+    def _union(self, node: Union, depth: int) -> Emitted:
+        branches: list[Node] = [
+            branch for branch in node.branches if not isinstance(branch, Null) and not self._leads_back(branch)
+        ]
+        null = any(isinstance(branch, Null) for branch in node.branches)
+        self._report_overlap(node)
+        if not branches:
+            return self._null(node)
+        if any(isinstance(branch, Any) and not branch.residue for branch in branches):
+            return self._any(Any(notes=node.notes, at=node.at))
+        if len(branches) == 1:
+            only = branches[0]
+            inner = self.emit(replace(only, notes={**only.notes, **node.notes}), depth)
+            return Emitted(self.nullable(inner.schema) if null else inner.schema, inner.codec)
+        emitted = self._apart(branches, [self.emit(branch, depth) for branch in branches], node)
+        out: Object = {"anyOf": [inner for one in emitted for inner in _flat(one.schema)]}
+        if null:
+            out = self.nullable(out)
+        codec = None
+        if any(one.codec is not None for one in emitted):
+            alike: list[Node] = [branch for branch in branches if isinstance(branch, Record)]
+            if len(alike) > 1 and not disjoint(alike, self.target):
+                self.unenforced(node, "anyOf", "the branches may be taken for each other on the way back")
+            codec = codecs.unions([(b, one.codec) for b, one in zip(branches, emitted, strict=True)], self.target)
+        if self.dialect.lone_any_of:
+            return Emitted(self._description_inside(out, node), codec)
+        return Emitted(self.described(out, node, []), codec)
+
+    def _leads_back(self, node: Node) -> bool:
+        """A reference to the union that it stands in adds nothing to it."""
+        waiting, seen = [node], set()
+        while waiting:
+            one = waiting.pop()
+            if isinstance(one, Union):
+                waiting.extend(one.branches)
+            elif isinstance(one, Ref):
+                if one.target in seen and isinstance(node, Ref) and one.target == node.target:
+                    return True
+                found = self.target(one.target)
+                if one.target not in seen and found is not None:
+                    waiting.append(found)
+                seen.add(one.target)
+        return False
+
+    def _report_overlap(self, node: Union) -> None:
+        if node.one_of and not disjoint(list(node.branches), self.target):
+            self.unenforced(node, "oneOf", "the branches may overlap: exactly one is not enforced")
+
+    def _description_inside(self, out: Object, node: Node) -> Object:
+        described = self.described({}, node, [])
+        words = described.get("description")
+        if words and out["anyOf"]:
+            first = out["anyOf"][0]
+            own = first.get("description")
+            out["anyOf"][0] = {**first, "description": f"{words}: {own}" if own and own != words else words}
+        return out
+
+    def _apart(self, branches: list[Node], emitted: list[Emitted], node: Node) -> list[Emitted]:
+        """Branches that could be taken for another one there are put into an object of their own."""
+        kinds = [_kinds(one.schema) for one in emitted]
+        out: list[Emitted] = []
+        taken = {key for one in emitted for key in one.schema.get("properties", {})}
+        for number, one in enumerate(emitted):
+            others = set().union(*(kinds[other] for other in range(len(kinds)) if other != number))
+            reshaped = one.codec is not None and one.codec.reshapes
+            if not reshaped or kinds[number].isdisjoint(others):
+                out.append(one)
+                continue
+            name = next(
+                name for name in (f"value_{n}" if n else "value" for n in range(len(taken) + 1)) if name not in taken
+            )
+            taken.add(name)
+            self.remark(node, "union", f"one branch stands under `{name}`, to be told from the others")
+            schema = self.closed({"type": "object", "properties": {name: one.schema}, "required": [name]})
+            out.append(Emitted(schema, codecs.wrapped(name, one.codec)))
+        return out
+
+    def _ref(self, node: Ref, depth: int) -> Emitted:
+        found = self.target(node.target)
+        if found is None:
+            return self._any(node)
+        recursive = node.target in self._stack
+        if self.dialect.refs == "inline" or not self.dialect.recursion:
+            if self._stack.count(node.target) > UNROLL or (
+                recursive and not self.dialect.recursion and self._stack.count(node.target) >= UNROLL
+            ):
+                return self._opaque(replace(found, notes={**found.notes, **node.notes}), "it contains itself")
+            if self.dialect.refs == "inline" or self._contains_itself(node.target):
+                self._stack.append(node.target)
+                inner = self.emit(replace(found, notes={**found.notes, **node.notes}), depth)
+                self._stack.pop()
+                return inner
+        return self._kept_ref(node, found)
+
+    def _contains_itself(self, target: str) -> bool:
+        seen: set[str] = set()
+        waiting = [target]
+        while waiting:
+            found = self.target(waiting.pop())
+            for inner in refs_in(found) if found is not None else ():
+                if inner == target:
+                    return True
+                if inner not in seen:
+                    seen.add(inner)
+                    waiting.append(inner)
+        return False
+
+    def _kept_ref(self, node: Ref, found: Node) -> Emitted:
+        target = node.target
+        if target not in self._names:
+            self._names[target] = self._name_for(target)
+            self._stack.append(target)
+            emitted = self.emit(found, 0)
+            self._stack.pop()
+            self.defs[self._names[target]] = emitted.schema
+            self._codecs[target] = emitted.codec
+            if emitted.codec is not None:
+                self.changed.add(target)
+        ref: Object = {"$ref": f"#/$defs/{self._names[target]}"}
+        out = self.described({}, replace(node, residue={}), [])
+        out.pop("title", None)
+        if out:
+            ref = {"anyOf": [ref], **out} if not self.dialect.ref_siblings else {**ref, **out}
+        if target in self._codecs:
+            codec = self._codecs[target]
+            return Emitted(ref, codec)
+        return Emitted(ref, codecs.late(self._codecs, target) if target in self.changed else None)
+
+    def _name_for(self, target: str) -> str:
+        base = re.sub(r"[^a-zA-Z0-9_]+", "_", target.rpartition("/")[2]) or "root"
+        name, number = base, 2
+        while name in self._names.values():
+            name, number = f"{base}_{number}", number + 1
+        return name
+
+
+def refs_in(node: Node) -> list[str]:
+    if isinstance(node, Ref):
+        return [node.target]
+    inner: list[Node] = []
+    if isinstance(node, Record):
+        inner = [*node.properties.values(), *([node.rest] if node.rest is not None else [])]
+    elif isinstance(node, Array):
+        inner = [node.items] if node.items is not None else []
+    elif isinstance(node, Tuple):
+        inner = [*node.items, *([node.rest] if node.rest is not None else [])]
+    elif isinstance(node, Union):
+        inner = list(node.branches)
+    return [target for one in inner for target in refs_in(one)]
+
+
+def _flat(schema: Object) -> list[Object]:
+    """The branches of a schema that is nothing but a union."""
+    return schema["anyOf"] if set(schema) == {"anyOf"} else [schema]
+
+
+def _kinds(schema: Object) -> set[str]:
+    """The kinds of JSON value that a schema may accept."""
+    if "anyOf" in schema:
+        return set().union(*(_kinds(branch) for branch in schema["anyOf"]))
+    said = schema.get("type")
+    if said is None:
+        return set(leaves.TYPE_NAMES.values()) | {"object"}
+    kinds = set(said if type(said) is list else [said])
+    return kinds | {"number"} if "integer" in kinds else kinds

@@ -1,0 +1,113 @@
+"""Whether a value belongs to a node: types, enums, keys and bounds.
+
+Not the validator: residue and formats are not looked at. It settles which branch of a union a value came from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TypeAlias
+
+from ..ir.pointer import JSON
+from .nodes import Any, Array, Boolean, Enum, Node, Null, Number, Record, Ref, String, Tuple, Union
+
+__all__ = ["Target", "fits", "is_integer", "same"]
+
+Target: TypeAlias = Callable[[str], Node | None]
+"""What a reference leads to; None if nobody knows."""
+
+
+_MOST_HOPS = 3
+
+
+def fits(node: Node, value: JSON, target: Target, hops: int = 0) -> bool:
+    """`hops`: references followed for this very value; one that leads back to itself says nothing."""
+    if isinstance(node, Any):
+        return True
+    if isinstance(node, Ref):
+        found = target(node.target)
+        return found is None or (hops < _MOST_HOPS and fits(found, value, target, hops + 1))
+    if isinstance(node, Union):
+        return any(fits(branch, value, target, hops) for branch in node.branches)
+    if isinstance(node, Enum):
+        return any(same(value, one) for one in node.values)
+    if isinstance(node, Null):
+        return value is None
+    if isinstance(node, Boolean):
+        return type(value) is bool
+    if isinstance(node, String):
+        return type(value) is str and _string_fits(node, value)
+    if isinstance(node, Number):
+        return type(value) in (int, float) and _number_fits(node, value)
+    if isinstance(node, Record):
+        return type(value) is dict and _object_fits(node, value, target)
+    if isinstance(node, (Array, Tuple)):
+        return type(value) is list and _array_fits(node, value, target)
+    return False
+
+
+def _string_fits(node: String, value: str) -> bool:
+    if len(value) < node.min_length or (node.max_length is not None and len(value) > node.max_length):
+        return False
+    pattern = None if node.pattern is None else _compiled(node.pattern)
+    return pattern is None or pattern.search(value) is not None
+
+
+@lru_cache(1024)
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    """None for what Python does not read; the validator has the last word on those."""
+    try:
+        return re.compile(pattern)
+    except re.error:
+        return None
+
+
+def _number_fits(node: Number, value: float) -> bool:
+    return (
+        (not node.integer or is_integer(value))
+        and (node.minimum is None or value >= node.minimum)
+        and (node.maximum is None or value <= node.maximum)
+        and (node.above is None or value > node.above)
+        and (node.below is None or value < node.below)
+        and (not node.multiple_of or is_integer(value / node.multiple_of))
+    )
+
+
+def is_integer(value: float) -> bool:
+    return type(value) is int or (type(value) is float and value.is_integer())
+
+
+def _object_fits(node: Record, value: dict[str, JSON], target: Target) -> bool:
+    if not node.required.issubset(value):
+        return False
+    for key, one in value.items():
+        known = node.properties.get(key, node.rest)
+        if known is None:
+            return False  # keys that are not mentioned are not meant
+        if not fits(known, one, target):
+            return False
+    return True
+
+
+def _array_fits(node: Array | Tuple, value: list[JSON], target: Target) -> bool:
+    if len(value) < node.min_items or (node.max_items is not None and len(value) > node.max_items):
+        return False
+    if isinstance(node, Array):
+        return node.items is None or all(fits(node.items, one, target) for one in value)
+    if len(value) > len(node.items) and node.rest is None:
+        return False
+    nodes = [*node.items, *([node.rest] * max(len(value) - len(node.items), 0))]
+    return all(known is None or fits(known, one, target) for known, one in zip(nodes, value, strict=False))
+
+
+def same(one: JSON, other: JSON) -> bool:
+    """JSON equality: 1 is 1.0, and neither is true."""
+    if type(one) is bool or type(other) is bool:
+        return one is other
+    if type(one) is dict and type(other) is dict:
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if type(one) is list and type(other) is list:
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)

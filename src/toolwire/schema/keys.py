@@ -1,0 +1,31 @@
+"""Property names that a dialect takes, and the way back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+__all__ = ["Keys"]
+
+
+class Keys:
+    """One object's property names; two never meet."""
+
+    def __init__(self, pattern: str | None, names: Collection[str]) -> None:
+        self._legal = re.compile(pattern).fullmatch if pattern is not None else None
+        self._taken = set(names)
+
+    def to_there(self, name: str) -> str:
+        if self._legal is None or self._legal(name):
+            return name
+        clean = re.sub(r"[^a-zA-Z0-9_]+", "_", name)[:50].strip("_") or "property"
+        if not re.match(r"[a-zA-Z_]", clean):
+            clean = f"_{clean}"
+        return self.new(clean)
+
+    def new(self, name: str) -> str:
+        found, number = name, 2
+        while found in self._taken:
+            found, number = f"{name}_{number}", number + 1
+        self._taken.add(found)
+        return found

@@ -1,0 +1,200 @@
+"""Strings, numbers and enums as a dialect takes them."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Protocol
+
+from ..ir.pointer import JSON, Object
+from ..ir.text import dumps
+from . import codec as codecs
+from .codec import Codec
+from .dialects import Dialect
+from .formats import ASSERTED, format_pattern
+from .nodes import Enum, Node, Number, String
+from .patterns import acceptable, length_pattern
+from .ranges import range_pattern
+
+__all__ = ["Emitted", "Writer", "enum", "number", "short", "string"]
+
+MOST_LISTED = 128
+"""A range of whole numbers is listed up to this length where it cannot be bounded."""
+
+
+class Emitted(NamedTuple):
+    """A schema of the dialect, and how values are carried; None: as they are."""
+
+    schema: Object
+    codec: Codec | None = None
+
+
+class Writer(Protocol):
+    """What leaves need of who writes the whole."""
+
+    dialect: Dialect
+
+    def described(self, schema: Object, node: Node, words: list[str]) -> Object: ...
+    def unenforced(self, node: Node, keyword: str, detail: str = ...) -> None: ...
+    def remark(self, node: Node, concept: str, detail: str) -> None: ...
+
+
+def string(writer: Writer, node: String) -> Emitted:
+    can = writer.dialect.keywords
+    out: Object = {"type": "string"}
+    words: list[str] = []
+    pattern = node.pattern
+    if pattern is not None and not ("pattern" in can and acceptable(pattern, writer.dialect.patterns)):
+        words.append(f"pattern: {short(pattern)}")
+        writer.unenforced(node, "pattern")
+        pattern = None
+    low, high = node.min_length, node.max_length
+    if "minLength" not in can and (low or high is not None):
+        said = pattern or (node.format and format_pattern(node.format))
+        made = None if said or "pattern" not in can else length_pattern(low, high)
+        if made is not None:
+            pattern, low, high = made
+        for keyword, value in (("minLength", low or None), ("maxLength", high)):
+            if value is not None:
+                words.append(f"{keyword}: {value}")
+                writer.unenforced(node, keyword)
+    else:
+        out.update({k: v for k, v in (("minLength", low or None), ("maxLength", high)) if v is not None})
+    if node.format is not None:
+        pattern = _format(writer, node, node.format, pattern, out, words)
+    if pattern is not None:
+        out["pattern"] = pattern
+    return Emitted(writer.described(out, node, words))
+
+
+def _format(writer: Writer, node: String, name: str, pattern: str | None, out: Object, words: list[str]) -> str | None:
+    """By its name, as a pattern, or in words; the pattern to write."""
+    can = writer.dialect.keywords
+    if "format" in can and (writer.dialect.formats is None or name in writer.dialect.formats):
+        out["format"] = name
+        return pattern
+    made = format_pattern(name)
+    if made is not None and pattern is None and "pattern" in can and acceptable(made, writer.dialect.patterns):
+        return made
+    words.append(f"format: {name}")
+    if name in ASSERTED:
+        writer.unenforced(node, "format")
+    return pattern
+
+
+def number(writer: Writer, node: Number) -> Emitted:
+    can = writer.dialect.keywords
+    bounds = _bounds(node)
+    unsaid = [keyword for keyword in bounds if keyword not in can]
+    if unsaid and node.integer and (listed := _listed(bounds)) is not None:
+        written, codec = _enum_values(writer, node, list(listed))
+        return Emitted(writer.described(written, node, []), codec)
+    if unsaid and node.integer and (digits := _digits(writer, bounds)) is not None:
+        writer.remark(node, "whole number", "as its digits in a string, which can be bounded here")
+        out = writer.described({"type": "string", "pattern": digits}, node, ["a whole number"])
+        return Emitted(out, codecs.digits())
+    out = {"type": "integer" if node.integer else "number"}
+    words: list[str] = []
+    for keyword, value in bounds.items():
+        inclusive = keyword.replace("exclusiveM", "m")
+        if keyword in can:
+            out[keyword] = value
+            continue
+        if inclusive != keyword and inclusive in can and inclusive not in bounds:
+            out[inclusive] = value
+        words.append(f"{keyword}: {value}")
+        writer.unenforced(node, keyword)
+    return Emitted(writer.described(out, node, words))
+
+
+def _digits(writer: Writer, bounds: dict[str, float]) -> str | None:
+    """A pattern that enforces the bounds, where the provider enforces patterns but not bounds."""
+    if not writer.dialect.enforced or "pattern" not in writer.dialect.keywords or "multipleOf" in bounds:
+        return None
+    low, high = bounds.get("minimum"), bounds.get("maximum")
+    return range_pattern(None if low is None else int(low), None if high is None else int(high))
+
+
+def enum(writer: Writer, node: Enum) -> Emitted:
+    values = list(node.values)
+    most = writer.dialect.enum_values
+    if most is not None and len(values) > most:
+        writer.unenforced(node, "enum", f"more than {most} values: told in the description, checked afterwards")
+        kinds = {_type_of(value) for value in values}
+        kind = kinds.pop() if len(kinds) == 1 else "string"
+        return Emitted(writer.described({"type": kind}, node, [f"one of {short(values)}"]))
+    null = None in values and len(values) > 1 and writer.dialect.null == "nullable"
+    if null:
+        values = [value for value in values if value is not None]
+    out, codec = _enum_values(writer, node, values)
+    if null:
+        out["nullable"] = True
+    return Emitted(writer.described(out, node, []), codec)
+
+
+def _enum_values(writer: Writer, node: Node, values: list[JSON]) -> tuple[Object, Codec | None]:
+    policy = writer.dialect.enum
+    bad = [value for value in values if not _allowed_in_enum(value, policy)]
+    if not bad:
+        return {"type": _types_of(values), "enum": values} if values else {"type": "string"}, None
+    names: list[str] = []
+    for value in values:
+        name = value if type(value) is str and value else dumps(value) if value != "" else "(empty)"
+        while name in names:
+            name += " "
+        names.append(name)
+    writer.remark(node, "enum", "its values are written as strings")
+    return {"type": "string", "enum": names}, codecs.labels(values, names)
+
+
+def short(value: JSON) -> str:
+    text = value if type(value) is str else dumps(value)
+    return text if len(text) <= 300 else f"{text[:297]}…"
+
+
+def _bounds(node: Number) -> dict[str, float]:
+    low, high, above, below = node.minimum, node.maximum, node.above, node.below
+    if node.integer:
+        if above is not None:
+            low, above = max(math.floor(above) + 1, low if low is not None else -math.inf), None
+        if below is not None:
+            high, below = min(math.ceil(below) - 1, high if high is not None else math.inf), None
+        low = None if low is None else math.ceil(low)
+        high = None if high is None else math.floor(high)
+    pairs = {
+        "minimum": low,
+        "maximum": high,
+        "exclusiveMinimum": above,
+        "exclusiveMaximum": below,
+        "multipleOf": node.multiple_of,
+    }
+    return {keyword: value for keyword, value in pairs.items() if value is not None}
+
+
+def _listed(bounds: dict[str, float]) -> list[int] | None:
+    low, high, step = bounds.get("minimum"), bounds.get("maximum"), bounds.get("multipleOf")
+    if low is None or high is None or not 0 <= high - low < MOST_LISTED * (step or 1):
+        return None
+    values = [value for value in range(int(low), int(high) + 1) if not step or (value / step).is_integer()]
+    return values if 0 < len(values) <= MOST_LISTED else None
+
+
+def _allowed_in_enum(value: JSON, policy: str) -> bool:
+    if policy == "any":
+        return True
+    if policy == "primitive":
+        return type(value) not in (dict, list)
+    return type(value) is str and value != ""
+
+
+TYPE_NAMES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null", list: "array"}
+
+
+def _type_of(value: JSON) -> str:
+    return TYPE_NAMES.get(type(value), "object")
+
+
+def _types_of(values: list[JSON]) -> JSON:
+    kinds = list(dict.fromkeys(_type_of(value) for value in values))
+    if "number" in kinds and "integer" in kinds:
+        kinds.remove("integer")
+    return kinds[0] if len(kinds) == 1 else kinds

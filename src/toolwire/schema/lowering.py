@@ -1,0 +1,92 @@
+"""A schema as a provider takes it, and the arguments back as the original means them.
+
+    lowered = lower(schema, "openai_strict")
+    lowered.schema                  what to send
+    lowered.lift(arguments)         what the model wrote, in the original's terms
+    lowered.encode(arguments)       the way there: for calls of the past, and for training data
+    lowered.losses                  what the provider will not enforce
+
+Constraints that a dialect cannot hold move into the description; whoever runs the tool checks the original schema, so
+nothing gets through that it forbids. The input is never changed, and a valid schema never raises.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ..ir.losses import Loss, Losses
+from ..ir.pointer import JSON, Object
+from ..ir.text import to_bytes
+from ..stream.strict import parse
+from .codec import Codec
+from .conform import violations
+from .dialects import DIALECTS, Dialect, dialect
+from .emit import Emitter
+from .leaves import Emitted
+from .read import Source, read
+
+__all__ = ["Lowered", "lower"]
+
+
+class Lowered:
+    """One schema in one dialect."""
+
+    __slots__ = ("_codec", "conforms", "dialect", "losses", "schema")
+
+    def __init__(self, schema: Object, codec: Codec | None, losses: tuple[Loss, ...], into: Dialect) -> None:
+        self.schema = schema
+        self.losses = losses
+        self.dialect = into
+        self.conforms = not violations(schema, into)
+        """Whether the dialect takes the result; if not, a loss says why."""
+        self._codec = codec
+
+    @property
+    def changes_arguments(self) -> bool:
+        return self._codec is not None
+
+    def lift(self, arguments: JSON) -> JSON:
+        return arguments if self._codec is None else self._codec.lift(arguments)
+
+    def encode(self, arguments: JSON) -> JSON:
+        return arguments if self._codec is None else self._codec.encode(arguments)
+
+
+def lower(schema: JSON, into: str | Dialect) -> Lowered:
+    """`schema` in the dialect; the same object for the same content, so do not change what it holds."""
+    row = dialect(into) if isinstance(into, str) else into
+    if row is not DIALECTS.get(row.name):
+        return _lower(schema, row)
+    return _cached(to_bytes(schema), row.name)
+
+
+@lru_cache(4096)
+def _cached(content: bytes, name: str) -> Lowered:
+    return _lower(parse(content), DIALECTS[name])
+
+
+def _lower(schema: JSON, row: Dialect) -> Lowered:
+    if row.whole and type(schema) is dict and not violations(schema, row):
+        return Lowered(schema, None, (), row)
+    source = read(schema)
+    losses = Losses()
+    emitted = _emit(source, row, losses)
+    for finding in source.findings:
+        losses.add(finding.at, "schema", "weakened", finding.what, "warning")
+    for problem in violations(emitted.schema, row):
+        losses.add("", "schema", "weakened", f"{row.name} does not take it: {problem}", "error")
+    return Lowered(emitted.schema, emitted.codec, tuple(losses), row)
+
+
+def _emit(source: Source, row: Dialect, losses: Losses) -> Emitted:
+    """Definitions that contain themselves are written again until it is clear which of them change values."""
+    changed: frozenset[str] = frozenset()
+    while True:
+        emitter = Emitter(source, row, losses, changed)
+        emitted = emitter.root()
+        if emitter.changed <= changed:
+            break
+        changed = frozenset(emitter.changed)
+    if not emitter.defs:
+        return emitted
+    return Emitted({**emitted.schema, "$defs": emitter.defs}, emitted.codec)

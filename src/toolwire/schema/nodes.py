@@ -1,0 +1,111 @@
+"""What a JSON Schema says, in few words.
+
+JSON Schema has many ways to say one thing: drafts, combinators, type arrays, `nullable`. A node says it in one. Every
+node is a set of JSON values; `notes` are annotations for the reader, `residue` the assertions that nodes have no field
+for (`not`, `if`, `uniqueItems`, …): they are carried along, told to the model in words, and checked by the validator.
+
+    Any  Never  Null  Boolean  String  Number  Enum  Array  Tuple  Object  Union  Ref
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from ..ir.pointer import JSON, Object
+from ..ir.value import Value
+
+__all__ = [
+    "Any",
+    "Array",
+    "Boolean",
+    "Enum",
+    "Never",
+    "Node",
+    "Null",
+    "Number",
+    "Record",
+    "Ref",
+    "String",
+    "Tuple",
+    "Union",
+]
+
+
+class _Base(Value, frozen=True, kw_only=True):
+    notes: Object = {}
+    residue: Object = {}
+    at: str = ""
+    """Where in the source it stands: a JSON pointer."""
+
+
+class Any(_Base, frozen=True):
+    """All values."""
+
+
+class Never(_Base, frozen=True):
+    """No value at all."""
+
+
+class Null(_Base, frozen=True):
+    pass
+
+
+class Boolean(_Base, frozen=True):
+    pass
+
+
+class String(_Base, frozen=True):
+    min_length: int = 0
+    max_length: int | None = None
+    pattern: str | None = None
+    format: str | None = None
+
+
+class Number(_Base, frozen=True):
+    integer: bool = False
+    minimum: float | None = None
+    maximum: float | None = None
+    above: float | None = None
+    below: float | None = None
+    multiple_of: float | None = None
+
+
+class Enum(_Base, frozen=True):
+    values: tuple[JSON, ...] = ()
+
+
+class Array(_Base, frozen=True):
+    items: Node | None = None
+    """None: nothing is known of them."""
+    min_items: int = 0
+    max_items: int | None = None
+
+
+class Tuple(_Base, frozen=True):
+    items: tuple[Node, ...] = ()
+    rest: Node | None = None
+    """Items behind the first ones; None: there are none."""
+    min_items: int = 0
+    max_items: int | None = None
+
+
+class Record(_Base, frozen=True):
+    properties: dict[str, Node] = {}
+    required: frozenset[str] = frozenset()
+    rest: Node | None = None
+    """Values under other keys. None: other keys are not meant to be there."""
+    closed: bool = False
+    """Other keys were forbidden by the source, not just left unmentioned."""
+
+
+class Union(_Base, frozen=True):
+    branches: tuple[Node, ...] = ()
+    one_of: bool = False
+    """Exactly one branch may hold."""
+
+
+class Ref(_Base, frozen=True):
+    target: str = "#"
+
+
+Node: TypeAlias = Any | Never | Null | Boolean | String | Number | Enum | Array | Tuple | Record | Union | Ref

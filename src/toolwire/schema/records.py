@@ -1,0 +1,170 @@
+"""Objects, maps and tuples as a dialect takes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ..ir.pointer import Object
+from ..ir.text import dumps
+from . import codec as codecs
+from . import leaves
+from .budget import UNSET
+from .codec import Codec, Field
+from .dialects import Dialect
+from .keys import Keys
+from .leaves import Emitted
+from .nodes import Any, Array, Enum, Never, Node, Record, Tuple
+
+if TYPE_CHECKING:
+    from .emit import Emitter
+
+__all__ = ["places", "record"]
+
+
+def places(emitter: Emitter, node: Tuple, depth: int) -> Emitted:
+    if not node.items:
+        most = node.max_items if node.rest is not None else 0
+        rest = Array(node.rest, node.min_items, most, notes=node.notes, residue=node.residue, at=node.at)
+        return emitter.emit(rest, depth)
+    if emitter.dialect.tuples == "keep" and "prefixItems" in emitter.dialect.keywords:
+        return _plain_places(emitter, node, depth)
+    emitter.remark(node, "tuple", "as an object with a property for each place")
+    places = {f"item_{index}": item for index, item in enumerate(node.items)}
+    required = frozenset(f"item_{index}" for index in range(min(node.min_items, len(node.items))))
+    for index, item in enumerate(node.items):
+        if index >= node.min_items and emitter.accepts_null(item):
+            emitter.unenforced(item, "null", "a null at the end of the list arrives as absent")
+    rest_name = None
+    if node.rest is not None and not (node.max_items is not None and node.max_items <= len(node.items)):
+        rest_name = "rest"
+        places[rest_name] = Array(node.rest, at=node.at)
+    shape = Record(places, required, None, True, notes=node.notes, residue=node.residue, at=node.at)
+    emitted = record(emitter, shape, depth)
+    inner = codecs.tuples([emitter.accepts_null(item) for item in node.items], rest_name)
+    if emitted.codec is None:
+        return Emitted(emitted.schema, inner)
+    outer = emitted.codec
+    both = Codec(lambda value: inner.lift(outer.lift(value)), lambda value: outer.encode(inner.encode(value)))
+    return Emitted(emitted.schema, both)
+
+
+def _plain_places(emitter: Emitter, node: Tuple, depth: int) -> Emitted:
+    emitted = [emitter.emit(item, depth + 1) for item in node.items]
+    out: Object = {"type": "array", "prefixItems": [one.schema for one in emitted]}
+    if node.rest is None:
+        out["items"] = False
+    elif not isinstance(node.rest, Any):
+        out["items"] = emitter.emit(node.rest, depth + 1).schema
+    if node.min_items:
+        out["minItems"] = node.min_items
+    if node.max_items is not None:
+        out["maxItems"] = node.max_items
+    return Emitted(emitter.described(out, node, []))
+
+
+def record(emitter: Emitter, node: Record, depth: int, *, root: bool = False) -> Emitted:
+    dialect = emitter.dialect
+    if node.rest is not None and not node.properties and dialect.maps == "entries" and not root:
+        return _map(emitter, node, depth)
+    if not node.properties and node.rest is None and not dialect.empty_objects and not root:
+        return leaves.enum(emitter, Enum(({},), notes=node.notes, at=node.at))
+    keys = Keys(dialect.property_name, node.properties)
+    known: list[Field] = []
+    properties: Object = {}
+    required: list[str] = []
+    for name, inner in node.properties.items():
+        if isinstance(inner, Never):
+            emitter.losses.add(inner.at or node.at, "property", "dropped", "nothing can ever match it", "error")
+            continue
+        optional, drops_null = name not in node.required, False
+        if optional and emitter.budget.tight:
+            drops_null = emitter.accepts_null(inner)
+            inner = emitter.budget.without_null(inner)
+            if (unset := emitter.budget.unset(inner)) is not None:
+                there = keys.to_there(name)
+                known.append(_unset(emitter, name, there, inner, unset, properties))
+                required.append(there)
+                continue
+        emitted = emitter.emit(inner, depth + 1)
+        there = keys.to_there(name)
+        if there != name:
+            emitter.remark(inner, "property name", f"{there!r} here")
+        fills = optional and (dialect.optional == "nullable" or emitter.budget.must_fill())
+        schema = emitted.schema
+        if fills:
+            if emitter.accepts_null(inner):
+                detail = "null stands for absent: an explicit null arrives as absent"
+                emitter.losses.add(inner.at, "null", "rewritten", detail, "info")
+            schema = emitter.nullable(schema)
+        if fills or not optional:
+            required.append(there)
+        properties[there] = schema
+        known.append(Field(name, there, emitted.codec, fills, drops_null=drops_null))
+    return _finished(emitter, node, depth, known, properties, required, keys)
+
+
+def _unset(emitter: Emitter, name: str, there: str, node: Node, enum: Enum, properties: Object) -> Field:
+    """An optional property as a required one, with a word for that it is absent."""
+    emitter.remark(node, "optional property", f"required here, {UNSET!r} for absent")
+    labels = [value if type(value) is str else dumps(value) for value in enum.values]
+    schema: Object = {"type": "string", "enum": [*labels, UNSET]}
+    properties[there] = emitter.described(schema, node, [])
+    inner = codecs.labels(enum.values, labels)
+    return Field(name, there, inner, True, UNSET, drops_null=True)
+
+
+def _finished(
+    emitter: Emitter,
+    node: Record,
+    depth: int,
+    known: list[Field],
+    properties: Object,
+    required: list[str],
+    keys: Keys,
+) -> Emitted:
+    dialect = emitter.dialect
+    more, more_codec, more_fills = None, None, False
+    out: Object = {"type": "object", "properties": properties, "required": required}
+    if node.rest is not None and dialect.maps == "entries":
+        more = keys.new("additional_properties")
+        others = replace(node, properties={}, required=frozenset(), notes={}, residue={}, at=node.at)
+        emitted = _map(emitter, others, depth + 1)
+        more_codec, more_fills = emitted.codec, dialect.optional == "nullable"
+        properties[more] = emitter.nullable(emitted.schema) if more_fills else emitted.schema
+        if more_fills:
+            required.append(more)
+    elif node.rest is not None:
+        inner = emitter.emit(node.rest, depth + 1)
+        more_codec = inner.codec
+        if "additionalProperties" in dialect.keywords:
+            out["additionalProperties"] = inner.schema or True
+        else:
+            emitter.unenforced(node, "additionalProperties")
+    elif node.closed and "additionalProperties" in dialect.keywords:
+        out["additionalProperties"] = False
+    out = emitter.described(emitter.closed(out), node, [])
+    changes = (
+        more is not None
+        or more_codec is not None
+        or any(f.codec or f.fills or f.drops_null or f.name != f.there for f in known)
+    )
+    if not changes:
+        return Emitted(_without_empty(out, dialect))
+    return Emitted(_without_empty(out, dialect), codecs.fields(known, more, more_codec, more_fills))
+
+
+def _map(emitter: Emitter, node: Record, depth: int) -> Emitted:
+    """A map as a list of entries."""
+    emitter.remark(node, "map", "as a list of keys and values")
+    inner = emitter.emit(node.rest or Any(at=node.at), depth + 1)
+    entry = {"type": "object", "properties": {"key": {"type": "string"}, "value": inner.schema}}
+    out: Object = {"type": "array", "items": emitter.closed({**entry, "required": ["key", "value"]})}
+    return Emitted(emitter.described(out, node, ["a list of key and value pairs"]), codecs.entries(inner.codec))
+
+
+def _without_empty(out: Object, dialect: Dialect) -> Object:
+    if not out["required"] and dialect.optional != "nullable":
+        del out["required"]
+    return out

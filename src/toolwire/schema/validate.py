@@ -1,0 +1,169 @@
+"""Arguments held against their schema: all problems at once, each in words that a model can act on.
+
+jsonschema-rs does the checking. It is kept from the network and from files, and from documents so deep that it would
+crash; formats are asserted; patterns run on an engine that is linear in the text, and those that it refuses are a finding
+of the schema, not an error of the arguments.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import InvalidArguments, SchemaError
+from ..ir.pointer import JSON, Object, join
+from ..ir.text import dumps, to_bytes
+from ..ir.value import Value
+from ..stream.strict import parse
+from .patterns import acceptable
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+
+__all__ = ["DEPTH", "Problem", "Validator", "validator"]
+
+DEPTH = 64
+MOST_PROBLEMS = 50
+
+
+class Problem(Value, frozen=True):
+    """One thing that is wrong with the arguments."""
+
+    path: str
+    keyword: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path or '/'}: {self.message}"
+
+
+class Validator:
+    """Compiled once, for one schema. `findings` are patterns that are not checked."""
+
+    __slots__ = ("_check", "findings")
+
+    def __init__(self, schema: JSON) -> None:
+        if depth_of(schema) > DEPTH:
+            raise SchemaError(f"a schema nested deeper than {DEPTH}", hint="flatten it, or use $ref")
+        self.findings: list[str] = []
+        self._check = self._compile(_upgraded(schema) if b'"nullable"' in to_bytes(schema) else schema)
+
+    def _compile(self, schema: JSON) -> jsonschema_rs.Validator:
+        import jsonschema_rs
+
+        options: dict[str, Any] = {
+            "validate_formats": True,
+            "offline": True,
+            "pattern_options": jsonschema_rs.RegexOptions(),
+        }
+        try:
+            return jsonschema_rs.validator_for(schema, **options)
+        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+            relaxed = _without_patterns(schema, "", self.findings)
+            if not self.findings:
+                raise SchemaError(f"not a JSON Schema: {error}") from error
+        try:
+            return jsonschema_rs.validator_for(relaxed, **options)
+        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+            raise SchemaError(f"not a JSON Schema: {error}") from error
+
+    def accepts(self, value: JSON) -> bool:
+        return depth_of(value) <= DEPTH and self._check.is_valid(value)
+
+    def problems(self, value: JSON) -> tuple[Problem, ...]:
+        """Everything that is wrong, the first fifty of it."""
+        if depth_of(value) > DEPTH:
+            return (Problem("", "depth", f"nested deeper than {DEPTH}"),)
+        found: list[Problem] = []
+        for error in self._check.iter_errors(value):
+            found.append(_problem(error))
+            if len(found) == MOST_PROBLEMS:
+                break
+        return tuple(found)
+
+    def check(self, arguments: JSON) -> None:
+        """InvalidArguments with all problems, if there are any."""
+        found = self.problems(arguments)
+        if found:
+            words = "; ".join(map(str, found))
+            raise InvalidArguments(words, pointer=found[0].path, hint="call again with arguments that fit the schema")
+
+
+def validator(schema: JSON) -> Validator:
+    """The validator of a schema, compiled once for the same content."""
+    return _cached(to_bytes(schema))
+
+
+@lru_cache(1024)
+def _cached(content: bytes) -> Validator:
+    return Validator(parse(content))
+
+
+def depth_of(value: JSON) -> int:
+    """How deep containers are nested, without recursion."""
+    deepest, level = 0, [value]
+    while level:
+        level = [
+            inner
+            for one in level
+            if type(one) is dict or type(one) is list
+            for inner in (one.values() if type(one) is dict else one)
+        ]
+        deepest += 1
+        if deepest > DEPTH + 1:
+            break
+    return deepest
+
+
+def _problem(error: jsonschema_rs.ValidationError) -> Problem:
+    path = join(*error.instance_path)
+    keyword = error.kind.name
+    details = error.kind.as_dict()
+    got = _short(error.instance)
+    if keyword == "required":
+        return Problem(path, keyword, f"the property {details['property']!r} is missing")
+    if keyword == "type":
+        return Problem(path, keyword, f"expected {_words(details['types'])}, got {got}")
+    if keyword == "enum":
+        return Problem(path, keyword, f"expected one of {_short(details['options'])}, got {got}")
+    return Problem(path, keyword, _sentence(error.message))
+
+
+def _sentence(message: str) -> str:
+    return message if len(message) <= 300 else f"{message[:297]}…"
+
+
+def _words(kinds: JSON) -> str:
+    return " or ".join(kinds) if type(kinds) is list else str(kinds)
+
+
+def _short(value: JSON) -> str:
+    text = dumps(value)
+    return text if len(text) <= 120 else f"{text[:117]}…"
+
+
+def _upgraded(schema: JSON) -> JSON:
+    """OpenAPI's `nullable: true` as JSON Schema says it."""
+    if type(schema) is list:
+        return [_upgraded(one) for one in schema]
+    if type(schema) is not dict:
+        return schema
+    out = {key: _upgraded(value) for key, value in schema.items()}
+    if out.pop("nullable", None) is True:
+        return {"anyOf": [out, {"type": "null"}]}
+    return out
+
+
+def _without_patterns(schema: JSON, at: str, found: list[str]) -> JSON:
+    """A copy without the patterns that the linear engine refuses; they go into `found`."""
+    if type(schema) is list:
+        return [_without_patterns(one, f"{at}/{index}", found) for index, one in enumerate(schema)]
+    if type(schema) is not dict:
+        return schema
+    out: Object = {}
+    for key, value in schema.items():
+        if key == "pattern" and type(value) is str and not acceptable(value, "linear"):
+            found.append(f"{at}/pattern: {value}")
+        else:
+            out[key] = _without_patterns(value, f"{at}{join(key)}", found)
+    return out

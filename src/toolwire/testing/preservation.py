@@ -1,0 +1,93 @@
+"""Does a lowered schema still mean the same? Measured on made-up values.
+
+    complete    every value of the original can be written under the lowered schema, and lifts back to itself
+    sound       every value of the lowered schema lifts to a value of the original
+    honest      where one of them does not hold, a loss says so
+
+Equal up to an explicit null under an optional property: absent and null are one thing to a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..ir.errors import SchemaError
+from ..ir.pointer import JSON, Object
+from ..schema.conform import violations
+from ..schema.dialects import Dialect
+from ..schema.fits import same
+from ..schema.validate import Validator
+from .instances import instances
+
+__all__ = ["Verdict", "judge"]
+
+
+class Verdict(NamedTuple):
+    conforms: bool
+    complete: bool
+    sound: bool
+    reported: bool
+    example: JSON = None
+    """A value that was not carried, where there is one."""
+
+    @property
+    def perfect(self) -> bool:
+        return self.conforms and self.complete and self.sound
+
+    @property
+    def honest(self) -> bool:
+        return self.perfect or self.reported
+
+
+def judge(
+    schema: Object,
+    lowered: Object,
+    dialect: Dialect,
+    *,
+    lift: Callable[[JSON], JSON] = lambda value: value,
+    encode: Callable[[JSON], JSON] = lambda value: value,
+    reported: bool = False,
+    seed: str = "",
+    count: int = 12,
+) -> Verdict | None:
+    """None where the schema cannot be tested: it is not valid, or no value of it could be made up."""
+    try:
+        original = Validator(schema)
+    except SchemaError:
+        return None
+    values = [value for value in instances(schema, seed=seed, count=count, validator=original) if type(value) is dict]
+    if not values:
+        return None
+    try:
+        written_by = lowered if lowered == schema else closed(lowered)
+        there = Validator(written_by)
+    except SchemaError:
+        return Verdict(False, False, False, reported)
+    conforms = not violations(lowered, dialect)
+    for value in values:
+        written = encode(value)
+        if not there.accepts(written) or not same(without_null(lift(written)), without_null(value)):
+            return Verdict(conforms, False, True, reported, value)
+    for value in instances(written_by, seed=seed, count=count, validator=there):
+        if not original.accepts(lift(value)):
+            return Verdict(conforms, True, False, reported, value)
+    return Verdict(conforms, True, True, reported)
+
+
+def closed(schema: JSON) -> JSON:
+    """With keys that are not mentioned forbidden, as models read it."""
+    if type(schema) is list:
+        return [closed(one) for one in schema]
+    if type(schema) is not dict:
+        return schema
+    out = {key: closed(value) if key not in ("enum", "const", "default") else value for key, value in schema.items()}
+    if type(out.get("properties")) is dict and "type" in out and "additionalProperties" not in out:
+        out["additionalProperties"] = False
+    return out
+
+
+def without_null(value: JSON) -> JSON:
+    if type(value) is dict:
+        return {key: without_null(one) for key, one in value.items() if one is not None}
+    return [without_null(one) for one in value] if type(value) is list else value

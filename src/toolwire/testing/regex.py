@@ -1,0 +1,75 @@
+"""Texts that a regular expression matches, for making up values of a schema."""
+
+from __future__ import annotations
+
+import random
+import re
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ["matching"]
+
+_ANY = "abcXYZ019 _-é\n"
+_CATEGORIES = {
+    "CATEGORY_DIGIT": "0123456789",
+    "CATEGORY_WORD": "abcXYZ09_",
+    "CATEGORY_SPACE": " \t\n",
+    "CATEGORY_NOT_DIGIT": "abc -_",
+    "CATEGORY_NOT_WORD": " -!.",
+    "CATEGORY_NOT_SPACE": "abc09-",
+}
+
+
+def matching(pattern: str, chance: random.Random) -> str:
+    """A text that the pattern finds itself in; an unlucky guess for what Python's parser does not read."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]
+    except (re.error, OverflowError, RecursionError):
+        return "a"
+    return "".join(_write(parsed, chance))
+
+
+def _write(parsed: Iterable[Any], chance: random.Random) -> Iterable[str]:
+    for operation, argument in parsed:
+        name = str(operation)
+        if name == "LITERAL":
+            yield chr(argument)
+        elif name == "NOT_LITERAL":
+            yield next(char for char in _ANY if ord(char) != argument)
+        elif name == "ANY":
+            yield chance.choice("abcXYZ019 _-é")
+        elif name == "IN":
+            yield _one_of(argument, chance)
+        elif name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+            low, high, inner = argument
+            for _ in range(chance.randint(low, min(int(high), low + 3))):
+                yield from _write(inner, chance)
+        elif name == "SUBPATTERN":
+            yield from _write(argument[-1], chance)
+        elif name == "ATOMIC_GROUP":
+            yield from _write(argument, chance)
+        elif name == "BRANCH":
+            yield from _write(chance.choice(argument[1]), chance)
+
+
+def _one_of(choices: list[Any], chance: random.Random) -> str:
+    negated = any(str(operation) == "NEGATE" for operation, _ in choices)
+    members = [str(char) for choice in choices for char in _members(*choice)]
+    if negated:
+        members = [char for char in _ANY if char not in members]
+    return chance.choice(members or ["a"])
+
+
+def _members(operation: Any, argument: Any) -> Iterable[str]:
+    name = str(operation)
+    if name == "LITERAL":
+        return [chr(argument)]
+    if name == "RANGE":
+        low, high = argument
+        return [chr(code) for code in range(low, min(high, low + 60) + 1)]
+    if name == "CATEGORY":
+        return _CATEGORIES.get(str(argument), "a")
+    return []
