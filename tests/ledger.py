@@ -18,7 +18,6 @@ class Entry(NamedTuple):
     deferred: str = ""
 
 
-_SCHEMAS = "schemas pass through unchanged until they are fitted in the bridge"
 _OTHER_WIRE = "a wire that is not there yet"
 _GATEWAY = "belongs to the gateway, which has the sockets"
 _REPAIR = "belongs to repair"
@@ -27,7 +26,7 @@ CASES = {
     "1": Entry("a tool without parameters gets an empty object schema where one is required, and nothing elsewhere"),
     "2": Entry("strict left out on Chat is strict:false on Responses"),
     "3": Entry("strict left out on Responses is unset, and a loss on Chat"),
-    "4": Entry("strict with an optional property is made required and nullable", _SCHEMAS),
+    "4": Entry("strict with an optional property is made required and nullable"),
     "5": Entry("more strict tools than Anthropic takes are downgraded"),
     "6": Entry("an illegal tool name is mapped in tools, choice, history, calls and streams, and mapped back"),
     "7": Entry("two names that clean to the same stay distinct, and the mapping is the same in every turn"),
@@ -99,25 +98,25 @@ CASES = {
     "73": Entry("several choices keep their index, and are a loss on single-choice wires"),
     "74": Entry("line ends, comments, BOM and cuts make no difference"),
     "75": Entry("Cohere's single-object tool_calls", _OTHER_WIRE),
-    "76": Entry("type arrays compile on all dialects", _SCHEMAS),
-    "77": Entry("maps never become closed empty objects", _SCHEMAS),
-    "78": Entry("recursive schemas", _SCHEMAS),
-    "79": Entry("integer enums on Gemini", _SCHEMAS),
-    "80": Entry("$ref with a description beside it", _SCHEMAS),
-    "81": Entry("allOf of two objects", _SCHEMAS),
-    "81b": Entry("anyOf at the root", _SCHEMAS),
-    "81c": Entry("one bad schema takes only its own tool out", _SCHEMAS),
-    "81d": Entry("exclusiveMinimum on Gemini", _SCHEMAS),
-    "81e": Entry("arrays without items", _SCHEMAS),
-    "81f": Entry("noise stripped for Gemini", _SCHEMAS),
-    "82": Entry("constraints that a dialect removes are still enforced", _SCHEMAS),
+    "76": Entry("type arrays compile on all dialects"),
+    "77": Entry("maps never become closed empty objects"),
+    "78": Entry("recursive schemas"),
+    "79": Entry("integer enums on Gemini"),
+    "80": Entry("$ref with a description beside it"),
+    "81": Entry("allOf of two objects"),
+    "81b": Entry("anyOf at the root"),
+    "81c": Entry("one bad schema takes only its own tool out"),
+    "81d": Entry("exclusiveMinimum on Gemini"),
+    "81e": Entry("arrays without items"),
+    "81f": Entry("noise stripped for Gemini"),
+    "82": Entry("constraints that a dialect removes are still enforced"),
     "83": Entry("Anthropic's input tokens plus its cache tokens are OpenAI's prompt tokens"),
     "84": Entry("Gemini's candidates plus thoughts are the output, thoughts the reasoning"),
     "85": Entry("an overloaded provider keeps its retry-after; Gemini's delay is one"),
     "86": Entry("an HTML page from the edge becomes a JSON error"),
     "87": Entry("a failed Responses object in a 200 is an error on Chat"),
     "88": Entry("a malformed Gemini call is an error that can be asked again"),
-    "89": Entry("Ollama's dropped keywords go into descriptions", _OTHER_WIRE),
+    "89": Entry("Ollama's dropped keywords go into descriptions"),
     "90": Entry("x-should-retry is heard"),
 }
 

@@ -13,6 +13,7 @@ from ..ir.losses import Losses
 from ..ir.parts import ToolCall
 from ..ir.request import Request
 from ..ir.response import Response
+from ..schema.lowering import Lowered
 from ..wire.protocol import Capabilities
 from .names import Names
 from .restorer import Restorer
@@ -23,9 +24,17 @@ __all__ = ["Exchange"]
 class Exchange:
     """What to undo in an answer; an empty one only sees to it that every call has an id."""
 
-    __slots__ = ("_has_freeform", "_names", "_request")
+    __slots__ = ("_has_freeform", "_names", "_request", "lifts")
 
-    def __init__(self, names: Names | None = None, request: Request | None = None, has_freeform: bool = True) -> None:
+    def __init__(
+        self,
+        names: Names | None = None,
+        request: Request | None = None,
+        has_freeform: bool = True,
+        lifts: dict[str, Lowered] | None = None,
+    ) -> None:
+        self.lifts = lifts or {}
+        """By the names they had there: tools whose arguments come in another shape."""
         self._names = names
         self._request = request
         self._has_freeform = has_freeform

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,11 +15,13 @@ from ..ir.parts import Artefact, Media, Opaque, Part, Reasoning, Refusal, Text, 
 from ..ir.pointer import join
 from ..ir.request import Message, Request, Role
 from ..ir.text import dumps
+from ..schema.lowering import Lowered
 from ..wire.media import left_out, media_type_of
 from ..wire.profiles import family_of
 from ..wire.protocol import Wire
 from ..wire.structured import in_words
 from .cache import fit_ttl
+from .fit_system import hoist_system, something_to_answer
 from .fit_tools import wrap_freeform
 from .foreign import own_artefacts, report_extra
 from .history import Turn, merge_turns, normalise
@@ -37,22 +39,29 @@ ERROR_MARK = "[tool error] "
 _LONG_NUMBER = re.compile(r"[0-9.]{16}").search
 
 
-def fit_history(request: Request, wire: Wire, names: Names, losses: Losses, spoken_by: str | None = None) -> list[Turn]:
+def fit_history(
+    request: Request,
+    wire: Wire,
+    names: Names,
+    losses: Losses,
+    spoken_by: str | None = None,
+    lifts: Mapping[str, Lowered] | None = None,
+) -> list[Turn]:
     """The conversation as the target takes it."""
     _refuse_prefill(request)
-    fitter = _Fitter(request, wire, names, losses, spoken_by)
+    fitter = _Fitter(request, wire, names, losses, spoken_by, lifts or {})
     can = wire.capabilities
     turns = fitter.fit_all(normalise(request.messages, losses))
     if all(turn.message.role in ("system", "developer") for turn in turns):
-        turns = _something_to_answer(turns, request, wire, losses)
+        turns = something_to_answer(turns, request, wire, losses)
     if not can.system_anywhere:
-        turns = _hoist_system(turns, losses)
+        turns = hoist_system(turns, losses)
     return merge_turns(turns) if can.one_message_a_turn else turns
 
 
 def fit_results(results: tuple[ToolResult, ...], wire: Wire) -> tuple[Message, ...]:
     """Results alone, as messages: what a target cannot hold in a result follows in a message of its own."""
-    fitter = _Fitter(Request(), wire, Names(wire.limits, wire.capabilities.namespaces), Losses())
+    fitter = _Fitter(Request(), wire, Names(wire.limits, wire.capabilities.namespaces), Losses(), None, {})
     turns = fitter.fit_all([Turn(Message("user", results), results, range(len(results)))])
     return tuple(turn.message for turn in turns)
 
@@ -69,39 +78,17 @@ def _refuse_prefill(request: Request) -> None:
         )
 
 
-def _something_to_answer(turns: list[Turn], request: Request, wire: Wire, losses: Losses) -> list[Turn]:
-    """A conversation of system messages alone, or of nothing."""
-    if wire.capabilities.system_only and turns:
-        return turns
-    if not turns:
-        if wire.name in request.extra:  # its provider may keep the conversation
-            return turns
-        hint = "add a user message; what a provider keeps on its side cannot be sent to another"
-        raise EncodeError("there is no message to answer", pointer=join("messages"), hint=hint)
-    last = turns[-1]
-    detail = "the target wants a message to answer: the last system message is the user's"
-    losses.add(join("messages", message_of(last.places[0])), "system message", "rewritten", detail)
-    return [*turns[:-1], Turn(Message("user", tuple(last.parts)), last.parts, last.places)]
-
-
-def _hoist_system(turns: list[Turn], losses: Losses) -> list[Turn]:
-    head: list[Turn] = []
-    rest: list[Turn] = []
-    for turn in turns:
-        if turn.message.role not in ("system", "developer"):
-            rest.append(turn)
-            continue
-        if rest:
-            where = join("messages", message_of(turn.places[0]))
-            losses.add(where, "system message", "moved", "the target has system messages at the head only")
-        head.append(turn)
-    return head + rest
-
-
 class _Fitter:
     def __init__(
-        self, request: Request, wire: Wire, names: Names, losses: Losses, spoken_by: str | None = None
+        self,
+        request: Request,
+        wire: Wire,
+        names: Names,
+        losses: Losses,
+        spoken_by: str | None,
+        lifts: Mapping[str, Lowered],
     ) -> None:
+        self._lifts = lifts
         self._wire = wire
         self._spoken_by = spoken_by
         self._can = wire.capabilities
@@ -212,6 +199,8 @@ class _Fitter:
         old_id = call.id
         new_id = self._ids.assign(old_id, call.name)
         name = self._names.to_wire(call.namespace, call.name)
+        if name in self._lifts and call.arguments is not None:
+            call = replace(call, arguments=self._lifts[name].encode(call.arguments), raw=None)
         if new_id != old_id or name != call.name or (call.namespace is not None and not can.namespaces):
             call = replace(call, id=new_id, name=name, namespace=call.namespace if can.namespaces else None)
         waiting = self._waiting.get(old_id)

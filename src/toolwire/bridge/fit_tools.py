@@ -11,8 +11,10 @@ from ..ir.pointer import Object, join
 from ..ir.request import Request
 from ..ir.text import dumps
 from ..ir.tools import Tool
+from ..schema.lowering import Lowered
 from ..wire.protocol import Capabilities, Wire
 from .cache import fit_ttl
+from .fit_schema import fit_schemas
 from .foreign import report_extra
 from .names import Names
 
@@ -22,8 +24,10 @@ WRAPPED_INPUT = "input"
 """The one argument of a freeform tool on a wire without freeform tools."""
 
 
-def fit_tools(request: Request, wire: Wire, names: Names, losses: Losses) -> list[tuple[Tool, int]]:
-    """The tools as the target can declare them, each with its index in the request."""
+def fit_tools(
+    request: Request, wire: Wire, names: Names, losses: Losses
+) -> tuple[list[tuple[Tool, int]], dict[str, Lowered]]:
+    """The tools as the target can declare them, each with its index in the request; and whose arguments change shape."""
     can, limits = wire.capabilities, wire.limits
     fitted: list[tuple[Tool, int]] = []
     seen: dict[tuple[str | None, str], int] = {}
@@ -39,10 +43,10 @@ def fit_tools(request: Request, wire: Wire, names: Names, losses: Losses) -> lis
         fitted.append((_fit_tool(tool, f"/tools/{index}", can, wire.name, names, losses), index))
     fitted = _few_strict(_within_limit(fitted, limits.tools, request, losses), limits.strict_tools, losses)
     if can.declared_history and not fitted:
-        return _declare_history(request, names, losses)
+        return _declare_history(request, names, losses), {}
     if not any(tool.kind == "builtin" for tool, _ in fitted):
-        return [(_load_now(tool, index, losses), index) for tool, index in fitted]
-    return fitted
+        fitted = [(_load_now(tool, index, losses), index) for tool, index in fitted]
+    return fit_schemas(fitted, wire, losses)
 
 
 def _load_now(tool: Tool, index: int, losses: Losses) -> Tool:

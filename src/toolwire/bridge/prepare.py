@@ -66,13 +66,13 @@ def prepare(request: Request, wire: Wire | str, *, spoken_by: str | None = None)
     losses = Losses()
     can = wire.capabilities
     names = Names(wire.limits, can.namespaces)
-    placed_tools = fit_tools(request, wire, names, losses)
+    placed_tools, lifts = fit_tools(request, wire, names, losses)
     tools = [tool for tool, _ in placed_tools]
     choice = fit_choice(request, placed_tools, can, names, losses)
     if choice is not None and choice.mode == "validated" and not can.strict:
         tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]
     reasoning = fit_reasoning(request, wire, losses)
-    turns = fit_history(request, wire, names, losses, spoken_by)
+    turns = fit_history(request, wire, names, losses, spoken_by, lifts)
     _report_extras(request, wire.name, losses)
     fitted = Request(
         request.model,
@@ -86,7 +86,7 @@ def prepare(request: Request, wire: Wire | str, *, spoken_by: str | None = None)
         request.stream,
         request.extra,
     )
-    return Prepared(fitted, Exchange(names, request, can.freeform), losses, turns, placed_tools)
+    return Prepared(fitted, Exchange(names, request, can.freeform, lifts), losses, turns, placed_tools)
 
 
 def _report_extras(request: Request, wire: str, losses: Losses) -> None:

@@ -31,6 +31,7 @@ from ..ir.text import escape
 from ..wire.protocol import Capabilities
 from .fit_tools import WRAPPED_INPUT
 from .ids import Ids
+from .lift import Lifter, lift_call
 from .unwrap import Unwrapper, unwrap_call
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ _REFUSAL = -1
 class _OpenCall:
     __slots__ = ("choice", "kind", "name", "unwrapper")
 
-    def __init__(self, choice: int, name: str, kind: CallKind, unwrapper: Unwrapper | None) -> None:
+    def __init__(self, choice: int, name: str, kind: CallKind, unwrapper: Unwrapper | Lifter | None) -> None:
         self.choice = choice
         self.name = name
         self.kind = kind
@@ -60,6 +61,7 @@ class Restorer:
         "_calls",
         "_cut_short",
         "_ids",
+        "_lifts",
         "_object_arguments",
         "_one_call",
         "_open",
@@ -78,6 +80,7 @@ class Restorer:
         self._original_name = exchange.original_name
         self._one_call = exchange.one_call
         self._wrapped = exchange.wrapped
+        self._lifts = exchange.lifts
         self._refusals = client is not None and client.refusals
         self._refused = False
         self._object_arguments = client is not None and client.object_arguments
@@ -136,10 +139,13 @@ class Restorer:
 
     def _start(self, event: CallStart) -> CallStart:
         self._count(event.choice)
-        wrapped = event.name in self._wrapped
+        wrapped, lowered = event.name in self._wrapped, self._lifts.get(event.name)
         kind: CallKind = "freeform" if wrapped else event.kind
-        self._open[event.key] = _OpenCall(event.choice, event.name, kind, Unwrapper(event.key) if wrapped else None)
-        self._unwrapping = self._unwrapping or wrapped
+        unwrapper: Unwrapper | Lifter | None = Unwrapper(event.key) if wrapped else None
+        if lowered is not None and kind == "function":
+            unwrapper = Lifter(event.key, lowered)
+        self._open[event.key] = _OpenCall(event.choice, event.name, kind, unwrapper)
+        self._unwrapping = self._unwrapping or unwrapper is not None
         namespace, name = self._original_name(event.namespace, event.name)
         call_id = self._ids.assign(event.id, event.name)
         if (call_id, name, namespace, kind) == (event.id, event.name, event.namespace, event.kind):
@@ -151,7 +157,8 @@ class Restorer:
         events: tuple[Event, ...] = (event,)
         end = event
         if call.unwrapper is not None:
-            self._report_other_arguments(event.arguments)
+            if call.kind == "freeform":
+                self._report_other_arguments(event.arguments)
             *_, last = events = call.unwrapper.end(event)
             assert isinstance(last, CallEnd)
             end = last
@@ -169,6 +176,8 @@ class Restorer:
         if call.name in self._wrapped:
             self._report_other_arguments(call.arguments)
             call = unwrap_call(call)
+        elif call.name in self._lifts:
+            call = lift_call(call, self._lifts[call.name])
         if call.state == "truncated":
             self._cut_short.add(choice)
             if self._object_arguments:

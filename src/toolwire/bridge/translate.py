@@ -245,7 +245,7 @@ def _translate_tools(body: JSON, source: str, target: str, _: JSON) -> Translati
     if target != mcp.NAME:
         writer = get(target)
         names = Names(writer.limits, writer.capabilities.namespaces)
-        fitted = fit_tools(Request(tools=tools), writer, names, losses)
+        fitted, _ = fit_tools(Request(tools=tools), writer, names, losses)
         tools = tuple(tool for tool, _ in fitted)
         written, more = writer.encode_tools(tools)
     else:

@@ -39,6 +39,8 @@ class Codec(NamedTuple):
     encode: Callable[[JSON], JSON]
     reshapes: bool = True
     """The value itself is of another kind, not just something in it."""
+    properties: dict[str, Field] | None = None
+    """For an object that is carried property by property: those that it may have there. None: only as a whole."""
 
 
 Maybe: TypeAlias = Codec | None
@@ -204,7 +206,7 @@ def fields(known: Sequence[Field], more: str | None, more_codec: Maybe, more_fil
             out[more] = None
         return out
 
-    return Codec(lift, encode, reshapes=False)
+    return Codec(lift, encode, reshapes=False, properties=by_there if more is None and rest is None else None)
 
 
 def wrapped(name: str, inner: Maybe) -> Codec:

@@ -9,7 +9,7 @@ from ..ir.pointer import JSON, Object, join
 from .dialects import Dialect
 from .patterns import acceptable
 
-__all__ = ["violations"]
+__all__ = ["cost", "violations"]
 
 _COMBINATORS = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
 _MAPS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
@@ -22,15 +22,14 @@ def violations(schema: JSON, dialect: Dialect) -> list[str]:
     if type(schema) is not dict:
         return ["/: not an object"]
     found = list(_root(schema, dialect))
-    properties = values = optional = unions = 0
+    properties = values = 0
+    optional, unions = cost(schema) if dialect.optional_parameters is not None else (0, 0)
     for at, node, depth in _walk(schema, "", 0, 0):
         found += [f"{at or '/'}: {problem}" for problem in _node(at, node, dialect, schema)]
         if dialect.depth is not None and "properties" in node and depth >= dialect.depth:
             found.append(f"{at or '/'}: nested deeper than {dialect.depth} objects")
         if type(node.get("properties")) is dict:
             properties += len(node["properties"])
-            optional += len(node["properties"].keys() - set(node.get("required", ())))
-            unions += sum(map(_is_union, node["properties"].values()))
         if type(node.get("enum")) is list:
             values += len(node["enum"])
     if dialect.properties is not None and properties > dialect.properties:
@@ -42,6 +41,16 @@ def violations(schema: JSON, dialect: Dialect) -> list[str]:
     if dialect.enum_values is not None and values > dialect.enum_values:
         found.append(f"/: more than {dialect.enum_values} enum values")
     return found
+
+
+def cost(schema: JSON) -> tuple[int, int]:
+    """(optional parameters, parameters that are unions)"""
+    optional = unions = 0
+    for _, node, _ in _walk(schema, "", 0, 0):
+        if type(node.get("properties")) is dict:
+            optional += len(node["properties"].keys() - set(node.get("required", ())))
+            unions += sum(map(_is_union, node["properties"].values()))
+    return optional, unions
 
 
 def _is_union(schema: JSON) -> bool:

@@ -61,6 +61,8 @@ class Emitter:
         if isinstance(node, Never):
             self.losses.add(node.at, "schema", "weakened", "nothing can ever match it", "error")
             node = Record(at=node.at, notes=node.notes)
+        if isinstance(node, Union) and not self.dialect.enforced:
+            node = _one_record(node) or node
         if isinstance(node, Record):
             return records.record(self, node, 0, root=True)
         self.losses.add(node.at, "root", "rewritten", "arguments are an object: the value stands under `value`", "info")
@@ -110,7 +112,8 @@ class Emitter:
         can = self.dialect.keywords
         notes = node.notes
         for keyword, value in node.residue.items():
-            if keyword in can and not self.dialect.enforced and "$ref" not in dumps(value):
+            written = keyword in can and not self.dialect.enforced and "$ref" not in dumps(value)
+            if written and not (node.at == "" and keyword in ("anyOf", "oneOf")):  # never at the root
                 schema.update(value if keyword == "if" else {keyword: value})
                 continue
             words = [*words, f"{keyword}: {leaves.short(value)}"]
@@ -345,6 +348,29 @@ class Emitter:
         while name in self._names.values():
             name, number = f"{base}_{number}", number + 1
         return name
+
+
+def _one_record(node: Union) -> Record | None:
+    """The branches as one object, where they differ only in what they require; that is told in words."""
+    first, *others = node.branches
+    if not isinstance(first, Record):
+        return None
+    required = first.required
+    for other in others:
+        if (
+            not isinstance(other, Record)
+            or other.properties.keys() != first.properties.keys()
+            or other.rest != first.rest
+        ):
+            return None
+        if any(
+            replace(inner, at="") != replace(first.properties[name], at="") for name, inner in other.properties.items()
+        ):
+            return None
+        required &= other.required
+    wanted = [{"required": sorted(branch.required)} for branch in node.branches if isinstance(branch, Record)]
+    residue = {**node.residue, "oneOf" if node.one_of else "anyOf": wanted}
+    return replace(first, required=required, notes={**first.notes, **node.notes}, residue=residue, at=node.at)
 
 
 def refs_in(node: Node) -> list[str]:

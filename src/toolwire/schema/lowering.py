@@ -23,7 +23,8 @@ from .conform import violations
 from .dialects import DIALECTS, Dialect, dialect
 from .emit import Emitter
 from .leaves import Emitted
-from .read import Source, read
+from .read import DEPTH, Source, read
+from .validate import depth_of
 
 __all__ = ["Lowered", "lower"]
 
@@ -31,7 +32,7 @@ __all__ = ["Lowered", "lower"]
 class Lowered:
     """One schema in one dialect."""
 
-    __slots__ = ("_codec", "conforms", "dialect", "losses", "schema")
+    __slots__ = ("codec", "conforms", "dialect", "losses", "schema", "unchanged")
 
     def __init__(self, schema: Object, codec: Codec | None, losses: tuple[Loss, ...], into: Dialect) -> None:
         self.schema = schema
@@ -39,23 +40,25 @@ class Lowered:
         self.dialect = into
         self.conforms = not violations(schema, into)
         """Whether the dialect takes the result; if not, a loss says why."""
-        self._codec = codec
+        self.codec = codec
+        self.unchanged = False
+        """The schema is the one that was given."""
 
     @property
     def changes_arguments(self) -> bool:
-        return self._codec is not None
+        return self.codec is not None
 
     def lift(self, arguments: JSON) -> JSON:
-        return arguments if self._codec is None else self._codec.lift(arguments)
+        return arguments if self.codec is None else self.codec.lift(arguments)
 
     def encode(self, arguments: JSON) -> JSON:
-        return arguments if self._codec is None else self._codec.encode(arguments)
+        return arguments if self.codec is None else self.codec.encode(arguments)
 
 
 def lower(schema: JSON, into: str | Dialect) -> Lowered:
     """`schema` in the dialect; the same object for the same content, so do not change what it holds."""
     row = dialect(into) if isinstance(into, str) else into
-    if row is not DIALECTS.get(row.name):
+    if row is not DIALECTS.get(row.name) or depth_of(schema) > DEPTH:
         return _lower(schema, row)
     return _cached(to_bytes(schema), row.name)
 
@@ -66,8 +69,10 @@ def _cached(content: bytes, name: str) -> Lowered:
 
 
 def _lower(schema: JSON, row: Dialect) -> Lowered:
-    if row.whole and type(schema) is dict and not violations(schema, row):
-        return Lowered(schema, None, (), row)
+    if type(schema) is dict and not violations(schema, row):
+        whole = Lowered(schema, None, (), row)
+        whole.unchanged = True
+        return whole
     source = read(schema)
     losses = Losses()
     emitted = _emit(source, row, losses)

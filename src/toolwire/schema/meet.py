@@ -24,10 +24,14 @@ def meet(one: Node, other: Node, target: Target, hops: int = 0) -> Node:
         return Never(at=one.at)
     if isinstance(one, Ref) or isinstance(other, Ref):
         return _meet_ref(one, other, target, hops)
+    if isinstance(one, Union) and isinstance(other, Union):
+        if len(one.branches) * len(other.branches) > _MOST_BRANCHES:
+            return replace(one, residue={**one.residue, "allOf": "another union, too"})
     if isinstance(one, Union):
-        return _annotated(_over_branches(one, other, target, hops), one, first=True)
+        met = _over_branches(one, [meet(branch, other, target, hops) for branch in one.branches])
+        return _annotated(met, one, first=True)
     if isinstance(other, Union):
-        return _annotated(_over_branches(other, one, target, hops), other)
+        return _annotated(_over_branches(other, [meet(one, branch, target, hops) for branch in other.branches]), other)
     if isinstance(one, Enum) or isinstance(other, Enum):
         return _meet_enum(one, other, target)
     return _annotated(_meet_same(one, other, target, hops), other)
@@ -51,10 +55,7 @@ def _meet_ref(one: Node, other: Node, target: Target, hops: int = 0) -> Node:
     return meet(found, rest, target, hops + 1) if ref is one else meet(rest, found, target, hops + 1)
 
 
-def _over_branches(union: Union, other: Node, target: Target, hops: int = 0) -> Node:
-    if isinstance(other, Union) and len(union.branches) * len(other.branches) > _MOST_BRANCHES:
-        return replace(union, residue={**union.residue, "allOf": "another union, too"})
-    met = [meet(branch, other, target, hops) for branch in union.branches]
+def _over_branches(union: Union, met: list[Node]) -> Node:
     kept = [branch for branch in met if not isinstance(branch, Never)]
     if not kept:
         return Never(at=union.at)

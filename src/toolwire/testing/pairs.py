@@ -97,7 +97,7 @@ def _compare_tools(before: tuple[Tool, ...], after: tuple[Tool, ...], losses: li
         found = by_name.get((tool.namespace, tool.name), {})
         for field, value in _tool_fields(tool).items():
             path = f"/tools/{index}/{field}"
-            if (field not in found or dumps(found[field]) != dumps(value)) and not _accounts(losses, path):
+            if (field not in found or found[field] != value) and not _accounts(losses, path):
                 unexplained.append(path)
     return unexplained
 

@@ -53,7 +53,7 @@ def _in_request(system: int, path: str) -> str:
         case ["params", name, *_]:
             return join(_FIELDS.get(name, name))
         case ["tools", index, *rest]:
-            return join("tools", index, *(_FIELDS.get(name, name) for name in rest))
+            return join("tools", index, *(_FIELDS.get(name, name) for name in rest[:1]), *rest[1:])
         case ["parallel", *_]:
             return join("tool_choice", "disable_parallel_tool_use")
         case ["reasoning", "effort"]:

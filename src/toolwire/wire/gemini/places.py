@@ -59,7 +59,7 @@ def _in_request(request: Request, tools: list[str], path: str) -> str:
         case ["params", name, *_]:
             return join("generationConfig", _FIELDS.get(name, name))
         case ["tools", index, *rest]:
-            return tools[int(index)] + join(*(_FIELDS.get(name, name) for name in rest))
+            return tools[int(index)] + join(*(_FIELDS.get(name, name) for name in rest[:1]), *rest[1:])
         case ["messages", index, *rest]:
             first_is_system = bool(request.messages) and request.messages[0].role == "system"
             if int(index) == 0 and first_is_system:

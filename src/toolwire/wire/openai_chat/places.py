@@ -67,7 +67,7 @@ def _in_request(request: Request, places: _Places, path: str) -> str:
                 "max_tokens" if ":max_tokens" in request.extra.get("openai_chat~", {}) and name == "max_tokens" else key
             )
         case ["tools", index, *rest]:
-            return join("tools", index, *(["function", *(_FIELDS.get(name, name) for name in rest)] if rest else []))
+            return join("tools", index, *(["function", _FIELDS.get(rest[0], rest[0]), *rest[1:]] if rest else []))
         case ["messages", index, "parts", number, *rest]:
             parts = request.messages[int(index)].parts
             return join("messages", index) + places.of(int(index), parts, number) + join(*rest)

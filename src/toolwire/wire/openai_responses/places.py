@@ -67,7 +67,7 @@ def _locate(tools: list[str], items: list[str], parts: list[list[str]], path: st
         case ["params", name, *_]:
             return join(_FIELDS.get(name, name))
         case ["tools", index, *rest]:
-            return tools[int(index)] + join(*(_FIELDS.get(name, name) for name in rest))
+            return tools[int(index)] + join(*(_FIELDS.get(name, name) for name in rest[:1]), *rest[1:])
         case ["messages", index, "parts", number, *rest]:
             return parts[int(index)][int(number)] + join(*(_FIELDS.get(name, name) for name in rest))
         case ["messages", index, *rest]:

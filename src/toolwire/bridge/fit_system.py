@@ -1,0 +1,42 @@
+"""System messages, where the target has a place for them."""
+
+from __future__ import annotations
+
+from ..ir.errors import EncodeError
+from ..ir.losses import Losses
+from ..ir.pointer import join
+from ..ir.request import Message, Request
+from ..wire.protocol import Wire
+from .history import Turn
+from .places import message_of
+
+__all__ = ["hoist_system", "something_to_answer"]
+
+
+def something_to_answer(turns: list[Turn], request: Request, wire: Wire, losses: Losses) -> list[Turn]:
+    """A conversation of system messages alone, or of nothing."""
+    if wire.capabilities.system_only and turns:
+        return turns
+    if not turns:
+        if wire.name in request.extra:  # its provider may keep the conversation
+            return turns
+        hint = "add a user message; what a provider keeps on its side cannot be sent to another"
+        raise EncodeError("there is no message to answer", pointer=join("messages"), hint=hint)
+    last = turns[-1]
+    detail = "the target wants a message to answer: the last system message is the user's"
+    losses.add(join("messages", message_of(last.places[0])), "system message", "rewritten", detail)
+    return [*turns[:-1], Turn(Message("user", tuple(last.parts)), last.parts, last.places)]
+
+
+def hoist_system(turns: list[Turn], losses: Losses) -> list[Turn]:
+    head: list[Turn] = []
+    rest: list[Turn] = []
+    for turn in turns:
+        if turn.message.role not in ("system", "developer"):
+            rest.append(turn)
+            continue
+        if rest:
+            where = join("messages", message_of(turn.places[0]))
+            losses.add(where, "system message", "moved", "the target has system messages at the head only")
+        head.append(turn)
+    return head + rest

@@ -1,0 +1,92 @@
+"""Arguments that come back in another shape than they were asked for: lifted, whole or while they arrive.
+
+Property by property: a string that is carried as it is passes through letter by letter; anything else waits for its own
+end and no longer. Where the shape of the whole object differs, everything waits for the end of the call.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ..ir.events import CallDelta, CallEnd, Event
+from ..ir.parts import ToolCall
+from ..ir.text import dumps
+from ..schema.codec import Field
+from ..schema.lowering import Lowered
+from ..stream.scanner import Scanner
+from ..stream.strict import parse
+
+__all__ = ["Lifter", "lift_call"]
+
+
+def lift_call(call: ToolCall, lowered: Lowered) -> ToolCall:
+    """The call in the terms of the original schema; one that is not whole stays as it is."""
+    if call.arguments is None:
+        return call
+    return replace(call, arguments=lowered.lift(call.arguments), raw=None)
+
+
+class Lifter:
+    """One call of a stream. What it has given is never taken back, and adds up to the lifted arguments."""
+
+    __slots__ = ("_key", "_lowered", "_passing", "_properties", "_scanner", "_sent", "_started")
+
+    def __init__(self, key: int, lowered: Lowered) -> None:
+        self._key = key
+        self._lowered = lowered
+        self._properties = None if lowered.codec is None else lowered.codec.properties
+        self._scanner = Scanner()
+        self._passing: str | None = None  # the argument that passes through, by its name there
+        self._sent = 0  # how much of it
+        self._started = False
+
+    def feed(self, event: CallDelta) -> tuple[Event, ...]:
+        if self._properties is None:
+            return ()
+        out = [self._whole(name, raw) for name, raw in self._scanner.feed(event.text)]
+        if self._scanner.partial is not None:
+            out.append(self._part(*self._scanner.partial))
+        text = "".join(out)
+        return (CallDelta.of(self._key, text),) if text else ()
+
+    def end(self, event: CallEnd) -> tuple[Event, ...]:
+        if event.arguments is None:
+            return (event,)
+        arguments = self._lowered.lift(event.arguments)
+        if not self._started:
+            text = dumps(arguments)
+        elif self._scanner.complete:
+            text = "}"
+        else:  # the scanner gave up where the strict parser did not
+            return (replace(event, arguments=None, raw=event.raw, state="invalid"),)
+        return (CallDelta.of(self._key, text), replace(event, arguments=arguments, raw=None))
+
+    def _field(self, name: str) -> Field:
+        assert self._properties is not None
+        return self._properties.get(name) or Field(name, name, None, False)
+
+    def _opening(self, field: Field) -> str:
+        mark, self._started = "," if self._started else "{", True
+        return f"{mark}{dumps(field.name)}:"
+
+    def _whole(self, name: str, raw: str) -> str:
+        if name == self._passing:
+            rest, self._passing = raw[self._sent :], None
+            return rest
+        field = self._field(name)
+        value = parse(raw)
+        if field.fills and (value is None or value == field.absent):
+            return ""
+        lifted = value if field.codec is None else field.codec.lift(value)
+        return self._opening(field) + (raw if field.codec is None else dumps(lifted))
+
+    def _part(self, name_as_json: str, piece: str) -> str:
+        if self._passing is not None:
+            self._sent += len(piece)
+            return piece
+        name = parse(name_as_json)
+        field = self._field(name)
+        if field.codec is not None or field.absent is not None or not piece.startswith('"'):
+            return ""
+        self._passing, self._sent = name, len(piece)
+        return self._opening(field) + piece
