@@ -9,44 +9,53 @@ from ..ir.pointer import JSON, Object, join
 from .dialects import Dialect
 from .patterns import acceptable
 
-__all__ = ["cost", "violations"]
+__all__ = ["conforms", "cost", "violations"]
 
 _COMBINATORS = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
-_MAPS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
+_MAPS = frozenset(("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"))
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "additionalItems")
 
 
 def violations(schema: JSON, dialect: Dialect) -> list[str]:
     """Each with a JSON pointer in front; empty if the dialect takes the schema."""
+    return list(_violations(schema, dialect))
+
+
+def conforms(schema: JSON, dialect: Dialect) -> bool:
+    return next(_violations(schema, dialect), None) is None
+
+
+def _violations(schema: JSON, dialect: Dialect) -> Iterator[str]:
     if type(schema) is not dict:
-        return ["/: not an object"]
-    found = list(_root(schema, dialect))
+        yield "/: not an object"
+        return
+    yield from _root(schema, dialect)
     properties = values = 0
-    optional, unions = cost(schema) if dialect.optional_parameters is not None else (0, 0)
-    for at, node, depth in _walk(schema, "", 0, 0):
-        found += [f"{at or '/'}: {problem}" for problem in _node(at, node, dialect, schema)]
+    for at, node, depth in _walk(schema):
+        for problem in _node(at, node, dialect, schema):
+            yield f"{at or '/'}: {problem}"
         if dialect.depth is not None and "properties" in node and depth >= dialect.depth:
-            found.append(f"{at or '/'}: nested deeper than {dialect.depth} objects")
+            yield f"{at or '/'}: nested deeper than {dialect.depth} objects"
         if type(node.get("properties")) is dict:
             properties += len(node["properties"])
         if type(node.get("enum")) is list:
             values += len(node["enum"])
-    if dialect.properties is not None and properties > dialect.properties:
-        found.append(f"/: more than {dialect.properties} properties")
-    if dialect.optional_parameters is not None and optional > dialect.optional_parameters:
-        found.append(f"/: more than {dialect.optional_parameters} optional parameters")
-    if dialect.union_parameters is not None and unions > dialect.union_parameters:
-        found.append(f"/: more than {dialect.union_parameters} parameters that are unions")
-    if dialect.enum_values is not None and values > dialect.enum_values:
-        found.append(f"/: more than {dialect.enum_values} enum values")
-    return found
+    optional, unions = cost(schema) if dialect.optional_parameters is not None else (0, 0)
+    for count, most, what in (
+        (properties, dialect.properties, "properties"),
+        (values, dialect.enum_values, "enum values"),
+        (optional, dialect.optional_parameters, "optional parameters"),
+        (unions, dialect.union_parameters, "parameters that are unions"),
+    ):
+        if most is not None and count > most:
+            yield f"/: more than {most} {what}"
 
 
 def cost(schema: JSON) -> tuple[int, int]:
     """(optional parameters, parameters that are unions)"""
     optional = unions = 0
-    for _, node, _ in _walk(schema, "", 0, 0):
+    for _, node, _ in _walk(schema):
         if type(node.get("properties")) is dict:
             optional += len(node["properties"].keys() - set(node.get("required", ())))
             unions += sum(map(_is_union, node["properties"].values()))
@@ -65,24 +74,25 @@ def _root(schema: Object, dialect: Dialect) -> Iterator[str]:
             yield f"/{keyword}: not allowed at the root"
 
 
-def _walk(schema: JSON, at: str, depth: int, guard: int) -> Iterator[tuple[str, Object, int]]:
+def _walk(schema: Object) -> Iterator[tuple[str, Object, int]]:
     """Every subschema, with the number of objects around it."""
-    if type(schema) is not dict or guard > 200:
-        return
-    yield at, schema, depth
-    inner = depth + ("properties" in schema)
-    for keyword in _MAPS:
-        value = schema.get(keyword)
-        for key, one in value.items() if type(value) is dict else ():
-            yield from _walk(one, f"{at}/{keyword}{join(key)}", 0 if "def" in keyword else inner, guard + 1)
-    for keyword in _LISTS:
-        value = schema.get(keyword)
-        for index, one in enumerate(value if type(value) is list else ()):
-            yield from _walk(one, f"{at}/{keyword}/{index}", depth, guard + 1)
-    for keyword in _SINGLE:
-        if type(schema.get(keyword)) is dict:
-            around = inner if keyword == "additionalProperties" else depth
-            yield from _walk(schema[keyword], f"{at}/{keyword}", around, guard + 1)
+    waiting: list[tuple[str, Object, int]] = [("", schema, 0)]
+    while waiting:
+        at, node, depth = waiting.pop()
+        yield at, node, depth
+        inner = depth + ("properties" in node)
+        for keyword, value in node.items():
+            if keyword in _MAPS and type(value) is dict:
+                around = 0 if keyword in ("$defs", "definitions") else inner
+                found = [(f"{at}/{keyword}{join(key)}", one, around) for key, one in value.items() if type(one) is dict]
+                waiting.extend(found)
+            elif keyword in _LISTS and type(value) is list:
+                found = [
+                    (f"{at}/{keyword}/{index}", one, depth) for index, one in enumerate(value) if type(one) is dict
+                ]
+                waiting.extend(found)
+            elif keyword in _SINGLE and type(value) is dict:
+                waiting.append((f"{at}/{keyword}", value, inner if keyword == "additionalProperties" else depth))
 
 
 def _node(at: str, node: Object, dialect: Dialect, root: Object) -> Iterator[str]:

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError, SchemaError
 from ..ir.pointer import Object
 from ..ir.tools import Effect, Tool
+from .docstrings import read_docstring
 
 __all__ = ["FunctionTool", "tool"]
 
@@ -77,10 +78,12 @@ def tool(
 
     def make(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         called = name or _name_of(function)
+        words = read_docstring(_words_of(function))
         return FunctionTool(
             name=called,
-            description=description or _words_of(function),
-            input_schema=_parameters(function, called),
+            description=description or words.text or None,
+            input_schema=_told(_parameters(function, called), words.parameters),
+            output_schema=_result(function),
             strict=strict,
             effect=effect,
             function=function,
@@ -144,6 +147,31 @@ def _signature(function: Callable[..., Any], name: str) -> list[inspect.Paramete
             hint = "a model gives arguments by name: give every parameter a name of its own"
             raise SchemaError(f"{name} has a parameter {parameter} that has no name", hint=hint)
     return parameters
+
+
+def _told(schema: Object, words: dict[str, str]) -> Object:
+    """With what the docstring says of each parameter, unless the parameter says it itself."""
+    for name, field in schema["properties"].items():
+        if name in words:
+            field.setdefault("description", words[name])
+    return schema
+
+
+def _result(function: Callable[..., Any]) -> Object | None:
+    """The schema of what comes back, where it is an object: the only kind of result that has one on the wires."""
+    from pydantic import TypeAdapter
+
+    inner = function.func if isinstance(function, functools.partial) else function
+    try:
+        returned = inspect.signature(inner, eval_str=True).return_annotation
+        if returned in (inspect.Signature.empty, None, Any) or inspect.isclass(inner):
+            return None
+        schema = TypeAdapter(returned).json_schema(mode="serialization")
+    except Exception:  # noqa: BLE001 - a result without a schema is a result all the same
+        return None
+    if schema.get("type") != "object" or not schema.get("properties"):
+        return None
+    return _tidy(schema)
 
 
 def _is_method(function: Callable[..., Any]) -> bool:

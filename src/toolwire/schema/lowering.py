@@ -19,7 +19,7 @@ from ..ir.pointer import JSON, Object
 from ..ir.text import to_bytes
 from ..stream.strict import parse
 from .codec import Codec
-from .conform import violations
+from .conform import conforms, violations
 from .dialects import DIALECTS, Dialect, dialect
 from .emit import Emitter
 from .leaves import Emitted
@@ -34,11 +34,13 @@ class Lowered:
 
     __slots__ = ("codec", "conforms", "dialect", "losses", "schema", "unchanged")
 
-    def __init__(self, schema: Object, codec: Codec | None, losses: tuple[Loss, ...], into: Dialect) -> None:
+    def __init__(
+        self, schema: Object, codec: Codec | None, losses: tuple[Loss, ...], into: Dialect, *, conforms: bool
+    ) -> None:
         self.schema = schema
         self.losses = losses
         self.dialect = into
-        self.conforms = not violations(schema, into)
+        self.conforms = conforms
         """Whether the dialect takes the result; if not, a loss says why."""
         self.codec = codec
         self.unchanged = False
@@ -69,8 +71,8 @@ def _cached(content: bytes, name: str) -> Lowered:
 
 
 def _lower(schema: JSON, row: Dialect) -> Lowered:
-    if type(schema) is dict and not violations(schema, row):
-        whole = Lowered(schema, None, (), row)
+    if type(schema) is dict and conforms(schema, row):
+        whole = Lowered(schema, None, (), row, conforms=True)
         whole.unchanged = True
         return whole
     source = read(schema)
@@ -78,9 +80,10 @@ def _lower(schema: JSON, row: Dialect) -> Lowered:
     emitted = _emit(source, row, losses)
     for finding in source.findings:
         losses.add(finding.at, "schema", "weakened", finding.what, "warning")
-    for problem in violations(emitted.schema, row):
+    problems = violations(emitted.schema, row)
+    for problem in problems:
         losses.add("", "schema", "weakened", f"{row.name} does not take it: {problem}", "error")
-    return Lowered(emitted.schema, emitted.codec, tuple(losses), row)
+    return Lowered(emitted.schema, emitted.codec, tuple(losses), row, conforms=not problems)
 
 
 def _emit(source: Source, row: Dialect, losses: Losses) -> Emitted:

@@ -1,10 +1,12 @@
 """A Python function as a tool."""
 
 import functools
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import pytest
 from pydantic import Field
+from typing_extensions import TypedDict
 
 import toolwire
 from toolwire.ir import ConfigError, SchemaError
@@ -146,3 +148,95 @@ def test_what_cannot_be_a_tool_says_so(thing):
 def test_an_unknown_effect_is_refused():
     with pytest.raises(ConfigError, match="unknown effect"):
         toolwire.tool(effect="nope")
+
+
+def google(city: str, days: int = 1, *, loud: bool = False):
+    """The forecast.
+
+    More words.
+
+    Args:
+        city (str): the place,
+            wherever it is
+        days: how many
+    Returns:
+        words
+    """
+
+
+def numpy_style(city: str, days: int = 1, *, loud: bool = False):
+    """The forecast.
+
+    More words.
+
+    Parameters
+    ----------
+    city : str
+        the place,
+        wherever it is
+    days : int, optional
+        how many
+
+    Returns
+    -------
+    str
+        words
+    """
+
+
+def sphinx(city: str, days: int = 1, *, loud: bool = False):
+    """The forecast.
+
+    More words.
+
+    :param city: the place,
+        wherever it is
+    :param int days: how many
+    :returns: words
+    """
+
+
+@pytest.mark.parametrize("function", [google, numpy_style, sphinx])
+def test_docstrings_in_three_styles(function):
+    made = toolwire.tool(function)
+    assert made.description == "The forecast.\n\nMore words."
+    said = {name: field.get("description") for name, field in made.input_schema["properties"].items()}
+    assert said == {"city": "the place, wherever it is", "days": "how many", "loud": None}
+
+
+def test_what_a_parameter_says_itself_comes_first():
+    @toolwire.tool
+    def search(query: Annotated[str, Field(description="its own words")]):
+        """Search.
+
+        Args:
+            query: other words
+        """
+
+    assert search.input_schema["properties"]["query"]["description"] == "its own words"
+
+
+class Weather(TypedDict):
+    degrees: float
+
+
+@dataclass
+class Place:
+    name: str
+
+
+@pytest.mark.parametrize("returned", [Weather, Place])
+def test_an_object_that_comes_back_has_a_schema(returned):
+    def get() -> returned: ...
+
+    async def get_later() -> returned: ...
+
+    for function in (get, get_later):
+        assert toolwire.tool(function).output_schema["type"] == "object"
+
+
+@pytest.mark.parametrize("returned", [str, None, int, list[str], dict[str, int], object()])
+def test_what_is_no_object_has_none(returned):
+    def get() -> returned: ...
+
+    assert toolwire.tool(get).output_schema is None

@@ -1,0 +1,108 @@
+"""What a docstring says about parameters, in the three styles that people use.
+
+    Google      Args:                     NumPy     Parameters           Sphinx    :param city: the place
+                    city: the place                 ----------
+                                                    city : str
+                                                        the place
+
+What is said of the parameters moves to them; sections for readers of the code (returns, raises, examples) stay out of
+what a model is told.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import NamedTuple
+
+__all__ = ["Docstring", "read_docstring"]
+
+_PARAMETERS = frozenset(
+    {"args", "arguments", "parameters", "params", "keyword args", "keyword arguments", "other parameters"}
+)
+_OTHERS = frozenset(
+    "returns return yields yield raises raise warns warnings examples example note notes see also references "
+    "attributes todo".split()
+) | {"see also"}
+_SPHINX = re.compile(r"^:(param|parameter|arg|argument|key|keyword)\s+(?:[^:]*?\s)?\*{0,2}(\w+)\s*:\s*(.*)$")
+_SPHINX_OTHER = re.compile(r"^:(?:returns?|rtype|raises?|yields?|type\s+\w+|meta\s+\w+)[^:]*:")
+_GOOGLE = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
+_NUMPY = re.compile(r"^\*{0,2}(\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+
+
+class Docstring(NamedTuple):
+    text: str
+    parameters: dict[str, str]
+
+
+def read_docstring(docstring: str | None) -> Docstring:
+    """The words about the whole, and those about each parameter."""
+    lines = inspect.cleandoc(docstring or "").splitlines()
+    kept: list[str] = []
+    parameters: dict[str, list[str]] = {}
+    position = 0
+    while position < len(lines):
+        line = lines[position]
+        name = line.strip().rstrip(":").lower()
+        underlined = position + 1 < len(lines) and re.fullmatch(r"-{3,}|={3,}", lines[position + 1].strip())
+        if underlined and name in _PARAMETERS | _OTHERS:
+            position = _numpy(lines, position + 2, parameters if name in _PARAMETERS else {})
+        elif line.strip().endswith(":") and name in _PARAMETERS | _OTHERS and not line.startswith(" "):
+            position = _google(lines, position + 1, parameters if name in _PARAMETERS else {})
+        elif _SPHINX.match(line) or _SPHINX_OTHER.match(line):
+            position = _sphinx(lines, position, parameters)
+        else:
+            kept.append(line)
+            position += 1
+    said = {name: " ".join(part for part in words if part) for name, words in parameters.items()}
+    return Docstring("\n".join(kept).strip(), {name: words for name, words in said.items() if words})
+
+
+def _google(lines: list[str], position: int, into: dict[str, list[str]]) -> int:
+    indent: int | None = None
+    current: list[str] | None = None
+    while position < len(lines):
+        line = lines[position]
+        if line.strip() and not line.startswith((" ", "\t")):
+            return position
+        depth = len(line) - len(line.lstrip())
+        if line.strip():
+            indent = depth if indent is None else indent
+            found = _GOOGLE.match(line.strip()) if depth == indent else None
+            if found is not None:
+                current = into.setdefault(found[1], [])
+                current.append(found[2].strip())
+            elif current is not None:
+                current.append(line.strip())
+        position += 1
+    return position
+
+
+def _numpy(lines: list[str], position: int, into: dict[str, list[str]]) -> int:
+    current: list[list[str]] = []
+    while position < len(lines):
+        line = lines[position]
+        following = lines[position + 1].strip() if position + 1 < len(lines) else ""
+        if re.fullmatch(r"-{3,}|={3,}", following):
+            return position
+        if line.strip() and not line.startswith((" ", "\t")):
+            found = _NUMPY.match(line.strip())
+            names = [name.strip().lstrip("*") for name in found[1].split(",")] if found is not None else []
+            current = [into.setdefault(name, []) for name in names]
+        else:
+            for words in current:
+                words.append(line.strip())
+        position += 1
+    return position
+
+
+def _sphinx(lines: list[str], position: int, into: dict[str, list[str]]) -> int:
+    found = _SPHINX.match(lines[position])
+    words = into.setdefault(found[2], []) if found is not None else []
+    if found is not None:
+        words.append(found[3].strip())
+    position += 1
+    while position < len(lines) and lines[position].startswith((" ", "\t")):
+        words.append(lines[position].strip())
+        position += 1
+    return position
