@@ -86,7 +86,7 @@ def _genai() -> list:
 
     def process(schema: dict) -> dict:
         _transformers.process_schema(schema, client)
-        return schema
+        return _camel(schema)
 
     return [(f"google-genai {__version__} process_schema", "gemini", process)]
 
@@ -118,6 +118,15 @@ def _langchain() -> list:
 
     name = f"langchain-google-genai {version('langchain-google-genai')}"
     return [(name, "gemini", lambda s: _plain(_dict_to_genai_schema(s)))]
+
+
+def _camel(value: object) -> object:
+    """The one keyword that it adds, as the client sends it."""
+    if isinstance(value, list):
+        return [_camel(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {"propertyOrdering" if k == "property_ordering" else k: _camel(one) for k, one in value.items()}
 
 
 def _plain(value: object) -> dict:

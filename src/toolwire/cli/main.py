@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..ir.errors import ToolwireError
-from . import convert, demo, formats
+from . import audit, convert, demo, formats
 from .show import printable
 
 __all__ = ["main"]
 
-_COMMANDS = (demo, convert, formats)
+_COMMANDS = (demo, convert, formats, audit)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

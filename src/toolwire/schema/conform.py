@@ -9,7 +9,7 @@ from ..ir.pointer import JSON, Object, join
 from .dialects import Dialect
 from .patterns import acceptable
 
-__all__ = ["conforms", "cost", "violations"]
+__all__ = ["conforms", "cost", "violations", "walk"]
 
 _COMBINATORS = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
 _MAPS = frozenset(("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"))
@@ -32,8 +32,8 @@ def _violations(schema: JSON, dialect: Dialect) -> Iterator[str]:
         return
     yield from _root(schema, dialect)
     properties = values = 0
-    for at, node, depth in _walk(schema):
-        for problem in _node(at, node, dialect, schema):
+    for at, node, depth in walk(schema):
+        for problem in _node(node, dialect, schema):
             yield f"{at or '/'}: {problem}"
         if dialect.depth is not None and "properties" in node and depth >= dialect.depth:
             yield f"{at or '/'}: nested deeper than {dialect.depth} objects"
@@ -55,7 +55,7 @@ def _violations(schema: JSON, dialect: Dialect) -> Iterator[str]:
 def cost(schema: JSON) -> tuple[int, int]:
     """(optional parameters, parameters that are unions)"""
     optional = unions = 0
-    for _, node, _ in _walk(schema):
+    for _, node, _ in walk(schema):
         if type(node.get("properties")) is dict:
             optional += len(node["properties"].keys() - set(node.get("required", ())))
             unions += sum(map(_is_union, node["properties"].values()))
@@ -74,7 +74,7 @@ def _root(schema: Object, dialect: Dialect) -> Iterator[str]:
             yield f"/{keyword}: not allowed at the root"
 
 
-def _walk(schema: Object) -> Iterator[tuple[str, Object, int]]:
+def walk(schema: Object) -> Iterator[tuple[str, Object, int]]:
     """Every subschema, with the number of objects around it."""
     waiting: list[tuple[str, Object, int]] = [("", schema, 0)]
     while waiting:
@@ -95,27 +95,26 @@ def _walk(schema: Object) -> Iterator[tuple[str, Object, int]]:
                 waiting.append((f"{at}/{keyword}", value, inner if keyword == "additionalProperties" else depth))
 
 
-def _node(at: str, node: Object, dialect: Dialect, root: Object) -> Iterator[str]:
+def _node(node: Object, dialect: Dialect, root: Object) -> Iterator[str]:
     if not dialect.whole:
         for keyword in node:
             if keyword not in dialect.keywords:
                 yield f"{keyword} is not known here"
-    yield from _object(at, node, dialect)
+    yield from _object(node, dialect)
     yield from _shape(node, dialect)
     yield from _reference(node, dialect, root)
     if type(node.get("pattern")) is str and not acceptable(node["pattern"], dialect.patterns):
         yield "the pattern is not taken by its engine"
-    if type(node.get("format")) is str and dialect.formats is not None and node["format"] not in dialect.formats:
+    known = dialect.formats is None or node.get("format") in dialect.formats
+    if type(node.get("format")) is str and not known and node.get("type") not in ("integer", "number"):
         yield f"the format {node['format']!r} is not known here"
     low = node.get("minItems")
     if dialect.most_min_items is not None and type(low) is int and low > dialect.most_min_items:
         yield f"minItems is more than {dialect.most_min_items}"
 
 
-def _object(at: str, node: Object, dialect: Dialect) -> Iterator[str]:
+def _object(node: Object, dialect: Dialect) -> Iterator[str]:
     properties = node.get("properties")
-    if at and not properties and not dialect.empty_objects and node.get("type") == "object":
-        yield "an object without properties"
     if type(properties) is not dict:
         if dialect.closed and node.get("type") == "object":
             yield "an object without properties"

@@ -54,7 +54,7 @@ class Dialect(Value, frozen=True):
     """Whether anything but a description may stand beside `$ref`; even that is wrapped if not."""
     recursion: bool = True
     empty_objects: bool = True
-    """Whether an object may have no properties at all, except at the root."""
+    """Whether an object without any properties is safe to send, except at the root."""
     lone_any_of: bool = False
     """Nothing may stand beside `anyOf`."""
     formats: frozenset[str] | None = None
@@ -129,7 +129,7 @@ _GEMINI = Dialect(
     (_SHAPE - {"additionalProperties"})
     | _LENGTHS
     | {"title", "description", "default", "nullable", "minItems", "maxItems", "minProperties", "maxProperties"}
-    | {"pattern", "format", "minimum", "maximum"},
+    | {"pattern", "format", "minimum", "maximum", "example", "propertyOrdering"},
     optional="keep",
     maps="entries",
     anything="string",

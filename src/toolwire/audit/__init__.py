@@ -1,0 +1,1 @@
+"""What breaks on another provider: rules over tools, and reports for people and machines."""

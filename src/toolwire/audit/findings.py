@@ -1,0 +1,64 @@
+"""A rule, and what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple, TypeAlias
+
+from ..ir.tools import Tool
+from ..ir.value import Value
+
+__all__ = ["RULES", "Finding", "Hit", "Level", "Rule", "rule"]
+
+Level: TypeAlias = Literal["error", "warning", "info"]
+
+
+class Hit(NamedTuple):
+    """Where in the tool (a JSON pointer into its declaration in canonical terms), and what is there."""
+
+    path: str
+    message: str
+
+
+Check: TypeAlias = Callable[[tuple[Tool, ...]], Iterator[tuple[int, Hit]]]
+"""Over all tools of a list; each hit with the index of its tool, or -1 for the list itself."""
+
+
+class Rule(NamedTuple):
+    """`providers`: who refuses it, or does something else with it than was meant."""
+
+    id: str
+    level: Level
+    providers: tuple[str, ...]
+    title: str
+    fix: str
+    check: Check
+
+
+class Finding(Value, frozen=True):
+    rule: str
+    level: Level
+    providers: tuple[str, ...]
+    tool: str
+    path: str
+    message: str
+    fix: str
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same finding, wherever the tool stands in its list."""
+        return f"{self.rule} {self.tool} {self.path}"
+
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(rule_id: str, level: Level, providers: str, title: str, fix: str) -> Callable[[Check], Check]:
+    """Registers a check. Ids are stable: one that is given up is not used again."""
+
+    def register(check: Check) -> Check:
+        assert rule_id not in RULES
+        RULES[rule_id] = Rule(rule_id, level, tuple(providers.split()), title, fix, check)
+        return check
+
+    return register

@@ -1,0 +1,59 @@
+"""What a tool was when somebody looked at it, so that a change does not pass unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+
+from ..ir.pointer import JSON, Object
+from ..ir.text import to_bytes
+from ..ir.tools import Tool
+
+__all__ = ["changes", "lock"]
+
+VERSION = 1
+
+
+def lock(tools: Sequence[Tool]) -> Object:
+    """Name, description and schema of every tool, and a hash over them."""
+    return {"version": VERSION, "tools": {tool.name: _entry(tool) for tool in tools}}
+
+
+def _entry(tool: Tool) -> Object:
+    seen: Object = {"description": tool.description, "input_schema": tool.input_schema}
+    return {"sha256": sha256(to_bytes(_sorted({"name": tool.name, **seen}))).hexdigest(), **seen}
+
+
+def _sorted(value: JSON) -> JSON:
+    if type(value) is dict:
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(one) for one in value] if type(value) is list else value
+
+
+def changes(locked: Object, tools: Sequence[Tool]) -> list[str]:
+    """What is not as it was, in words."""
+    before = locked.get("tools")
+    before = before if type(before) is dict else {}
+    now = {tool.name: _entry(tool) for tool in tools}
+    out = [f"{name}: new" for name in now if name not in before]
+    out += [f"{name}: gone" for name in before if name not in now]
+    for name, entry in now.items():
+        if name in before and entry["sha256"] != before[name].get("sha256"):
+            details = list(_differences(before[name], entry, "")) or ["changed"]
+            out += [f"{name}: {detail}" for detail in details]
+    return out
+
+
+def _differences(old: JSON, new: JSON, path: str) -> Iterator[str]:
+    if path == "/sha256":
+        return
+    if type(old) is dict and type(new) is dict:
+        for key in sorted({*old, *new}):
+            yield from _differences(old.get(key), new.get(key), f"{path}/{key}")
+    elif old != new:
+        yield f"{path}: {_short(old)} → {_short(new)}"
+
+
+def _short(value: JSON) -> str:
+    text = to_bytes(value).decode()
+    return text if len(text) <= 80 else f"{text[:77]}…"

@@ -1,0 +1,195 @@
+"""TQ01 to TQ20: what a model will get wrong because the declaration does not say it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..ir.errors import SchemaError
+from ..ir.pointer import Object
+from ..ir.tools import Tool
+from ..schema.validate import validator
+from .findings import Hit, rule
+
+__all__: list[str] = []
+
+
+def _properties(tool: Tool) -> Iterator[tuple[str, Object]]:
+    found = (tool.input_schema or {}).get("properties")
+    for name, field in found.items() if type(found) is dict else ():
+        if type(field) is dict:
+            yield name, field
+
+
+def _plain_string(field: Object) -> bool:
+    return field.get("type") == "string" and not {"enum", "const", "pattern", "format"} & field.keys()
+
+
+def _words(field: Object) -> str:
+    said = field.get("description")
+    return said if type(said) is str else ""
+
+
+def _each(tools: tuple[Tool, ...]) -> Iterator[tuple[int, str, Object]]:
+    for index, tool in enumerate(tools):
+        for name, field in _properties(tool):
+            yield index, name, field
+
+
+def _at(name: str, keyword: str = "") -> str:
+    return f"/input_schema/properties/{name}{'/' if keyword else ''}{keyword}"
+
+
+@rule("TQ01", "warning", "models", "a description of a few words", "say what it does and when to use it")
+def short_description(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for index, tool in enumerate(tools):
+        if tool.description and len(tool.description.split()) < 5:
+            yield index, Hit("/description", repr(tool.description))
+
+
+@rule("TQ02", "warning", "models", "a property without a description", "say what it is, with an example")
+def undescribed(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for index, name, field in _each(tools):
+        if not _words(field) and "$ref" not in field:
+            yield index, Hit(_at(name), f"{name!r}")
+
+
+@rule("TQ06", "warning", "models", "a word from a closed list as free text", "make it an enum")
+def should_be_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    closed = re.compile(
+        r"(?:.*_)?(?:action|mode|type|kind|status|state|sort|order|format|unit|level|severity|priority)"
+    )
+    for index, name, field in _each(tools):
+        if _plain_string(field) and closed.fullmatch(name):
+            yield index, Hit(_at(name), f"{name!r} takes any text")
+
+
+@rule("TQ07", "warning", "models", "allowed values listed in prose", "make them an enum")
+def prose_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    listed = re.compile(
+        r"\b(?:one of|either|must be|allowed values?|options?|valid values?)\b[^.]*?['\"`(]", re.IGNORECASE
+    )
+    for index, name, field in _each(tools):
+        if _plain_string(field) and listed.search(_words(field)):
+            yield index, Hit(_at(name, "description"), _words(field)[:100])
+
+
+@rule("TQ08", "info", "models", "a default only in prose", "say `default`")
+def prose_default(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    said = re.compile(r"\bdefaults?(?: to|:| is| value)", re.IGNORECASE)
+    for index, name, field in _each(tools):
+        if "default" not in field and said.search(_words(field)):
+            yield index, Hit(_at(name, "description"), _words(field)[:100])
+
+
+@rule("TQ09", "warning", "models", "called required in prose, and optional", "put it into `required`")
+def prose_required(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for index, name, field in _each(tools):
+        required = (tools[index].input_schema or {}).get("required") or ()
+        if name not in required and re.search(r"(?<!not )\brequired\b(?! if| when| for)", _words(field), re.IGNORECASE):
+            yield index, Hit(_at(name, "description"), _words(field)[:100])
+
+
+@rule("TQ10", "info", "models", "an id without a pattern or a source", "a pattern, or where to get it from")
+def free_id(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for index, name, field in _each(tools):
+        if _plain_string(field) and re.fullmatch(r"id|uuid|.*(?:_id|Id|ID|_uuid)", name):
+            if not re.search(r"\b(?:from|returned|get|list|see|e\.g\.|example)\b", _words(field), re.IGNORECASE):
+                yield index, Hit(_at(name), f"{name!r} takes any text")
+
+
+@rule("TQ11", "info", "models", "a path of which nobody says to what it is relative", "absolute, or relative to what")
+def free_path(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for index, name, field in _each(tools):
+        if _plain_string(field) and re.fullmatch(r"(?:.*_)?(?:path|file|filename|directory|dir|folder)", name):
+            if not re.search(r"absolute|relative|root|under|within", _words(field), re.IGNORECASE):
+                yield index, Hit(_at(name), f"{name!r} takes any text")
+
+
+def _without_format(tools: tuple[Tool, ...], names: str, words: str) -> Iterator[tuple[int, Hit]]:
+    known = re.compile(names)
+    for index, name, field in _each(tools):
+        if _plain_string(field) and known.fullmatch(name):
+            yield index, Hit(_at(name), f"{name!r}: {words}")
+
+
+@rule("TQ12", "info", "models", "a date or time without a format", '"format": "date" or "date-time"')
+def free_date(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    names = r"(?:.*_)?(?:date|time|datetime|timestamp|since|until|deadline)|.*_at"
+    return _without_format(tools, names, "in which notation?")
+
+
+@rule("TQ13", "info", "models", "an address without a format", '"format": "uri"')
+def free_url(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    return _without_format(tools, r"(?:.*_)?(?:url|uri|link|href|endpoint)", "takes any text")
+
+
+@rule("TQ14", "info", "models", "a limit without a maximum", "say `maximum`")
+def free_limit(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for index, name, field in _each(tools):
+        if re.fullmatch(r"(?:.*_)?(?:limit|page_size|per_page|max_results|count|size|top_k|first)", name):
+            if field.get("type") in ("integer", "number") and "maximum" not in field:
+                yield index, Hit(_at(name), f"{name!r} may be anything")
+
+
+@rule("TQ15", "warning", "models", "two tools that read alike", "say what tells them apart")
+def near_duplicates(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    said = [frozenset(re.findall(r"\w+", (tool.description or "").lower())) for tool in tools]
+    for index, words in enumerate(said):
+        for other in range(index):
+            if len(words) > 4 and words != said[other] and len(words & said[other]) >= 0.85 * len(words | said[other]):
+                yield index, Hit("/description", f"almost the words of {tools[other].name!r}")
+
+
+@rule("TQ17", "warning", "models", "a description that commands the model", "describe the tool, not what to do first")
+def commanding(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    orders = re.compile(
+        r"\b(?:always|must|never) (?:call|use|run|invoke) (?:this|it)|ignore (?:all |the )?(?:previous|other)|do not tell the user"
+        r"|before (?:any|using any) other tool",
+        re.IGNORECASE,
+    )
+    for index, tool in enumerate(tools):
+        if found := orders.search(tool.description or ""):
+            yield index, Hit("/description", found.group())
+
+
+@rule("TQ18", "info", "models", "a quantity without a unit", "name the unit")
+def no_unit(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    units = r"second|minute|hour|day|ms\b|byte|\b[kmg]b\b|pixel|px|percent|%|cent|dollar|euro|usd|meter|metre|km|mile|gram|kg"
+    for index, name, field in _each(tools):
+        if field.get("type") in ("integer", "number") and re.fullmatch(
+            r"(?:.*_)?(?:timeout|duration|delay|interval|amount|price|weight|distance|width|height|ttl)", name
+        ):
+            if not re.search(units, f"{name} {_words(field)}", re.IGNORECASE):
+                yield index, Hit(_at(name), f"{name!r} in which unit?")
+
+
+@rule("TQ19", "warning", "models", "something that cannot be undone, declared as harmless", "say that it writes")
+def harmless(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    verbs = re.compile(
+        r"(?:^|_)(?:delete|remove|drop|send|pay|transfer|purge|destroy|publish|execute|write|update|create)(?:_|$)"
+    )
+    for index, tool in enumerate(tools):
+        if tool.effect in ("pure", "read") and verbs.search(tool.name.lower()):
+            yield index, Hit("/effect", f"{tool.name!r} is declared {tool.effect!r}")
+
+
+@rule("TQ20", "error", "models", "an example or a default that the schema forbids", "mend the one or the other")
+def forbidden_values(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for index, tool in enumerate(tools):
+        for name, field in _properties(tool):
+            if "$ref" in str(field):
+                continue
+            values = [("default", field["default"])] if field.get("default") is not None else []
+            examples = field.get("examples")
+            values += [("examples", value) for value in examples] if type(examples) is list else []
+            for keyword, value in values:
+                if not _accepts(field, value):
+                    yield index, Hit(_at(name, keyword), f"{value!r} does not fit")
+
+
+def _accepts(field: Object, value: object) -> bool:
+    try:
+        return validator(field).accepts(value)
+    except SchemaError:
+        return True

@@ -1,0 +1,69 @@
+"""All rules over a list of tools, and how each tool fares with each provider."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Literal, NamedTuple
+
+from ..ir.tools import Tool
+from ..schema.dialects import DIALECTS
+from ..schema.lowering import lower
+from . import quality_rules, schema_rules, tool_rules
+from .findings import RULES, Finding
+from .tokens import tokens_of
+
+__all__ = ["TARGETS", "Fare", "audit_tools", "fares"]
+
+_ROOMS = (tool_rules, schema_rules, quality_rules)  # importing them registers their rules
+TARGETS = ("openai", "openai_strict", "anthropic", "anthropic_strict", "gemini", "gemini_json_schema", "ollama")
+
+
+def audit_tools(
+    tools: Sequence[Tool], *, select: Collection[str] = (), ignore: Collection[str] = ()
+) -> tuple[Finding, ...]:
+    """What the rules find. `select` and `ignore` are ids or beginnings of ids: "TQ", "TW02"."""
+    assert _ROOMS
+    given = tuple(tools)
+    found: list[Finding] = []
+    for rule in RULES.values():
+        if (select and not rule.id.startswith(tuple(select))) or (ignore and rule.id.startswith(tuple(ignore))):
+            continue
+        for index, hit in rule.check(given):
+            name = "" if index < 0 else given[index].name
+            if index < 0 or rule.id not in _suppressed(given[index]):
+                found.append(Finding(rule.id, rule.level, rule.providers, name, hit.path, hit.message, rule.fix))
+    return tuple(dict.fromkeys(found))
+
+
+def _suppressed(tool: Tool) -> frozenset[str]:
+    """Rules that the author has looked at: `"x-toolwire-ignore": ["TW030"]` in the declaration or in its schema."""
+    said = (tool.input_schema or {}).get("x-toolwire-ignore")
+    for fields in tool.extra.values():
+        said = fields.get("x-toolwire-ignore", said)
+    return frozenset(one for one in said if type(one) is str) if type(said) is list else frozenset()
+
+
+class Fare(NamedTuple):
+    """✓ as it is, ~ lowered without loss, ! something is not enforced, ✗ it does not fit."""
+
+    mark: Literal["✓", "~", "!", "✗"]
+    losses: int
+
+
+def fares(tool: Tool, targets: Sequence[str] = TARGETS) -> dict[str, Fare]:
+    """How the schema of a tool fares in each dialect."""
+    out: dict[str, Fare] = {}
+    for name in targets:
+        lowered = lower({"type": "object"} if tool.input_schema is None else tool.input_schema, DIALECTS[name])
+        losses = sum(loss.severity != "info" for loss in lowered.losses)
+        if not lowered.conforms:
+            out[name] = Fare("✗", losses)
+        elif losses:
+            out[name] = Fare("!", losses)
+        else:
+            out[name] = Fare("✓" if lowered.unchanged else "~", 0)
+    return out
+
+
+def tokens(tool: Tool) -> int:
+    return tokens_of(tool, "openai_chat")

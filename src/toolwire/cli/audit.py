@@ -1,0 +1,168 @@
+"""`toolwire audit`: what breaks when these tools meet another provider."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError
+from .show import paint, printable, table
+
+if TYPE_CHECKING:
+    from ..audit.findings import Finding
+    from ..ir.tools import Tool
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """\
+examples:
+  toolwire audit tools.json                       tools by providers, and what the rules find
+  toolwire audit request.json --ignore TQ         a recorded request; without the rules on wording
+  toolwire audit tools.json --format sarif > tools.sarif
+  toolwire audit tools.json --write-baseline known.json && toolwire audit tools.json --baseline known.json
+  toolwire audit tools.json --lock tools.lock     remember what the tools are
+  toolwire audit tools.json --check-lock tools.lock
+  toolwire audit --explain TW031
+
+✓ taken as it is   ~ lowered, nothing lost   ! something is not enforced (how much)   ✗ does not fit
+exit codes: 0 nothing at or above --fail-on   1 findings, or a lock that does not hold   2 wrong usage or unreadable input
+"""
+_LEVELS = ("error", "warning", "info")
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "audit",
+        help="find what breaks when tools meet another provider",
+        description="Find what breaks when tools meet another provider: names, schemas, limits, wording.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help="tool lists of any provider or of MCP, or requests; JSON"
+    )
+    parser.add_argument("--format", choices=("table", "json", "sarif", "markdown"), default="table")
+    parser.add_argument("--select", action="append", default=[], metavar="ID", help="only rules that begin so")
+    parser.add_argument("--ignore", action="append", default=[], metavar="ID", help="not the rules that begin so")
+    parser.add_argument("--fail-on", choices=(*_LEVELS, "none"), default="error", help="exit 1 from this level on")
+    parser.add_argument("--baseline", metavar="FILE", help="findings that are known already")
+    parser.add_argument("--write-baseline", metavar="FILE", help="call everything that is found now known")
+    parser.add_argument("--lock", metavar="FILE", help="write what the tools are")
+    parser.add_argument("--check-lock", metavar="FILE", help="tell what has changed since")
+    parser.add_argument("--explain", metavar="ID", help="tell about a rule")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ..audit.lock import lock
+    from ..audit.tools import audit_tools
+
+    if arguments.explain:
+        return _explain(arguments.explain)
+    if not arguments.files:
+        raise ConfigError("nothing to look at", hint="name a file with tools or a request")
+    tools = [tool for file in arguments.files for tool in read_tools(file)]
+    if arguments.lock:
+        Path(arguments.lock).write_text(json.dumps(lock(tools), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        print(f"{len(tools)} tools in {arguments.lock}", file=sys.stderr)
+        return 0
+    if arguments.check_lock:
+        return _check_lock(arguments.check_lock, tools)
+    findings = audit_tools(tools, select=arguments.select, ignore=arguments.ignore)
+    if arguments.write_baseline:
+        known = sorted({finding.fingerprint for finding in findings})
+        Path(arguments.write_baseline).write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
+    if arguments.baseline:
+        known_before = set(_load(arguments.baseline))
+        findings = tuple(finding for finding in findings if finding.fingerprint not in known_before)
+    _print(arguments, tools, findings)
+    if arguments.fail_on == "none" or arguments.write_baseline:
+        return 0
+    counted = _LEVELS[: _LEVELS.index(arguments.fail_on) + 1]
+    return 1 if any(finding.level in counted for finding in findings) else 0
+
+
+def read_tools(file: str) -> tuple[Tool, ...]:
+    """The tools of a list or a request, whatever wire it is on."""
+    from ..bridge.detect import detect
+    from ..wire import get, mcp
+
+    document = _load(file)
+    if type(document) is dict and "mcpServers" in document:
+        raise ConfigError(f"{file} names MCP servers", hint="give the reply of each server's tools/list")
+    found = detect(document)
+    if found.kind == "request":
+        return get(found.wire).decode_request(document).tools
+    if found.kind != "tools":
+        raise ConfigError(f"{file} is a {found.kind}", hint="give a list of tools or a request")
+    if found.wire == mcp.NAME:
+        return mcp.list_tools(document)
+    declared = document.get("tools", [document]) if type(document) is dict else document
+    return get(found.wire).decode_tools(declared)
+
+
+def _load(file: str) -> Any:
+    from ..stream.strict import parse
+
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from error
+    return parse(data)
+
+
+def _explain(rule_id: str) -> int:
+    from ..audit.findings import RULES
+    from ..audit.tools import audit_tools
+
+    audit_tools(())
+    rule = RULES.get(rule_id)
+    if rule is None:
+        raise ConfigError(f"no rule is called {rule_id!r}", hint=f"there are {', '.join(RULES)}")
+    print(f"{rule.id} ({rule.level}): {rule.title}\nconcerns: {', '.join(rule.providers)}\nfix: {rule.fix}")
+    return 0
+
+
+def _check_lock(file: str, tools: Sequence[Tool]) -> int:
+    from ..audit.lock import changes
+
+    found = changes(_load(file), tools)
+    for change in found:
+        print(printable(change))
+    print(f"{len(found)} changes" if found else "as it was", file=sys.stderr)
+    return 1 if found else 0
+
+
+def _print(arguments: argparse.Namespace, tools: Sequence[Tool], findings: Sequence[Finding]) -> None:
+    from .. import __version__
+    from ..audit.report import as_json, as_markdown, as_sarif
+
+    if arguments.format == "json":
+        print(json.dumps(as_json(tools, findings), indent=2, ensure_ascii=False))
+    elif arguments.format == "sarif":
+        print(json.dumps(as_sarif(findings, arguments.files[0], __version__), indent=2, ensure_ascii=False))
+    elif arguments.format == "markdown":
+        print(as_markdown(tools, findings))
+    else:
+        _print_table(tools, findings)
+
+
+def _print_table(tools: Sequence[Tool], findings: Sequence[Finding]) -> None:
+    from ..audit.findings import RULES
+    from ..audit.report import matrix
+
+    header, *rows = matrix(tools)
+    for line in table(rows, header):
+        print(line)
+    print()
+    order = {level: number for number, level in enumerate(_LEVELS)}
+    ranked = sorted(findings, key=lambda finding: (order[finding.level], finding.rule))
+    shown = [(f.level, f.rule, f.tool or "-", f.path or "/", f"{RULES[f.rule].title}: {f.message}") for f in ranked]
+    for line in table(shown, ("level", "rule", "tool", "where", "what")) if shown else ():
+        print(line)
+    counts = ", ".join(f"{sum(f.level == level for f in findings)} {level}" for level in _LEVELS)
+    print(paint(f"{len(tools)} tools: {counts}", "bold"), file=sys.stderr)

@@ -1,0 +1,99 @@
+"""`toolwire audit`, as a user types it."""
+
+import json
+
+import pytest
+
+from toolwire.cli.main import main
+
+BAD = [{"name": "a b", "description": "Does something or other.", "input_schema": {"type": "object", "properties": {}}}]
+GOOD = [
+    {
+        "name": "find_orders",
+        "description": "Find the orders of a customer, newest first.",
+        "input_schema": {"type": "object", "properties": {}, "required": [], "additionalProperties": False},
+    }
+]
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(content, name="tools.json"):
+        path = tmp_path / name
+        path.write_text(json.dumps(content), encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+def test_findings_and_the_exit_code(file, capsys):
+    assert main(["audit", file(GOOD)]) == 0
+    assert main(["audit", file(BAD)]) == 1
+    out = capsys.readouterr().out
+    assert "TW002" in out and "anthropic_strict" in out
+    assert main(["audit", file(BAD), "--fail-on", "none"]) == 0
+    assert main(["audit", file(BAD), "--ignore", "TW0"]) == 0
+
+
+def test_formats_for_machines(file, capsys):
+    main(["audit", file(BAD), "--format", "json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["counts"]["error"] == len([one for one in document["findings"] if one["level"] == "error"])
+    main(["audit", file(BAD), "--format", "sarif"])
+    run = json.loads(capsys.readouterr().out)["runs"][0]
+    assert {result["ruleId"] for result in run["results"]} == {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+    assert all(result["partialFingerprints"] for result in run["results"])
+    main(["audit", file(BAD), "--format", "markdown"])
+    assert capsys.readouterr().out.startswith("| tool | openai |")
+
+
+def test_what_is_known_is_not_told_again(file, tmp_path, capsys):
+    known = str(tmp_path / "known.json")
+    assert main(["audit", file(BAD), "--write-baseline", known]) == 0
+    assert main(["audit", file(BAD), "--baseline", known]) == 0
+    assert "TW002" not in capsys.readouterr().out.rpartition("tokens")[2]
+
+
+def test_locks(file, tmp_path, capsys):
+    locked = str(tmp_path / "tools.lock")
+    assert main(["audit", file(GOOD), "--lock", locked]) == 0
+    assert main(["audit", file(GOOD), "--check-lock", locked]) == 0
+    assert main(["audit", file(BAD), "--check-lock", locked]) == 1
+    assert "find_orders: gone" in capsys.readouterr().out
+
+
+def test_requests_and_lists_of_every_provider(file, capsys):
+    schema = {"type": "object", "properties": {}}
+    for document in (
+        {
+            "model": "m",
+            "messages": [],
+            "tools": [{"type": "function", "function": {"name": "a b", "parameters": schema}}],
+        },
+        {"tools": [{"name": "a b", "inputSchema": schema}]},
+        [{"functionDeclarations": [{"name": "a b", "parametersJsonSchema": schema}]}],
+        [{"type": "function", "name": "a b", "parameters": schema}],
+    ):
+        assert main(["audit", file(document), "--select", "TW002"]) == 1
+        assert "'a b'" in capsys.readouterr().out
+
+
+def test_rules_are_explained(capsys):
+    assert main(["audit", "--explain", "TW031"]) == 0
+    assert "gemini" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["audit"], ["audit", "--explain", "TW999"], ["audit", "/nowhere.json"]],
+    ids=["nothing", "rule", "file"],
+)
+def test_wrong_usage(arguments, capsys):
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith("toolwire: ")
+
+
+def test_what_is_not_a_list_of_tools_says_what_to_give(file, capsys):
+    assert main(["audit", file({"mcpServers": {}})]) == 2
+    assert main(["audit", file({"choices": [{"message": {}}]})]) == 2
+    assert "give" in capsys.readouterr().err

@@ -1,0 +1,155 @@
+"""Every rule finds what it is for, and nothing in a tool that is as it should be."""
+
+import json
+
+import pytest
+
+from toolwire.audit.findings import RULES
+from toolwire.audit.lock import changes, lock
+from toolwire.audit.tools import audit_tools, fares
+from toolwire.ir import Tool
+
+CLEAN = Tool(
+    "find_orders",
+    "Find the orders of a customer, newest first. Returns ids and dates.",
+    {
+        "type": "object",
+        "properties": {
+            "customer": {"type": "string", "description": "the name of the customer, as on the invoice"},
+            "status": {"type": "string", "enum": ["open", "paid"], "description": "only orders in this state"},
+        },
+        "required": ["customer", "status"],
+        "additionalProperties": False,
+    },
+    effect="read",
+)
+
+
+def tool(name="f_tool", description="Does something that is well described here.", required=(), **properties):
+    schema = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    return Tool(name, description, schema)
+
+
+def schema(**fields):
+    return Tool("f_tool", "Does something that is well described here.", {"type": "object", "properties": {}, **fields})
+
+
+def text(**fields):
+    return {"type": "string", "description": "words about it", **fields}
+
+
+MANY = [tool(f"t{number}", f"Does thing {number} of a great many.") for number in range(129)]
+DEEP = {"type": "string"}
+for _ in range(12):
+    DEEP = {"type": "object", "properties": {"a": DEEP}}
+OVERLAP = {"oneOf": [{"type": "integer"}, {"type": "number"}]}
+PLANTED = {
+    "TW001": [CLEAN, CLEAN],
+    "TW002": [tool("a" * 65)],
+    "TW003": [tool("a.b")],
+    "TW004": [tool("1st")],
+    "TW005": [tool("a" * 46)],
+    "TW006": [tool("get_user"), tool("getUser", "Another thing entirely, in other words than those.")],
+    "TW007": [tool("get-user")],
+    "TW010": MANY,
+    "TW011": [tool(f"long{number}", "word " * 400) for number in range(25)],
+    "TW012": [Tool(f"s{n}", f"Strict tool number {n} of many.", CLEAN.input_schema, strict=True) for n in range(21)],
+    "TW013": [tool(description="")],
+    "TW015": [tool("one"), tool("two")],
+    "TW020": [Tool("f_tool", "Does something well described.", {"type": "array", "items": {}})],
+    "TW021": [schema(anyOf=[{"required": ["a"]}])],
+    "TW022": [tool(**{"a b": text()})],
+    "TW023": [tool(a={"type": "string", "const": "x", "description": "d"})],
+    "TW024": [tool(a={"type": ["string", "null"], "description": "d"})],
+    "TW025": [tool(a={"type": "array", "description": "d"})],
+    "TW026": [tool(required=["gone"], a=text())],
+    "TW027": [tool(a={"$ref": "#/$defs/gone"})],
+    "TW028": [schema(properties={"next": {"$ref": "#"}})],
+    "TW029": [
+        schema(properties={"a": {"$ref": "#/$defs/P", "description": "d"}}, **{"$defs": {"P": {"type": "string"}}})
+    ],
+    "TW030": [tool(a=text())],
+    "TW031": [tool(a={"type": "object", "description": "d"})],
+    "TW032": [tool(a={"type": "number", "minimum": 0.5, "description": "d"})],
+    "TW033": [tool(a=text(default="x"))],
+    "TW034": [Tool("f_tool", "Does something well described.", DEEP)],
+    "TW035": [Tool("f_tool", "Does something well described.", DEEP)],
+    "TW036": [tool(a=OVERLAP)],
+    "TW037": [tool(a={"type": "boolean", "enum": ["yes"]}, b={"type": "integer", "minimum": 5, "maximum": 1})],
+    "TW038": [tool(a=text(optional=True))],
+    "TW039": [tool(a=text(pattern="^(?=x)x"))],
+    "TW040": [schema(properties={"a": {"type": "integer", "minimum": 0, "exclusiveMinimum": True}})],
+    "TQ01": [tool(description="Gets it.")],
+    "TQ02": [tool(a={"type": "string"})],
+    "TQ06": [tool(sort_order=text())],
+    "TQ07": [tool(a=text(description="Must be one of 'x' or 'y'"))],
+    "TQ08": [tool(a=text(description="how many, defaults to 5"))],
+    "TQ09": [tool(a=text(description="The name (required)"))],
+    "TQ10": [tool(user_id=text())],
+    "TQ11": [tool(file_path=text())],
+    "TQ12": [tool(start_date=text())],
+    "TQ13": [tool(url=text())],
+    "TQ14": [tool(limit={"type": "integer", "description": "how many"})],
+    "TQ15": [
+        tool("a_one", "Finds the orders of one customer by name"),
+        tool("b_two", "Finds all the orders of one customer by name"),
+    ],
+    "TQ17": [tool(description="Gets users. You must always call this before any other tool.")],
+    "TQ18": [tool(timeout={"type": "integer", "description": "how long to wait"})],
+    "TQ19": [Tool("delete_user", "Removes a user for good.", CLEAN.input_schema, effect="read")],
+    "TQ20": [tool(a={"type": "integer", "minimum": 1, "default": 0, "description": "d"})],
+}
+
+
+@pytest.mark.parametrize("rule", PLANTED)
+def test_a_planted_problem_is_found(rule):
+    found = audit_tools(PLANTED[rule], select=[rule])
+    assert found
+    for finding in found:
+        assert finding.rule == rule and finding.message and finding.fix and finding.providers
+
+
+def test_every_rule_has_a_planted_problem():
+    audit_tools(())
+    assert set(PLANTED) == set(RULES)
+
+
+def test_nothing_is_found_in_a_clean_tool():
+    assert audit_tools([CLEAN]) == ()
+
+
+def test_rules_are_chosen_by_the_beginning_of_their_id():
+    tools = [tool(a={"type": "string"})]
+    assert {finding.rule[:2] for finding in audit_tools(tools, select=["TQ"])} == {"TQ"}
+    assert {finding.rule[:2] for finding in audit_tools(tools, ignore=["TQ"])} == {"TW"}
+
+
+def test_an_author_can_say_that_a_rule_was_looked_at():
+    known = tool(a=text())
+    assert audit_tools([known], select=["TW030"])
+    known.input_schema["x-toolwire-ignore"] = ["TW030"]
+    assert not audit_tools([known], select=["TW030"])
+
+
+def test_how_a_tool_fares():
+    marks = {name: fare.mark for name, fare in fares(tool(a={"type": "number", "minimum": 0.5})).items()}
+    assert marks == {
+        "openai": "✓",
+        "openai_strict": "~",
+        "anthropic": "✓",
+        "anthropic_strict": "!",
+        "gemini": "~",
+        "gemini_json_schema": "✓",
+        "ollama": "!",
+    }
+
+
+def test_a_tool_that_changes_is_seen():
+    locked = json.loads(json.dumps(lock([CLEAN])))
+    assert changes(locked, [CLEAN]) == []
+    other = Tool(CLEAN.name, "Now it says something else entirely.", CLEAN.input_schema)
+    assert changes(locked, [other, tool("new_one")]) == [
+        "new_one: new",
+        f'find_orders: /description: "{CLEAN.description}" → "Now it says something else entirely."',
+    ]
+    assert changes(locked, []) == ["find_orders: gone"]
