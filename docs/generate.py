@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 from picture import PICTURE, draw
 
+from toolwire.audit.code_rules import CODE_CHECKS
 from toolwire.audit.findings import RULES
-from toolwire.audit.tools import audit_tools
+from toolwire.audit.tools import TARGETS
 from toolwire.bridge.prepare import prepare
 from toolwire.ir import (
     Alternative,
@@ -320,7 +321,8 @@ def rules_page() -> str:
         "| id | level | concerns | what | fix |",
         "|---|---|---|---|---|",
     ]
-    audit_tools(())
+    assert TARGETS  # both modules have registered their rules
+    assert CODE_CHECKS
     for rule in sorted(RULES.values(), key=lambda rule: rule.id):
         lines.append(f"| {rule.id} | {rule.level} | {', '.join(rule.providers)} | {rule.title} | {rule.fix} |")
     return "\n".join([*lines, ""])

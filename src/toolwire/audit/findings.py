@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..ir.tools import Tool
 from ..ir.value import Value
 
-__all__ = ["RULES", "Finding", "Hit", "Level", "Rule", "rule"]
+__all__ = ["CHECKS", "RULES", "Finding", "Hit", "Level", "Rule", "chosen", "declare", "rule"]
 
 Level: TypeAlias = Literal["error", "warning", "info"]
 
@@ -32,7 +32,6 @@ class Rule(NamedTuple):
     providers: tuple[str, ...]
     title: str
     fix: str
-    check: Check
 
 
 class Finding(Value, frozen=True):
@@ -51,14 +50,28 @@ class Finding(Value, frozen=True):
 
 
 RULES: dict[str, Rule] = {}
+"""All rules, whatever they look at."""
+CHECKS: dict[str, Check] = {}
+"""Those over tools."""
+
+
+def declare(rule_id: str, level: Level, providers: str, title: str, fix: str) -> None:
+    """Ids are stable: one that is given up is not used again."""
+    assert rule_id not in RULES
+    RULES[rule_id] = Rule(rule_id, level, tuple(providers.split()), title, fix)
 
 
 def rule(rule_id: str, level: Level, providers: str, title: str, fix: str) -> Callable[[Check], Check]:
-    """Registers a check. Ids are stable: one that is given up is not used again."""
+    """Registers a check over tools."""
 
     def register(check: Check) -> Check:
-        assert rule_id not in RULES
-        RULES[rule_id] = Rule(rule_id, level, tuple(providers.split()), title, fix, check)
+        declare(rule_id, level, providers, title, fix)
+        CHECKS[rule_id] = check
         return check
 
     return register
+
+
+def chosen(rule_id: str, select: Collection[str], ignore: Collection[str]) -> bool:
+    """Whether a rule is to be looked at; both are beginnings of ids."""
+    return not (select and not rule_id.startswith(tuple(select))) and not (ignore and rule_id.startswith(tuple(ignore)))

@@ -78,7 +78,9 @@ def _sarif_result(finding: Finding, file: str) -> Object:
     return {
         "ruleId": finding.rule,
         "level": _SARIF_LEVELS[finding.level],
-        "message": {"text": f"{finding.tool or 'all tools'}: {RULES[finding.rule].title}: {finding.message}"},
+        "message": {
+            "text": f"{finding.tool or 'all tools'}{finding.path if finding.path[:1] == ':' else ''}: {RULES[finding.rule].title}: {finding.message}"
+        },
         "locations": [
             {
                 "physicalLocation": {"artifactLocation": {"uri": file}},

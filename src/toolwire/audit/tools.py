@@ -9,7 +9,7 @@ from ..ir.tools import Tool
 from ..schema.dialects import DIALECTS
 from ..schema.lowering import lower
 from . import quality_rules, schema_rules, tool_rules
-from .findings import RULES, Finding
+from .findings import CHECKS, RULES, Finding, chosen
 from .tokens import tokens_of
 
 __all__ = ["TARGETS", "Fare", "audit_tools", "fares"]
@@ -25,10 +25,11 @@ def audit_tools(
     assert _ROOMS
     given = tuple(tools)
     found: list[Finding] = []
-    for rule in RULES.values():
-        if (select and not rule.id.startswith(tuple(select))) or (ignore and rule.id.startswith(tuple(ignore))):
+    for rule_id, check in CHECKS.items():
+        if not chosen(rule_id, select, ignore):
             continue
-        for index, hit in rule.check(given):
+        rule = RULES[rule_id]
+        for index, hit in check(given):
             name = "" if index < 0 else given[index].name
             if index < 0 or rule.id not in _suppressed(given[index]):
                 found.append(Finding(rule.id, rule.level, rule.providers, name, hit.path, hit.message, rule.fix))

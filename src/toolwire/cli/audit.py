@@ -22,6 +22,7 @@ _EXAMPLES = """\
 examples:
   toolwire audit tools.json                       tools by providers, and what the rules find
   toolwire audit request.json --ignore TQ         a recorded request; without the rules on wording
+  toolwire audit src/                             Python source: what holds on one provider only
   toolwire audit tools.json --format sarif > tools.sarif
   toolwire audit tools.json --write-baseline known.json && toolwire audit tools.json --baseline known.json
   toolwire audit tools.json --lock tools.lock     remember what the tools are
@@ -42,9 +43,7 @@ def add_to(commands: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "files", nargs="*", metavar="FILE", help="tool lists of any provider or of MCP, or requests; JSON"
-    )
+    parser.add_argument("files", nargs="*", metavar="FILE", help="tool lists, requests (JSON), Python source")
     parser.add_argument("--format", choices=("table", "json", "sarif", "markdown"), default="table")
     parser.add_argument("--select", action="append", default=[], metavar="ID", help="only rules that begin so")
     parser.add_argument("--ignore", action="append", default=[], metavar="ID", help="not the rules that begin so")
@@ -58,6 +57,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ..audit.code_rules import audit_code
     from ..audit.lock import lock
     from ..audit.tools import audit_tools
 
@@ -65,7 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _explain(arguments.explain)
     if not arguments.files:
         raise ConfigError("nothing to look at", hint="name a file with tools or a request")
-    tools = [tool for file in arguments.files for tool in read_tools(file)]
+    sources, lists = _sorted(arguments.files)
+    tools = [tool for file in lists for tool in read_tools(file)]
     if arguments.lock:
         Path(arguments.lock).write_text(json.dumps(lock(tools), indent=2, sort_keys=True) + "\n", encoding="utf-8")
         print(f"{len(tools)} tools in {arguments.lock}", file=sys.stderr)
@@ -73,6 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.check_lock:
         return _check_lock(arguments.check_lock, tools)
     findings = audit_tools(tools, select=arguments.select, ignore=arguments.ignore)
+    for file in sources:
+        text = _bytes(file).decode("utf-8", "replace")
+        findings += audit_code(text, file, select=arguments.select, ignore=arguments.ignore)
     if arguments.write_baseline:
         known = sorted({finding.fingerprint for finding in findings})
         Path(arguments.write_baseline).write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
@@ -84,6 +88,18 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     counted = _LEVELS[: _LEVELS.index(arguments.fail_on) + 1]
     return 1 if any(finding.level in counted for finding in findings) else 0
+
+
+def _sorted(files: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Python source, and everything else. A folder stands for the Python source in it."""
+    sources: list[str] = []
+    lists: list[str] = []
+    for file in files:
+        if Path(file).is_dir():
+            sources += [str(found) for found in sorted(Path(file).rglob("*.py"))]
+        else:
+            (sources if file.endswith(".py") else lists).append(file)
+    return sources, lists
 
 
 def read_tools(file: str) -> tuple[Tool, ...]:
@@ -108,18 +124,22 @@ def read_tools(file: str) -> tuple[Tool, ...]:
 def _load(file: str) -> Any:
     from ..stream.strict import parse
 
+    return parse(_bytes(file))
+
+
+def _bytes(file: str) -> bytes:
     try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from error
-    return parse(data)
 
 
 def _explain(rule_id: str) -> int:
+    from ..audit import code_rules, tools
     from ..audit.findings import RULES
-    from ..audit.tools import audit_tools
 
-    audit_tools(())
+    assert code_rules.CODE_CHECKS  # both have registered their rules
+    assert tools.TARGETS
     rule = RULES.get(rule_id)
     if rule is None:
         raise ConfigError(f"no rule is called {rule_id!r}", hint=f"there are {', '.join(RULES)}")
@@ -156,13 +176,14 @@ def _print_table(tools: Sequence[Tool], findings: Sequence[Finding]) -> None:
     from ..audit.report import matrix
 
     header, *rows = matrix(tools)
-    for line in table(rows, header):
+    for line in table(rows, header) if tools else ():
         print(line)
-    print()
+    if tools:
+        print()
     order = {level: number for number, level in enumerate(_LEVELS)}
     ranked = sorted(findings, key=lambda finding: (order[finding.level], finding.rule))
     shown = [(f.level, f.rule, f.tool or "-", f.path or "/", f"{RULES[f.rule].title}: {f.message}") for f in ranked]
     for line in table(shown, ("level", "rule", "tool", "where", "what")) if shown else ():
         print(line)
     counts = ", ".join(f"{sum(f.level == level for f in findings)} {level}" for level in _LEVELS)
-    print(paint(f"{len(tools)} tools: {counts}", "bold"), file=sys.stderr)
+    print(paint(f"{f'{len(tools)} tools: ' if tools else ''}{counts}", "bold"), file=sys.stderr)

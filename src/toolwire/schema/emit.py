@@ -42,6 +42,7 @@ class Emitter:
         self._names: dict[str, str] = {}
         self._codecs: dict[str, Codec | None] = {}
         self._stack: list[str] = []
+        self._itself: dict[str, bool] = {}
         self._count = 0
         self.budget = Budget(source, dialect)
 
@@ -309,6 +310,11 @@ class Emitter:
         return self._kept_ref(node, found)
 
     def _contains_itself(self, target: str) -> bool:
+        if target not in self._itself:
+            self._itself[target] = self._reaches(target)
+        return self._itself[target]
+
+    def _reaches(self, target: str) -> bool:
         seen: set[str] = set()
         waiting = [target]
         while waiting:

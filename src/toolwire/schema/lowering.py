@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from ..ir.errors import ProtocolError
 from ..ir.losses import Loss, Losses
 from ..ir.pointer import JSON, Object
 from ..ir.text import to_bytes
@@ -23,8 +24,7 @@ from .conform import conforms, violations
 from .dialects import DIALECTS, Dialect, dialect
 from .emit import Emitter
 from .leaves import Emitted
-from .read import DEPTH, Source, read
-from .validate import depth_of
+from .read import Source, read
 
 __all__ = ["Lowered", "lower"]
 
@@ -60,9 +60,12 @@ class Lowered:
 def lower(schema: JSON, into: str | Dialect) -> Lowered:
     """`schema` in the dialect; the same object for the same content, so do not change what it holds."""
     row = dialect(into) if isinstance(into, str) else into
-    if row is not DIALECTS.get(row.name) or depth_of(schema) > DEPTH:
+    if row is not DIALECTS.get(row.name):
         return _lower(schema, row)
-    return _cached(to_bytes(schema), row.name)
+    try:
+        return _cached(to_bytes(schema), row.name)
+    except ProtocolError:  # nested too deeply to be read again
+        return _lower(schema, row)
 
 
 @lru_cache(4096)

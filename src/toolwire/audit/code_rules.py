@@ -1,0 +1,271 @@
+"""TW070 to TW085: Python code that holds on one provider only, read as a syntax tree, never run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from ..ir.errors import ProtocolError
+from .findings import RULES, Finding, Level, chosen, declare
+
+__all__ = ["CODE_CHECKS", "audit_code"]
+
+CodeCheck: TypeAlias = Callable[["Code"], Iterator[tuple[ast.AST, str]]]
+
+
+class Code:
+    """A module, and for each node what stands around it."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.nodes = list(ast.walk(tree))
+        self.parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+
+    def of(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
+        return (node for node in self.nodes if isinstance(node, kinds))
+
+    def calls(self, *names: str) -> Iterator[ast.Call]:
+        """Calls of functions or methods of these names."""
+        for node in self.nodes:
+            if isinstance(node, ast.Call) and _last(node.func) in names:
+                yield node
+
+    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The calls of the function that it stands in."""
+        while node in self.parents and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            node = self.parents[node]
+        return (inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call))
+
+    def guarded(self, node: ast.AST) -> bool:
+        """Whether it stands in the body of a `try`."""
+        while node in self.parents:
+            parent = self.parents[node]
+            if isinstance(parent, ast.Try) and any(node is one for one in parent.body):
+                return True
+            if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                return False
+            node = parent
+        return False
+
+
+CODE_CHECKS: dict[str, CodeCheck] = {}
+
+
+def _rule(rule_id: str, level: Level, providers: str, title: str, fix: str) -> Callable[[CodeCheck], CodeCheck]:
+    def register(check: CodeCheck) -> CodeCheck:
+        declare(rule_id, level, providers, title, fix)
+        CODE_CHECKS[rule_id] = check
+        return check
+
+    return register
+
+
+def audit_code(
+    source: str, file: str, *, select: Sequence[str] = (), ignore: Sequence[str] = ()
+) -> tuple[Finding, ...]:
+    """What the rules find in Python source; `# toolwire: ignore[TW074]` on the line silences one."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"{file} is not Python: {error}") from error
+    code, lines = Code(tree), source.splitlines()
+    found: list[Finding] = []
+    for rule_id, check in CODE_CHECKS.items():
+        if not chosen(rule_id, select, ignore):
+            continue
+        rule = RULES[rule_id]
+        for node, message in check(code):
+            line = getattr(node, "lineno", 1)
+            if f"toolwire: ignore[{rule_id}]" not in lines[line - 1]:
+                found.append(Finding(rule.id, rule.level, rule.providers, file, f":{line}", message, rule.fix))
+    return tuple(sorted(dict.fromkeys(found), key=lambda finding: (int(finding.path[1:]), finding.rule)))
+
+
+def _last(node: ast.AST) -> str:
+    """The last name of a dotted one."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_first(node: ast.AST, attribute: str) -> bool:
+    """`….attribute[0]`"""
+    return (
+        isinstance(node, ast.Subscript)
+        and _last(node.value) == attribute
+        and isinstance(node.slice, ast.Constant)
+        and node.slice.value == 0
+    )
+
+
+def _mentions(node: ast.AST, *names: str) -> bool:
+    return any(_last(inner) in names for inner in ast.walk(node))
+
+
+@_rule("TW070", "warning", "all", "arguments are parsed without a guard", "catch it, and tell the model what is wrong")
+def unguarded_arguments(code: Code) -> Iterator[tuple[ast.AST, str]]:
+    for call in code.calls("loads"):
+        if call.args and _mentions(call.args[0], "arguments") and not code.guarded(call):
+            yield call, "a model may write arguments that are no JSON"
+
+
+@_rule("TW071", "warning", "all", "only the first call is looked at", "loop over all calls")
+def first_call(code: Code) -> Iterator[tuple[ast.AST, str]]:
+    for node in code.of(ast.Subscript):
+        if _is_first(node, "tool_calls") and not _mentions(node, "delta"):
+            yield node, "models make several calls in one turn"
+
+
+@_rule(
+    "TW072", "warning", "anthropic gemini", "the first block is taken for text", "look for the block of the right type"
+)
+def first_block(code: Code) -> Iterator[tuple[ast.AST, str]]:
+    for node in code.of(ast.Attribute):
+        assert isinstance(node, ast.Attribute)
+        if node.attr == "text" and (_is_first(node.value, "content") or _is_first(node.value, "parts")):
+            yield node, "thinking or a call may come first"
+
+
+@_rule(
+    "TW073", "error", "openai_chat", "a stream is read as if it had one call", "go by `index`, and let pieces add up"
+)
+def first_delta(code: Code) -> Iterator[tuple[ast.AST, str]]:
+    for node in code.of(ast.Subscript):
+        if _is_first(node, "tool_calls") and _mentions(node, "delta"):
+            yield node, "deltas of parallel calls carry an index"
+
+
+@_rule(
+    "TW074",
+    "warning",
+    "gemini ollama",
+    "one stop reason decides whether there are calls",
+    "look at the calls themselves",
+)
+def stop_reason(code: Code) -> Iterator[tuple[ast.AST, str]]:
+    for node in code.of(ast.Compare):
+        assert isinstance(node, ast.Compare)
+        words = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
+        if _mentions(node, "finish_reason", "stop_reason") and {"tool_calls", "tool_use"} & set(words):
+            yield node, "other servers say `stop` with calls in the answer"
+
+
+@_rule("TW075", "warning", "all", "a loop without an end", "bound the number of turns")
+def endless(code: Code) -> Iterator[tuple[ast.AST, str]]:
+    for node in code.of(ast.While):
+        assert isinstance(node, ast.While)
+        asks = any(isinstance(inner, ast.Call) and _last(inner.func) in _ASKS for inner in ast.walk(node))
+        if isinstance(node.test, ast.Constant) and node.test.value and asks:
+            yield node, "a model may call the same tool for ever"
+
+
+_ASKS = ("create", "generate_content", "completion", "acompletion", "parse", "stream")
+
+
+@_rule(
+    "TW076", "error", "all", "a name from the model is looked up among everything", "look it up among the tools offered"
+)
+def free_dispatch(code: Code) -> Iterator[tuple[ast.AST, str]]:
+    for call in code.calls("eval", "exec"):
+        yield call, "text from a model is run"
+    for node in code.of(ast.Subscript):
+        assert isinstance(node, ast.Subscript)
+        if isinstance(node.value, ast.Call) and _last(node.value.func) in ("globals", "locals", "vars"):
+            yield node, "every name of the module can be called"
+    for call in code.calls("getattr"):
+        if len(call.args) > 1 and not isinstance(call.args[1], ast.Constant) and _mentions(call.args[1], "name"):
+            yield call, "every attribute can be called"
+
+
+def _spread(call: ast.Call) -> ast.expr | None:
+    """What `**` spreads into a call, where it comes from a model."""
+    for keyword in call.keywords:
+        if keyword.arg is None and _mentions(keyword.value, "arguments", "input", "args", "loads"):
+            return keyword.value
+    return None
+
+
+@_rule("TW077", "warning", "all", "arguments go into a function unchecked", "hold them against the schema first")
+def unchecked(code: Code) -> Iterator[tuple[ast.AST, str]]:
+    for node in code.of(ast.Call):
+        assert isinstance(node, ast.Call)
+        checked = any(
+            _mentions(one, "check", "validate", "problems", "model_validate", "validate_python")
+            for one in code.around(node)
+        )
+        if _spread(node) is not None and not checked and _last(node.func) not in ("dict", "update", "Tool", "replace"):
+            yield node, "a wrong name or type is a TypeError in your code"
+
+
+@_rule("TW078", "warning", "all", "something with an effect is tried again", "give it an idempotency key")
+def retried(code: Code) -> Iterator[tuple[ast.AST, str]]:
+    for node in code.of(ast.FunctionDef, ast.AsyncFunctionDef):
+        assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        decorators = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
+        writes = any(
+            isinstance(i, ast.Call) and _last(i.func) in ("post", "send", "charge", "pay") for i in ast.walk(node)
+        )
+        if writes and any(_last(one) in ("retry", "backoff", "on_exception") for one in decorators):
+            yield node, f"{node.name} may take effect twice"
+
+
+@_rule("TW079", "warning", "all", "an error of a tool ends the loop", "give it to the model as a result")
+def escaping(code: Code) -> Iterator[tuple[ast.AST, str]]:
+    for node in code.of(ast.Call):
+        assert isinstance(node, ast.Call)
+        if _spread(node) is not None and isinstance(node.func, (ast.Subscript, ast.Name)) and not code.guarded(node):
+            if _last(node.func) not in ("dict", "Tool", "replace"):
+                yield node, "an exception leaves the other calls without results"
+
+
+@_rule("TW080", "info", "openai_chat", "the deprecated form of calling", "`tools` and `tool_choice`")
+def deprecated(code: Code) -> Iterator[tuple[ast.AST, str]]:
+    for call in code.calls(*_ASKS):
+        for keyword in call.keywords:
+            if keyword.arg in ("functions", "function_call"):
+                yield call, f"`{keyword.arg}`"
+    for node in code.of(ast.Dict):
+        assert isinstance(node, ast.Dict)
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and key.value == "role" and isinstance(value, ast.Constant):
+                if value.value == "function":
+                    yield node, 'role "function"'
+
+
+@_rule(
+    "TW082",
+    "warning",
+    "gemini anthropic",
+    "an SDK's object goes into the history",
+    "keep the whole message as plain data",
+)
+def sdk_object(code: Code) -> Iterator[tuple[ast.AST, str]]:
+    for call in code.calls("append"):
+        if call.args and isinstance(call.args[0], ast.Attribute) and call.args[0].attr in ("message", "content"):
+            yield call, "another client cannot read it, and signatures are easily lost"
+
+
+@_rule("TW083", "warning", "all", "all calls run at once", "side by side only what reads")
+def gathered(code: Code) -> Iterator[tuple[ast.AST, str]]:
+    for call in code.calls("gather"):
+        if _mentions(call, "tool_calls", "calls", "function_calls"):
+            yield call, "calls that write may need their order"
+
+
+_RENAMED = {
+    "parallel_tool_calls": "tool_choice.disable_parallel_tool_use on Anthropic, nothing on Gemini",
+    "max_completion_tokens": "max_tokens on Anthropic, generationConfig.maxOutputTokens on Gemini",
+    "response_format": "output_config.format on Anthropic, responseJsonSchema on Gemini",
+    "reasoning_effort": "output_config.effort or thinking on Anthropic, thinkingConfig on Gemini",
+    "seed": "nothing on Anthropic",
+    "n": "candidateCount on Gemini, nothing on Anthropic",
+    "logit_bias": "nothing elsewhere",
+    "stop": "stop_sequences on Anthropic, stopSequences on Gemini",
+    "functions": "tools everywhere",
+}
+
+
+@_rule("TW085", "info", "anthropic gemini", "a parameter that is called otherwise elsewhere", "translate the request")
+def renamed(code: Code) -> Iterator[tuple[ast.AST, str]]:
+    for call in code.calls(*_ASKS):
+        for keyword in call.keywords:
+            if keyword.arg in _RENAMED:
+                yield keyword.value, f"`{keyword.arg}`: {_RENAMED[keyword.arg]}"

@@ -1,0 +1,116 @@
+"""Code that holds on one provider only is found, and its portable twin is left alone."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+import toolwire
+from toolwire.audit.code_rules import CODE_CHECKS, audit_code
+from toolwire.cli.main import main
+from toolwire.ir import ProtocolError, Response, Stop, Text, ToolCall, ToolResult
+from toolwire.wire import get
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def audit(name):
+    return audit_code((EXAMPLES / name).read_text(encoding="utf-8"), name)
+
+
+def test_every_planted_problem_is_found_at_its_line():
+    assert [(finding.rule, finding.path) for finding in audit("openai_only.py")] == [
+        ("TW078", ":16"),
+        ("TW075", ":22"),
+        ("TW080", ":23"),
+        ("TW085", ":24"),
+        ("TW085", ":24"),
+        ("TW085", ":24"),
+        ("TW074", ":27"),
+        ("TW082", ":28"),
+        ("TW071", ":29"),
+        ("TW070", ":30"),
+        ("TW076", ":31"),
+        ("TW077", ":31"),
+        ("TW079", ":31"),
+        ("TW080", ":32"),
+        ("TW073", ":40"),
+        ("TW072", ":44"),
+    ]
+
+
+def test_nothing_is_found_in_the_twin():
+    assert audit("portable.py") == ()
+
+
+SNIPPETS = {
+    "TW076": ["eval(call.function.name)", "getattr(module, call.name)()"],
+    "TW083": ["await asyncio.gather(*[run(c) for c in message.tool_calls])"],
+    "TW072": ["response.candidates[0].content.parts[0].text"],
+}
+
+
+@pytest.mark.parametrize(("rule", "source"), [(rule, one) for rule, many in SNIPPETS.items() for one in many])
+def test_other_spellings(rule, source):
+    text = f"async def f():\n    {source}\n"
+    assert rule in {finding.rule for finding in audit_code(text, "f.py")}
+
+
+HARMLESS = [
+    "try:\n    json.loads(call.function.arguments)\nexcept ValueError:\n    pass\n",
+    "while True:\n    read_line()\n",
+    "getattr(module, 'name')",
+    "value = items[0]\n",
+    "client.create(model='m', messages=[])",
+]
+
+
+@pytest.mark.parametrize("source", HARMLESS)
+def test_what_is_harmless_is_left_alone(source):
+    assert audit_code(source, "f.py") == ()
+
+
+def test_every_rule_is_seen_to_fire():
+    seen = {finding.rule for finding in audit("openai_only.py")} | set(SNIPPETS)
+    assert seen == set(CODE_CHECKS)
+
+
+def test_a_line_can_say_that_it_was_looked_at():
+    source = "if choice.finish_reason == 'tool_calls':  # toolwire: ignore[TW074]\n    pass\n"
+    assert audit_code(source, "f.py") == ()
+    assert audit_code(source.replace("TW074", "TW001"), "f.py")
+
+
+def test_what_is_not_python_says_so():
+    with pytest.raises(ProtocolError, match="not Python"):
+        audit_code("def (", "f.py")
+
+
+def test_folders_and_files_on_the_command_line(capsys):
+    assert main(["audit", str(EXAMPLES)]) == 1
+    assert "TW076" in capsys.readouterr().out
+    assert main(["audit", str(EXAMPLES / "portable.py")]) == 0
+    assert main(["audit", str(EXAMPLES / "openai_only.py"), "--format", "sarif", "--fail-on", "none"]) == 0
+
+
+@pytest.mark.parametrize("wire", toolwire.wire.names())
+def test_the_portable_example_works_on_every_wire(wire, monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    portable = importlib.import_module("portable")
+    codec = get(wire)
+    asked = []
+
+    def ask(body):
+        asked.append(codec.decode_request(body))
+        said = [part for message in asked[-1].messages for part in message.parts if isinstance(part, ToolResult)]
+        if not said:
+            calls = (ToolCall("a", "refund", {"order": 7, "reason": "late"}), ToolCall("b", "refund", {"order": "x"}))
+            return codec.encode_response(Response("r", "m", calls, Stop("tool_calls"))).body
+        return codec.encode_response(
+            Response("r", "m", (Text(" / ".join(one.text for one in said)),), Stop("stop"))
+        ).body
+
+    answer = portable.converse(ask, "refund order 7", wire, "m")
+    assert "order 7 is refunded: late" in answer
+    assert "/order: expected integer" in answer and "'reason' is missing" in answer
+    assert len(asked) == 2
