@@ -17,6 +17,7 @@ _HOMES = {
     "Validator": "validate",
     "dialect": "dialects",
     "lower": "lowering",
+    "tools_from_openapi": "openapi",
     "validator": "validate",
     "violations": "conform",
 }
@@ -29,6 +30,7 @@ __all__ = [
     "Validator",
     "dialect",
     "lower",
+    "tools_from_openapi",
     "validator",
     "violations",
 ]
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from .dialects import dialect as dialect
     from .lowering import Lowered as Lowered
     from .lowering import lower as lower
+    from .openapi import tools_from_openapi as tools_from_openapi
     from .validate import Problem as Problem
     from .validate import Validator as Validator
     from .validate import validator as validator

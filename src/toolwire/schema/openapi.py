@@ -1,0 +1,257 @@
+"""Tools out of an OpenAPI document, one for each operation, and the way back from arguments to an HTTP request.
+
+    for tool in tools_from_openapi(document):
+        tool.request({"petId": 7, "body": {"name": "Rex"}})     # Call("PUT", "/pets/7", query, headers, body)
+
+3.0 and 3.1. Where two parameters share a name, the place they stand in is put in front. What an operation does to the world
+follows from its method, as HTTP has it: GET reads, PUT and DELETE may be repeated, the others write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from ..ir.errors import EncodeError, SchemaError
+from ..ir.pointer import JSON, Object, join, resolve
+from ..ir.text import dumps
+from ..ir.tools import Effect, Tool
+
+__all__ = ["ApiTool", "Call", "Place", "tools_from_openapi"]
+
+_METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
+_EFFECTS: dict[str, Effect] = {
+    "get": "read",
+    "head": "read",
+    "options": "read",
+    "query": "read",
+    "put": "idempotent",
+    "delete": "idempotent",
+}
+_UNSENT = frozenset({"authorization", "content-type", "accept"})  # whoever sends the request sees to these
+_SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
+
+class Place(NamedTuple):
+    """Where an argument goes."""
+
+    where: str  # path, query, header, cookie or body
+    name: str
+
+
+class Call(NamedTuple):
+    """An HTTP request, without its host."""
+
+    method: str
+    path: str
+    query: list[tuple[str, str]]
+    headers: dict[str, str]
+    body: JSON
+
+
+class ApiTool(Tool, frozen=True):
+    """A Tool that knows its operation. `places` says where each argument goes."""
+
+    method: str = "get"
+    path: str = "/"
+    places: dict[str, Place] = {}
+
+    def request(self, arguments: Mapping[str, JSON]) -> Call:
+        """The request that these arguments mean; EncodeError where one has no place, or a part of the path is missing."""
+        path, query, headers, body = self.path, [], {}, None
+        for name, value in arguments.items():
+            place = self.places.get(name)
+            if place is None:
+                raise EncodeError(f"{self.name} has no parameter {name!r}", pointer=join(name))
+            if place.where == "path":
+                path = path.replace(f"{{{place.name}}}", _quoted(_text(value)))
+            elif place.where == "query":
+                query += [(place.name, _text(one)) for one in (value if type(value) is list else [value])]
+            elif place.where == "body":
+                body = value
+            else:
+                headers.update(_header(place, value))
+        if missing := re.search(r"\{([^}]*)\}", path):
+            raise EncodeError(
+                f"the path needs {missing[1]!r}", pointer=join(missing[1]), hint="it is a required parameter"
+            )
+        return Call(self.method.upper(), path, query, headers, body)
+
+
+def _text(value: JSON) -> str:
+    return value if type(value) is str else dumps(value)
+
+
+def _quoted(text: str) -> str:
+    """Percent-encoded whole, so that an argument never becomes two steps of a path."""
+    return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in text.encode())
+
+
+def _header(place: Place, value: JSON) -> dict[str, str]:
+    text = _text(value)
+    if not text.isprintable():
+        raise EncodeError(f"{place.name!r} does not fit into a header", pointer=join(place.name))
+    return {"cookie": f"{place.name}={_quoted(text)}"} if place.where == "cookie" else {place.name: text}
+
+
+def tools_from_openapi(document: Object) -> tuple[ApiTool, ...]:
+    """One tool an operation; SchemaError where the document is none."""
+    paths = document.get("paths") if type(document) is dict else None
+    if type(paths) is not dict or not str(document.get("openapi", "")).startswith("3."):
+        raise SchemaError("not an OpenAPI 3 document", hint='it has "openapi": "3.…" and "paths"')
+    reader = _Reader(document)
+    tools: list[ApiTool] = []
+    taken: set[str] = set()
+    for path, item in paths.items():
+        item = reader.resolved(item)
+        for method in _METHODS:
+            if type(item.get(method)) is dict:
+                tool = reader.tool(path, method, item, item[method])
+                name = tool.name
+                while name in taken:
+                    name += "_"
+                taken.add(name)
+                tools.append(tool if name == tool.name else replace(tool, name=name))
+    return tuple(tools)
+
+
+class _Reader:
+    def __init__(self, document: Object) -> None:
+        self._document = document
+
+    def resolved(self, value: JSON) -> Object:
+        """What a reference leads to."""
+        for _ in range(16):
+            if type(value) is not dict:
+                return {}
+            ref = value.get("$ref")
+            if type(ref) is not str or not ref.startswith("#/"):
+                return value
+            try:
+                value = resolve(self._document, ref[1:])
+            except (KeyError, IndexError, TypeError, ValueError):
+                raise SchemaError(f"{ref!r} leads nowhere", pointer=ref[1:]) from None
+        raise SchemaError("references that lead in circles")
+
+    def tool(self, path: str, method: str, item: Object, operation: Object) -> ApiTool:
+        places: dict[str, Place] = {}
+        properties: Object = {}
+        required: list[str] = []
+        for place, schema, needed in self._arguments(item, operation):
+            name = place.name if place.where != "body" else "body"
+            if name in places:
+                name = f"{place.where}_{name}"
+            places[name] = place
+            properties[name] = schema
+            if needed:
+                required.append(name)
+        schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        name = operation.get("operationId") or f"{method}{path}"
+        return ApiTool(
+            name=re.sub(r"[^a-zA-Z0-9_-]+", "_", str(name)).strip("_") or method,
+            description=_words(operation),
+            input_schema=self._with_defs(schema),
+            output_schema=self._answer(operation),
+            effect=_EFFECTS.get(method, "write"),
+            method=method,
+            path=path,
+            places=places,
+        )
+
+    def _arguments(self, item: Object, operation: Object) -> Iterator[tuple[Place, Object, bool]]:
+        listed: dict[Place, Object] = {}
+        for raw in (*(item.get("parameters") or ()), *(operation.get("parameters") or ())):
+            parameter = self.resolved(raw)
+            place = Place(str(parameter.get("in")), str(parameter.get("name")))
+            if place.where in ("path", "query", "header", "cookie") and place.name.lower() not in _UNSENT:
+                listed[place] = parameter
+        for place, parameter in listed.items():
+            schema = parameter.get("schema") or _first_schema(parameter.get("content"))
+            described = {"description": parameter["description"]} if parameter.get("description") else {}
+            yield place, {**upgraded(schema), **described}, bool(parameter.get("required")) or place.where == "path"
+        body = self.resolved(operation.get("requestBody"))
+        schema = _first_schema(body.get("content"))
+        if body:
+            yield Place("body", "body"), upgraded(schema), bool(body.get("required"))
+
+    def _answer(self, operation: Object) -> Object | None:
+        responses = operation.get("responses")
+        for status, raw in responses.items() if type(responses) is dict else ():
+            if str(status).startswith("2"):
+                schema = _first_schema(self.resolved(raw).get("content"))
+                if schema and self.resolved(schema).get("type") == "object":
+                    return self._with_defs(upgraded(self.resolved(schema)))
+        return None
+
+    def _with_defs(self, schema: Object) -> Object:
+        """References into the document become references into the schema, with what they lead to."""
+        defs: Object = {}
+        waiting = [schema]
+        while waiting:
+            for target in _targets(waiting.pop()):
+                name = target.rpartition("/")[2]
+                if name not in defs and target.startswith("#/components/schemas/"):
+                    defs[name] = upgraded(self.resolved({"$ref": target}))
+                    waiting.append(defs[name])
+        moved = _moved(schema)
+        return {**moved, "$defs": {name: _moved(one) for name, one in defs.items()}} if defs else moved
+
+
+def _words(operation: Object) -> str | None:
+    said = [operation.get("summary"), operation.get("description")]
+    kept = [one.strip() for one in said if type(one) is str and one.strip()]
+    return "\n\n".join(dict.fromkeys(kept)) or None
+
+
+def _first_schema(content: JSON) -> Object:
+    """The schema of a body: JSON, if it may be JSON."""
+    if type(content) is not dict or not content:
+        return {}
+    media = next((one for kind, one in content.items() if "json" in kind), next(iter(content.values())))
+    schema = media.get("schema") if type(media) is dict else None
+    return schema if type(schema) is dict else {}
+
+
+def _targets(value: JSON) -> Iterator[str]:
+    if type(value) is dict:
+        if type(value.get("$ref")) is str:
+            yield value["$ref"]
+        for one in value.values():
+            yield from _targets(one)
+    elif type(value) is list:
+        for one in value:
+            yield from _targets(one)
+
+
+def _moved(value: JSON) -> JSON:
+    if type(value) is list:
+        return [_moved(one) for one in value]
+    if type(value) is not dict:
+        return value
+    return {
+        key: one.replace("#/components/schemas/", "#/$defs/") if key == "$ref" and type(one) is str else _moved(one)
+        for key, one in value.items()
+    }
+
+
+def upgraded(schema: JSON) -> JSON:
+    """3.0's own words as JSON Schema has them: `nullable`, `example`, boolean bounds."""
+    if type(schema) is list:
+        return [upgraded(one) for one in schema]
+    if type(schema) is not dict:
+        return schema
+    out = {key: upgraded(value) if key not in ("enum", "default") else value for key, value in schema.items()}
+    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if type(out.get(exclusive)) is bool:
+            if out.pop(exclusive) and bound in out:
+                out[exclusive] = out.pop(bound)
+    if "example" in out and "properties" not in out:
+        out.setdefault("examples", [out.pop("example")])
+    if type(out.get("nullable")) is bool and out.pop("nullable"):
+        if type(out.get("type")) is str and "enum" not in out:
+            return {**out, "type": [out["type"], "null"]}
+        return {"anyOf": [out, {"type": "null"}]}
+    return out
