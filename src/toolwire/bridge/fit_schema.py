@@ -24,7 +24,8 @@ Placed = tuple[Tool, int]
 def fit_schemas(tools: list[Placed], wire: Wire, losses: Losses) -> tuple[list[Placed], dict[str, Lowered]]:
     """The tools with schemas that the target takes, and by name how their arguments are carried, where they change."""
     loose, strict = DIALECTS[wire.dialect], DIALECTS.get(f"{wire.dialect}_strict")
-    relaxed = _over_budget(tools, strict, losses) if strict is not None and wire.capabilities.strict else frozenset()
+    wanted = strict is not None and wire.capabilities.strict and any(tool.strict for tool, _ in tools)
+    relaxed = _over_budget(tools, strict, losses) if wanted and strict is not None else frozenset()
     fitted: list[Placed] = []
     lifts: dict[str, Lowered] = {}
     for tool, index in tools:

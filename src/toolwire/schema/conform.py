@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from ..ir.pointer import JSON, Object, join
 from .dialects import Dialect
+from .keys import is_legal
 from .patterns import acceptable
 
 __all__ = ["conforms", "cost", "violations", "walk"]
@@ -127,9 +127,8 @@ def _object(node: Object, dialect: Dialect) -> Iterator[str]:
     if not dialect.whole and not set(required) <= set(properties):
         yield "a required property that is not there"
     if dialect.property_name is not None:
-        legal = re.compile(dialect.property_name).fullmatch
         for name in properties:
-            if not legal(name):
+            if not is_legal(dialect.property_name, name):
                 yield f"the property name {name!r}"
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from functools import lru_cache
 
-__all__ = ["Keys"]
+__all__ = ["Keys", "is_legal"]
 
 
 class Keys:
     """One object's property names; two never meet."""
 
     def __init__(self, pattern: str | None, names: Collection[str]) -> None:
-        self._legal = re.compile(pattern).fullmatch if pattern is not None else None
+        self._pattern = pattern
         self._taken = set(names)
 
     def to_there(self, name: str) -> str:
-        if self._legal is None or self._legal(name):
+        if self._pattern is None or is_legal(self._pattern, name):
             return name
         clean = re.sub(r"[^a-zA-Z0-9_]+", "_", name)[:50].strip("_") or "property"
         if not re.match(r"[a-zA-Z_]", clean):
@@ -29,3 +30,8 @@ class Keys:
             found, number = f"{name}_{number}", number + 1
         self._taken.add(found)
         return found
+
+
+@lru_cache(4096)
+def is_legal(pattern: str, name: str) -> bool:
+    return re.fullmatch(pattern, name) is not None

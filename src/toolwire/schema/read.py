@@ -44,6 +44,8 @@ _RESIDUE = (
     "contentEncoding",
     "contentMediaType",
 )
+_REMARKS = frozenset({*_NOTES, *_RESIDUE})
+_COMBINED = frozenset({"$ref", "$recursiveRef", "$dynamicRef", "allOf", "anyOf", "oneOf"})
 _OF_TYPE = {
     "object": frozenset(
         "properties required additionalProperties patternProperties propertyNames minProperties maxProperties "
@@ -104,10 +106,13 @@ class _Reader:
             self.findings.append(Finding(at, f"nested deeper than {DEPTH}"))
             return Any(at=at)
         node = self._own(schema, at, depth)
-        for part in self._combined(schema, at, depth):
-            node = self._meet(node, part, at)
+        if not _COMBINED.isdisjoint(schema):
+            for part in self._combined(schema, at, depth):
+                node = self._meet(node, part, at)
         if schema.get("nullable") is True and not isinstance(node, (Any, Null)):
             node = Union((node, Null(at=at)), at=at) if not isinstance(node, Enum) else _with_null(node)
+        if _REMARKS.isdisjoint(schema):
+            return node
         notes = {key: schema[key] for key in _NOTES if key in schema}
         residue = {key: schema[key] for key in _RESIDUE if _says_something(key, schema.get(key))}
         if "if" in residue:
