@@ -18,6 +18,7 @@ from picture import PICTURE, draw
 
 from toolwire.audit.code_rules import CODE_CHECKS
 from toolwire.audit.findings import RULES
+from toolwire.audit.request_rules import REQUEST_CHECKS
 from toolwire.audit.tools import TARGETS
 from toolwire.bridge.prepare import prepare
 from toolwire.ir import (
@@ -321,8 +322,9 @@ def rules_page() -> str:
         "| id | level | concerns | what | fix |",
         "|---|---|---|---|---|",
     ]
-    assert TARGETS  # both modules have registered their rules
+    assert TARGETS  # these modules have registered their rules
     assert CODE_CHECKS
+    assert REQUEST_CHECKS
     for rule in sorted(RULES.values(), key=lambda rule: rule.id):
         lines.append(f"| {rule.id} | {rule.level} | {', '.join(rule.providers)} | {rule.title} | {rule.fix} |")
     return "\n".join([*lines, ""])

@@ -14,7 +14,9 @@ from .show import paint, printable, table
 
 if TYPE_CHECKING:
     from ..audit.findings import Finding
+    from ..ir.request import Request
     from ..ir.tools import Tool
+    from ..wire.protocol import Wire
 
 __all__ = ["add_to"]
 
@@ -59,6 +61,7 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from ..audit.code_rules import audit_code
     from ..audit.lock import lock
+    from ..audit.request_rules import audit_request
     from ..audit.tools import audit_tools
 
     if arguments.explain:
@@ -66,7 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.files:
         raise ConfigError("nothing to look at", hint="name a file with tools or a request")
     sources, lists = _sorted(arguments.files)
-    tools = [tool for file in lists for tool in read_tools(file)]
+    documents = [_read(file) for file in lists]
+    tools = [tool for found, _ in documents for tool in found]
     if arguments.lock:
         Path(arguments.lock).write_text(json.dumps(lock(tools), indent=2, sort_keys=True) + "\n", encoding="utf-8")
         print(f"{len(tools)} tools in {arguments.lock}", file=sys.stderr)
@@ -74,6 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.check_lock:
         return _check_lock(arguments.check_lock, tools)
     findings = audit_tools(tools, select=arguments.select, ignore=arguments.ignore)
+    for _, asked in documents:
+        if asked is not None:
+            findings += audit_request(*asked, select=arguments.select, ignore=arguments.ignore)
     for file in sources:
         text = _bytes(file).decode("utf-8", "replace")
         findings += audit_code(text, file, select=arguments.select, ignore=arguments.ignore)
@@ -102,8 +109,8 @@ def _sorted(files: Sequence[str]) -> tuple[list[str], list[str]]:
     return sources, lists
 
 
-def read_tools(file: str) -> tuple[Tool, ...]:
-    """The tools of a list or a request, whatever wire it is on."""
+def _read(file: str) -> tuple[tuple[Tool, ...], tuple[Request, Wire] | None]:
+    """The tools of a list or of a request, whatever wire it is on, and the request itself."""
     from ..bridge.detect import detect
     from ..wire import get, mcp
 
@@ -112,13 +119,14 @@ def read_tools(file: str) -> tuple[Tool, ...]:
         raise ConfigError(f"{file} names MCP servers", hint="give the reply of each server's tools/list")
     found = detect(document)
     if found.kind == "request":
-        return get(found.wire).decode_request(document).tools
+        request = get(found.wire).decode_request(document)
+        return request.tools, (request, get(found.wire))
     if found.kind != "tools":
         raise ConfigError(f"{file} is a {found.kind}", hint="give a list of tools or a request")
     if found.wire == mcp.NAME:
-        return mcp.list_tools(document)
+        return mcp.list_tools(document), None
     declared = document.get("tools", [document]) if type(document) is dict else document
-    return get(found.wire).decode_tools(declared)
+    return get(found.wire).decode_tools(declared), None
 
 
 def _load(file: str) -> Any:
@@ -135,10 +143,11 @@ def _bytes(file: str) -> bytes:
 
 
 def _explain(rule_id: str) -> int:
-    from ..audit import code_rules, tools
+    from ..audit import code_rules, request_rules, tools
     from ..audit.findings import RULES
 
     assert code_rules.CODE_CHECKS  # both have registered their rules
+    assert request_rules.REQUEST_CHECKS
     assert tools.TARGETS
     rule = RULES.get(rule_id)
     if rule is None:

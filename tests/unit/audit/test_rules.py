@@ -7,6 +7,7 @@ import pytest
 from toolwire.audit.code_rules import CODE_CHECKS
 from toolwire.audit.findings import CHECKS, RULES
 from toolwire.audit.lock import changes, lock
+from toolwire.audit.request_rules import REQUEST_CHECKS
 from toolwire.audit.tools import audit_tools, fares
 from toolwire.ir import Tool
 
@@ -112,7 +113,7 @@ def test_a_planted_problem_is_found(rule):
 
 def test_every_rule_has_a_planted_problem():
     assert set(PLANTED) == set(CHECKS)
-    assert set(CHECKS) | set(CODE_CHECKS) == set(RULES)
+    assert set(CHECKS) | set(CODE_CHECKS) | set(REQUEST_CHECKS) == set(RULES)
 
 
 def test_nothing_is_found_in_a_clean_tool():
