@@ -27,7 +27,8 @@ __all__ = ["Emitter"]
 
 UNROLL = 2
 """How often a definition may stand inside itself before the rest is JSON in a string."""
-MOST_NODES = 20_000
+MOST_NODES = 3_000
+"""A schema that grows beyond this by unrolling is JSON in a string from there on: nobody would read it."""
 
 
 class Emitter:
