@@ -13,12 +13,11 @@ from msgspec.structs import replace
 from ..ir.losses import Losses
 from ..ir.pointer import Object, join
 from ..ir.text import dumps
+from . import branches, leaves, records
 from . import codec as codecs
-from . import leaves, records
 from .budget import Budget
 from .codec import Codec
 from .dialects import Dialect
-from .disjoint import disjoint
 from .leaves import Emitted
 from .nodes import Any, Array, Boolean, Enum, Never, Node, Null, Number, Record, Ref, String, Tuple, Union
 from .read import Source
@@ -88,7 +87,7 @@ class Emitter:
         if isinstance(node, Array):
             return self._array(node, depth)
         if isinstance(node, Union):
-            return self._union(node, depth)
+            return branches.union(self, node, depth)
         if isinstance(node, Ref):
             return self._ref(node, depth)
         if isinstance(node, Tuple):
@@ -96,12 +95,12 @@ class Emitter:
         if isinstance(node, Boolean):
             return Emitted(self.described({"type": "boolean"}, node, []))
         if isinstance(node, Null):
-            return self._null(node)
+            return self.null(node)
         if isinstance(node, Never):
             self.losses.add(node.at, "schema", "weakened", "nothing can ever match it", "error")
-        return self._any(node)
+        return self.any(node)
 
-    def _null(self, node: Node) -> Emitted:
+    def null(self, node: Node) -> Emitted:
         if self.dialect.null == "nullable":
             word = self.described({"type": "string", "enum": ["null"]}, node, [])
             return Emitted(word, codecs.labels([None], ["null"]))
@@ -145,7 +144,7 @@ class Emitter:
 
     # leaves
 
-    def _any(self, node: Node) -> Emitted:
+    def any(self, node: Node) -> Emitted:
         if self.dialect.anything == "keep":
             return Emitted(self.described({}, node, []))
         self.remark(node, "any value", "as JSON in a string")
@@ -216,87 +215,10 @@ class Emitter:
         first, *others = schema["anyOf"]
         return {**schema, "anyOf": [{**first, "nullable": True}, *others]}
 
-    def _union(self, node: Union, depth: int) -> Emitted:
-        branches: list[Node] = [
-            branch for branch in node.branches if not isinstance(branch, Null) and not self._leads_back(branch)
-        ]
-        null = any(isinstance(branch, Null) for branch in node.branches)
-        self._report_overlap(node)
-        if not branches:
-            return self._null(node)
-        if any(isinstance(branch, Any) and not branch.residue for branch in branches):
-            return self._any(Any(notes=node.notes, at=node.at))
-        if len(branches) == 1:
-            only = branches[0]
-            inner = self.emit(replace(only, notes={**only.notes, **node.notes}), depth)
-            return Emitted(self.nullable(inner.schema) if null else inner.schema, inner.codec)
-        emitted = self._apart(branches, [self.emit(branch, depth) for branch in branches], node)
-        out: Object = {"anyOf": [inner for one in emitted for inner in _flat(one.schema)]}
-        if null:
-            out = self.nullable(out)
-        codec = None
-        if any(one.codec is not None for one in emitted):
-            alike: list[Node] = [branch for branch in branches if isinstance(branch, Record)]
-            if len(alike) > 1 and not disjoint(alike, self.target):
-                self.unenforced(node, "anyOf", "the branches may be taken for each other on the way back")
-            codec = codecs.unions([(b, one.codec) for b, one in zip(branches, emitted, strict=True)], self.target)
-        if self.dialect.lone_any_of:
-            return Emitted(self._description_inside(out, node), codec)
-        return Emitted(self.described(out, node, []), codec)
-
-    def _leads_back(self, node: Node) -> bool:
-        """A reference to the union that it stands in adds nothing to it."""
-        waiting, seen = [node], set()
-        while waiting:
-            one = waiting.pop()
-            if isinstance(one, Union):
-                waiting.extend(one.branches)
-            elif isinstance(one, Ref):
-                if one.target in seen and isinstance(node, Ref) and one.target == node.target:
-                    return True
-                found = self.target(one.target)
-                if one.target not in seen and found is not None:
-                    waiting.append(found)
-                seen.add(one.target)
-        return False
-
-    def _report_overlap(self, node: Union) -> None:
-        if node.one_of and not disjoint(list(node.branches), self.target):
-            self.unenforced(node, "oneOf", "the branches may overlap: exactly one is not enforced")
-
-    def _description_inside(self, out: Object, node: Node) -> Object:
-        described = self.described({}, node, [])
-        words = described.get("description")
-        if words and out["anyOf"]:
-            first = out["anyOf"][0]
-            own = first.get("description")
-            out["anyOf"][0] = {**first, "description": f"{words}: {own}" if own and own != words else words}
-        return out
-
-    def _apart(self, branches: list[Node], emitted: list[Emitted], node: Node) -> list[Emitted]:
-        """Branches that could be taken for another one there are put into an object of their own."""
-        kinds = [_kinds(one.schema) for one in emitted]
-        out: list[Emitted] = []
-        taken = {key for one in emitted for key in one.schema.get("properties", {})}
-        for number, one in enumerate(emitted):
-            others = set().union(*(kinds[other] for other in range(len(kinds)) if other != number))
-            reshaped = one.codec is not None and one.codec.reshapes
-            if not reshaped or kinds[number].isdisjoint(others):
-                out.append(one)
-                continue
-            name = next(
-                name for name in (f"value_{n}" if n else "value" for n in range(len(taken) + 1)) if name not in taken
-            )
-            taken.add(name)
-            self.remark(node, "union", f"one branch stands under `{name}`, to be told from the others")
-            schema = self.closed({"type": "object", "properties": {name: one.schema}, "required": [name]})
-            out.append(Emitted(schema, codecs.wrapped(name, one.codec)))
-        return out
-
     def _ref(self, node: Ref, depth: int) -> Emitted:
         found = self.target(node.target)
         if found is None:
-            return self._any(node)
+            return self.any(node)
         recursive = node.target in self._stack
         if self.dialect.refs == "inline" or not self.dialect.recursion:
             if self._stack.count(node.target) > UNROLL or (
@@ -393,19 +315,3 @@ def refs_in(node: Node) -> list[str]:
     elif isinstance(node, Union):
         inner = list(node.branches)
     return [target for one in inner for target in refs_in(one)]
-
-
-def _flat(schema: Object) -> list[Object]:
-    """The branches of a schema that is nothing but a union."""
-    return schema["anyOf"] if set(schema) == {"anyOf"} else [schema]
-
-
-def _kinds(schema: Object) -> set[str]:
-    """The kinds of JSON value that a schema may accept."""
-    if "anyOf" in schema:
-        return set().union(*(_kinds(branch) for branch in schema["anyOf"]))
-    said = schema.get("type")
-    if said is None:
-        return set(leaves.TYPE_NAMES.values()) | {"object"}
-    kinds = set(said if type(said) is list else [said])
-    return kinds | {"number"} if "integer" in kinds else kinds

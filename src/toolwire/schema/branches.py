@@ -1,0 +1,117 @@
+"""Unions as a dialect takes them, so that on the way back every branch can be told from the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ..ir.pointer import Object
+from . import codec as codecs
+from . import leaves
+from .disjoint import disjoint
+from .leaves import Emitted
+from .nodes import Any, Node, Null, Record, Ref, Union
+
+if TYPE_CHECKING:
+    from .emit import Emitter
+
+__all__ = ["union"]
+
+
+def union(emitter: Emitter, node: Union, depth: int) -> Emitted:
+    branches: list[Node] = [
+        branch for branch in node.branches if not isinstance(branch, Null) and not _leads_back(emitter, branch)
+    ]
+    null = any(isinstance(branch, Null) for branch in node.branches)
+    _report_overlap(emitter, node)
+    if not branches:
+        return emitter.null(node)
+    if any(isinstance(branch, Any) and not branch.residue for branch in branches):
+        return emitter.any(Any(notes=node.notes, at=node.at))
+    if len(branches) == 1:
+        only = branches[0]
+        inner = emitter.emit(replace(only, notes={**only.notes, **node.notes}), depth)
+        return Emitted(emitter.nullable(inner.schema) if null else inner.schema, inner.codec)
+    emitted = _apart(emitter, [emitter.emit(branch, depth) for branch in branches], node)
+    out: Object = {"anyOf": [inner for one in emitted for inner in _flat(one.schema)]}
+    if null:
+        out = emitter.nullable(out)
+    codec = None
+    if any(one.codec is not None for one in emitted):
+        alike: list[Node] = [branch for branch in branches if isinstance(branch, Record)]
+        if len(alike) > 1 and not disjoint(alike, emitter.target):
+            emitter.unenforced(node, "anyOf", "the branches may be taken for each other on the way back")
+        codec = codecs.unions([(b, one.codec) for b, one in zip(branches, emitted, strict=True)], emitter.target)
+    if emitter.dialect.lone_any_of:
+        return Emitted(_description_inside(emitter, out, node), codec)
+    return Emitted(emitter.described(out, node, []), codec)
+
+
+def _leads_back(emitter: Emitter, node: Node) -> bool:
+    """A reference to the union that it stands in adds nothing to it."""
+    waiting, seen = [node], set()
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Union):
+            waiting.extend(one.branches)
+        elif isinstance(one, Ref):
+            if one.target in seen and isinstance(node, Ref) and one.target == node.target:
+                return True
+            found = emitter.target(one.target)
+            if one.target not in seen and found is not None:
+                waiting.append(found)
+            seen.add(one.target)
+    return False
+
+
+def _report_overlap(emitter: Emitter, node: Union) -> None:
+    if node.one_of and not disjoint(list(node.branches), emitter.target):
+        emitter.unenforced(node, "oneOf", "the branches may overlap: exactly one is not enforced")
+
+
+def _description_inside(emitter: Emitter, out: Object, node: Node) -> Object:
+    described = emitter.described({}, node, [])
+    words = described.get("description")
+    if words and out["anyOf"]:
+        first = out["anyOf"][0]
+        own = first.get("description")
+        out["anyOf"][0] = {**first, "description": f"{words}: {own}" if own and own != words else words}
+    return out
+
+
+def _apart(emitter: Emitter, emitted: list[Emitted], node: Node) -> list[Emitted]:
+    """Branches that could be taken for another one there are put into an object of their own."""
+    kinds = [_kinds(one.schema) for one in emitted]
+    out: list[Emitted] = []
+    taken = {key for one in emitted for key in one.schema.get("properties", {})}
+    for number, one in enumerate(emitted):
+        others = set().union(*(kinds[other] for other in range(len(kinds)) if other != number))
+        reshaped = one.codec is not None and one.codec.reshapes
+        if not reshaped or kinds[number].isdisjoint(others):
+            out.append(one)
+            continue
+        name = next(
+            name for name in (f"value_{n}" if n else "value" for n in range(len(taken) + 1)) if name not in taken
+        )
+        taken.add(name)
+        emitter.remark(node, "union", f"one branch stands under `{name}`, to be told from the others")
+        schema = emitter.closed({"type": "object", "properties": {name: one.schema}, "required": [name]})
+        out.append(Emitted(schema, codecs.wrapped(name, one.codec)))
+    return out
+
+
+def _flat(schema: Object) -> list[Object]:
+    """The branches of a schema that is nothing but a union."""
+    return schema["anyOf"] if set(schema) == {"anyOf"} else [schema]
+
+
+def _kinds(schema: Object) -> set[str]:
+    """The kinds of JSON value that a schema may accept."""
+    if "anyOf" in schema:
+        return set().union(*(_kinds(branch) for branch in schema["anyOf"]))
+    said = schema.get("type")
+    if said is None:
+        return set(leaves.TYPE_NAMES.values()) | {"object"}
+    kinds = set(said if type(said) is list else [said])
+    return kinds | {"number"} if "integer" in kinds else kinds
