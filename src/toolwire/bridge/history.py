@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from functools import reduce
-from itertools import groupby
 
 from msgspec.structs import replace
 
@@ -76,13 +75,19 @@ def _as_it_is(messages: tuple[Message, ...]) -> list[Turn] | None:
 def merge_turns(turns: list[Turn]) -> list[Turn]:
     """Messages of one role in a row become one."""
     merged: list[Turn] = []
-    for role, group in groupby(turns, lambda turn: turn.message.role):
-        row = list(group)
+    start, count = 0, len(turns)
+    while start < count:
+        role, stop = turns[start].message.role, start + 1
+        while stop < count and turns[stop].message.role == role:
+            stop += 1
+        row = turns[start:stop]
+        start = stop
         if len(row) == 1 or role not in ("user", "assistant"):
             merged += row
             continue
         parts = tuple([part for turn in row for part in turn.parts])
-        extra = reduce(merge_extra, [_without_form(turn.message.extra) for turn in row])
+        extras = [_without_form(turn.message.extra) for turn in row if turn.message.extra]
+        extra: Extra = reduce(merge_extra, extras) if extras else {}
         merged.append(Turn(Message(role, parts, extra), parts, [place for turn in row for place in turn.places]))
     return merged
 
