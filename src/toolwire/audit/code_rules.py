@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from ..ir.errors import ProtocolError
-from .findings import RULES, Finding, Level, chosen, declare
+from .findings import RULES, Finding, chosen, registering
 
 __all__ = ["CODE_CHECKS", "audit_code"]
 
@@ -51,13 +51,7 @@ class Code:
 CODE_CHECKS: dict[str, CodeCheck] = {}
 
 
-def _rule(rule_id: str, level: Level, providers: str, title: str, fix: str) -> Callable[[CodeCheck], CodeCheck]:
-    def register(check: CodeCheck) -> CodeCheck:
-        declare(rule_id, level, providers, title, fix)
-        CODE_CHECKS[rule_id] = check
-        return check
-
-    return register
+_rule = registering(CODE_CHECKS)
 
 
 def audit_code(

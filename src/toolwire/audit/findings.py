@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from ..ir.tools import Tool
 from ..ir.value import Value
 
-__all__ = ["CHECKS", "RULES", "Finding", "Hit", "Level", "Rule", "chosen", "declare", "rule"]
+__all__ = ["CHECKS", "RULES", "Finding", "Hit", "Level", "Rule", "chosen", "declare", "registering", "rule"]
 
+C = TypeVar("C")
 Level: TypeAlias = Literal["error", "warning", "info"]
 
 
@@ -61,15 +62,21 @@ def declare(rule_id: str, level: Level, providers: str, title: str, fix: str) ->
     RULES[rule_id] = Rule(rule_id, level, tuple(providers.split()), title, fix)
 
 
-def rule(rule_id: str, level: Level, providers: str, title: str, fix: str) -> Callable[[Check], Check]:
-    """Registers a check over tools."""
+def registering(checks: dict[str, C]) -> Callable[[str, Level, str, str, str], Callable[[C], C]]:
+    """A decorator for rules whose checks go into `checks`: rule(id, level, providers, title, fix)."""
 
-    def register(check: Check) -> Check:
-        declare(rule_id, level, providers, title, fix)
-        CHECKS[rule_id] = check
-        return check
+    def rule(rule_id: str, level: Level, providers: str, title: str, fix: str) -> Callable[[C], C]:
+        def register(check: C) -> C:
+            declare(rule_id, level, providers, title, fix)
+            checks[rule_id] = check
+            return check
 
-    return register
+        return register
+
+    return rule
+
+
+rule = registering(CHECKS)
 
 
 def chosen(rule_id: str, select: Collection[str], ignore: Collection[str]) -> bool:

@@ -11,7 +11,7 @@ from ..ir.parts import Media, Reasoning, Text, ToolCall, ToolResult
 from ..ir.request import Request
 from ..wire import get, names
 from ..wire.protocol import Wire
-from .findings import RULES, Finding, Hit, Level, chosen, declare
+from .findings import RULES, Finding, Hit, chosen, registering
 
 __all__ = ["REQUEST_CHECKS", "audit_request"]
 
@@ -19,13 +19,7 @@ RequestCheck: TypeAlias = Callable[[Request], Iterator[Hit]]
 REQUEST_CHECKS: dict[str, RequestCheck] = {}
 
 
-def _rule(rule_id: str, level: Level, providers: str, title: str, fix: str) -> Callable[[RequestCheck], RequestCheck]:
-    def register(check: RequestCheck) -> RequestCheck:
-        declare(rule_id, level, providers, title, fix)
-        REQUEST_CHECKS[rule_id] = check
-        return check
-
-    return register
+_rule = registering(REQUEST_CHECKS)
 
 
 def audit_request(

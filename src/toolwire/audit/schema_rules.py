@@ -11,11 +11,11 @@ from ..ir.tools import Tool
 from ..schema.conform import violations, walk
 from ..schema.dialects import DIALECTS
 from ..schema.disjoint import disjoint
-from ..schema.emit import refs_in
 from ..schema.lowering import lower
 from ..schema.nodes import Node, Record, Union
 from ..schema.patterns import acceptable
 from ..schema.read import Source, read
+from ..schema.refs import contains_itself
 from .findings import Hit, Level, rule
 
 __all__: list[str] = []
@@ -120,23 +120,8 @@ def dangling(schema: Object) -> Iterator[Hit]:
 def recursive(schema: Object) -> Iterator[Hit]:
     source = read(schema)
     for target in source.defs:
-        if _reaches(source, target):
+        if contains_itself(target, lambda pointer: source.root if pointer == "" else source.defs.get(pointer)):
             yield Hit(target, "it contains itself")
-
-
-def _reaches(source: Source, target: str) -> bool:
-    seen: set[str] = set()
-    waiting = [target]
-    while waiting:
-        pointer = waiting.pop()
-        node = source.root if pointer == "" else source.defs.get(pointer)
-        for inner in refs_in(node) if node is not None else ():
-            if inner == target:
-                return True
-            if inner not in seen:
-                seen.add(inner)
-                waiting.append(inner)
-    return False
 
 
 @schema_rule(

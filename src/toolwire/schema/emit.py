@@ -21,6 +21,7 @@ from .dialects import Dialect
 from .leaves import Emitted
 from .nodes import Any, Array, Boolean, Enum, Never, Node, Null, Number, Record, Ref, String, Tuple, Union
 from .read import Source
+from .refs import contains_itself
 
 __all__ = ["Emitter"]
 
@@ -234,21 +235,8 @@ class Emitter:
 
     def _contains_itself(self, target: str) -> bool:
         if target not in self._itself:
-            self._itself[target] = self._reaches(target)
+            self._itself[target] = contains_itself(target, self.target)
         return self._itself[target]
-
-    def _reaches(self, target: str) -> bool:
-        seen: set[str] = set()
-        waiting = [target]
-        while waiting:
-            found = self.target(waiting.pop())
-            for inner in refs_in(found) if found is not None else ():
-                if inner == target:
-                    return True
-                if inner not in seen:
-                    seen.add(inner)
-                    waiting.append(inner)
-        return False
 
     def _kept_ref(self, node: Ref, found: Node) -> Emitted:
         target = node.target
@@ -300,18 +288,3 @@ def _one_record(node: Union) -> Record | None:
     wanted = [{"required": sorted(branch.required)} for branch in node.branches if isinstance(branch, Record)]
     residue = {**node.residue, "oneOf" if node.one_of else "anyOf": wanted}
     return replace(first, required=required, notes={**first.notes, **node.notes}, residue=residue, at=node.at)
-
-
-def refs_in(node: Node) -> list[str]:
-    if isinstance(node, Ref):
-        return [node.target]
-    inner: list[Node] = []
-    if isinstance(node, Record):
-        inner = [*node.properties.values(), *([node.rest] if node.rest is not None else [])]
-    elif isinstance(node, Array):
-        inner = [node.items] if node.items is not None else []
-    elif isinstance(node, Tuple):
-        inner = [*node.items, *([node.rest] if node.rest is not None else [])]
-    elif isinstance(node, Union):
-        inner = list(node.branches)
-    return [target for one in inner for target in refs_in(one)]

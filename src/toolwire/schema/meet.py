@@ -26,7 +26,7 @@ def meet(one: Node, other: Node, target: Target, hops: int = 0) -> Node:
         return _meet_ref(one, other, target, hops)
     if isinstance(one, Union) and isinstance(other, Union):
         if len(one.branches) * len(other.branches) > _MOST_BRANCHES:
-            return replace(one, residue={**one.residue, "allOf": "another union, too"})
+            return replace(one, residue={**one.residue, "and": "one of several other schemas"})
     if isinstance(one, Union):
         met = _over_branches(one, [meet(branch, other, target, hops) for branch in one.branches])
         return _annotated(met, one, first=True)

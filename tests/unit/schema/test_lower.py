@@ -188,6 +188,14 @@ def test_the_same_content_is_lowered_once():
     assert lower(one, "gemini") is lower(copy.deepcopy(one), "gemini")
 
 
+def test_unions_that_are_too_many_to_combine_are_told_and_nothing_odd_is_written():
+    union = {"anyOf": [{"type": "object", "properties": {f"p{n}": {"type": "string"}}} for n in range(11)]}
+    schema = {"type": "object", "properties": {"a b": {"allOf": [union, union]}}}
+    lowered = lower(schema, "anthropic")
+    assert lowered.conforms and reported(lowered)
+    assert '"and"' not in json.dumps(lowered.schema) and '"allOf"' not in json.dumps(lowered.schema)
+
+
 def test_dialects_have_versions():
     assert lower({"type": "object"}, "openai_strict@2026-08").dialect.id == "openai_strict@2026-08"
     for name in ("nope", "openai_strict@1999-01"):
