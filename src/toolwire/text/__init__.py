@@ -1,0 +1,138 @@
+"""Tool calls written in text: one small data module a format, over one engine.
+
+    fmt = toolwire.text.get("hermes")
+    fmt.parse(text, tools).calls                 # a whole turn
+    parser = fmt.parser(tools)                   # or as it arrives: feed, close, should_stop
+    fmt.render_tools(tools); fmt.render_call(call); fmt.render_result(result)
+    toolwire.text.detect("Qwen3-Coder-30B")      # 'qwen3_xml'
+
+Nothing is imported before it is asked for. A third party adds a format by an entry point of the group `toolwire.text`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..ir.errors import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from .engine.format import Format
+
+__all__ = ["detect", "get", "names"]
+
+_BUILT_IN = (
+    "anthropic_legacy_xml",
+    "apertus",
+    "apriel",
+    "cline_xml",
+    "cohere_action",
+    "cohere_rplus",
+    "deepseek_dsml_v32",
+    "deepseek_dsml_v4",
+    "deepseek_r1",
+    "deepseek_v3",
+    "deepseek_v31",
+    "dots",
+    "ernie45",
+    "firefunction_v2",
+    "function_xml",
+    "functionary_v31",
+    "functionary_v32",
+    "functiongemma",
+    "gemma4",
+    "generic_json",
+    "gigachat3",
+    "glm45",
+    "glm47",
+    "gorilla",
+    "granite3",
+    "granite_20b_fc",
+    "harmony",
+    "hermes",
+    "hunyuan",
+    "hunyuan_a13b",
+    "hy_v3",
+    "inkling",
+    "internlm2",
+    "jamba",
+    "json_array",
+    "kimi_k2",
+    "kimi_k3",
+    "lfm2",
+    "ling3",
+    "llama3_json",
+    "llama4_pythonic",
+    "longcat",
+    "minicpm5",
+    "minimax_m2",
+    "minimax_m3",
+    "mistral_v11",
+    "mistral_v11_callid",
+    "mistral_v3_json",
+    "muse_glimmer",
+    "nemotron_v2",
+    "nexusraven",
+    "olmo3",
+    "phi4mini",
+    "poolside_v1",
+    "pythonic",
+    "qwen3_xml",
+    "react",
+    "seed_oss",
+    "step3",
+    "xlam",
+)
+_loaded: dict[str, Format] = {}
+
+
+def names() -> list[str]:
+    """The formats that are there, ours and others'."""
+    return sorted({*_BUILT_IN, *_entry_points()})
+
+
+def get(name: str) -> Format:
+    """A format by its name."""
+    if not isinstance(name, str):
+        raise ConfigError(f"a text format is named by a string, not {name!r}", hint="see toolwire.text.names()")
+    found = _loaded.get(name)
+    if found is None:
+        found = _loaded[name] = _load(name)
+    return found
+
+
+def detect(text: str) -> str | None:
+    """The format of a model, by its name, or of a text, by the calls in it; None where neither gives it away."""
+    from .engine.detect import of_model, of_text
+
+    looks_like_text = "\n" in text or any(character in text for character in "<[{(")
+    return of_text(text) if looks_like_text else of_model(text, map(get, names()))
+
+
+def _load(name: str) -> Format:
+    form: Format
+    if name in _BUILT_IN:
+        from importlib import import_module
+
+        form = import_module(f"{__name__}.{name}").FORMAT
+        return form
+    entries = _entry_points()
+    if name not in entries:
+        raise ConfigError(f"no text format is called {name!r}", hint=_suggest(name))
+    form = entries[name].load()
+    return form
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group="toolwire.text")}
+
+
+def _suggest(name: str) -> str:
+    from difflib import get_close_matches
+
+    known = names()
+    near = get_close_matches(name, known, 1, 0.5)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"

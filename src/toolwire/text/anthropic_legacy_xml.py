@@ -1,0 +1,37 @@
+"""Calls that Claude 2 and prompts in its manner use.
+
+<function_calls>
+<invoke name="f">
+<parameter name="a">1</parameter>
+</invoke>
+</function_calls>
+"""
+
+from __future__ import annotations
+
+from .engine.declare import Results
+from .engine.format import Format
+from .engine.tagged_calls import TaggedCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="anthropic_legacy_xml",
+    title="<invoke> in <function_calls>",
+    families=("*claude-2*", "*claude-instant*"),
+    calls=TaggedCalls(
+        "<invoke",
+        "</invoke>",
+        "<parameter",
+        "</parameter>",
+        attribute="name",
+        key_attribute="name",
+        section_open="<function_calls>",
+        section_close="</function_calls>",
+    ),
+    halts=("<function_results>",),
+    stops=("</function_calls>",),
+    results=Results(
+        "<function_results>\n<result>\n<tool_name>{name}</tool_name>\n<stdout>\n{content}\n</stdout>\n</result>\n</function_results>"
+    ),
+)

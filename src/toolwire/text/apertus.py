@@ -1,0 +1,21 @@
+"""Calls of Apertus: an array of objects whose only key is the name.
+
+<|tools_prefix|>[{"f": {"a": 1}}]<|tools_suffix|>
+"""
+
+from __future__ import annotations
+
+from .engine.envelope import Keys
+from .engine.format import Format
+from .engine.json_calls import JsonCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="apertus",
+    title="JSON array between <|tools_prefix|> and <|tools_suffix|>, names as keys",
+    families=("*apertus*",),
+    calls=JsonCalls(("<|tools_prefix|>",), ("<|tools_suffix|>",), keys=Keys(name_is_key=True), array=True),
+    reasoning=(("<|inner_prefix|>", "<|inner_suffix|>"),),
+    noise=("<|assistant_end|>",),
+)

@@ -1,0 +1,19 @@
+"""Calls of Apriel 1.5 and 1.6: an array in tags, behind reasoning in prose.
+
+<tool_calls>[{"name": "f", "arguments": {}}]</tool_calls>
+"""
+
+from __future__ import annotations
+
+from .engine.format import Format
+from .engine.json_calls import JsonCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="apriel",
+    title="JSON array in <tool_calls> tags",
+    families=("*apriel*",),
+    calls=JsonCalls(("<tool_calls>",), ("</tool_calls>",), array=True),
+    noise=("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]", "<|end|>"),
+)

@@ -1,0 +1,26 @@
+"""Calls in the manner of Cline and Roo: the names themselves are the tags, one call a turn.
+
+<f>
+<a>1</a>
+</f>
+"""
+
+from __future__ import annotations
+
+from .engine.declare import Declare, Results
+from .engine.format import Format
+from .engine.named_calls import NamedCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="cline_xml",
+    title="tags named after tool and parameters",
+    families=(),
+    calls=NamedCalls(),
+    reasoning=(("<thinking>", "</thinking>"), ("<think>", "</think>")),
+    one_call=True,
+    needs_tools=True,
+    declare=Declare("# Tools\n\n", "", entry="prose", join="\n\n"),
+    results=Results("[{name}] Result:\n{content}", grouped=False),
+)

@@ -1,0 +1,38 @@
+"""Calls of Command R7B, Command A and later: an array of actions, numbered.
+
+<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "f", "parameters": {}}]<|END_ACTION|>
+"""
+
+from __future__ import annotations
+
+from .engine.declare import Results
+from .engine.envelope import Keys
+from .engine.format import Format
+from .engine.json_calls import JsonCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="cohere_action",
+    title="JSON array between <|START_ACTION|> and <|END_ACTION|>",
+    families=("*command-r7b*", "*command-a*", "c4ai-command-a*", "*command-4*"),
+    calls=JsonCalls(
+        ("<|START_ACTION|>",),
+        ("<|END_ACTION|>",),
+        keys=Keys(name=("tool_name",), arguments=("parameters",), id=("tool_call_id",), id_is_index=True),
+        array=True,
+    ),
+    reasoning=(("<|START_THINKING|>", "<|END_THINKING|>"),),
+    noise=(
+        "<|START_RESPONSE|>",
+        "<|END_RESPONSE|>",
+        "<|START_TEXT|>",
+        "<|END_TEXT|>",
+        "<|END_OF_TURN_TOKEN|>",
+        "<|CHATBOT_TOKEN|>",
+    ),
+    halts=("<|START_TOOL_RESULT|>",),
+    results=Results(
+        '<|START_TOOL_RESULT|>[{"tool_call_id": "{id}", "results": {"0": {json}}}]<|END_TOOL_RESULT|>', role="tool"
+    ),
+)

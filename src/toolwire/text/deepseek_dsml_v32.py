@@ -1,0 +1,38 @@
+"""Calls of DeepSeek V3.2: invocations whose arguments say whether they are strings.
+
+<｜DSML｜function_calls>
+<｜DSML｜invoke name="f">
+<｜DSML｜parameter name="a" string="false">1</｜DSML｜parameter>
+</｜DSML｜invoke>
+</｜DSML｜function_calls>
+"""
+
+from __future__ import annotations
+
+from .engine.declare import Results
+from .engine.format import Format
+from .engine.tagged_calls import TaggedCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="deepseek_dsml_v32",
+    title="<｜DSML｜invoke> in <｜DSML｜function_calls>",
+    families=("*deepseek-v3.2*",),
+    calls=TaggedCalls(
+        "<｜DSML｜invoke",
+        "</｜DSML｜invoke>",
+        "<｜DSML｜parameter",
+        "</｜DSML｜parameter>",
+        attribute="name",
+        key_attribute="name",
+        section_open="<｜DSML｜function_calls>",
+        section_close="</｜DSML｜function_calls>",
+        bare=True,
+        type_attribute="string",
+        json_body=True,
+    ),
+    noise=("<｜end▁of▁sentence｜>",),
+    halts=("<function_results>",),
+    results=Results("<function_results>\n<result>{content}</result>\n</function_results>", role="tool"),
+)

@@ -1,0 +1,32 @@
+"""Calls of DeepSeek R1 and its distillations: the name, then the arguments in a code block.
+
+<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f
+```json
+{"a": 1}
+```<｜tool▁call▁end｜><｜tool▁calls▁end｜>
+"""
+
+from __future__ import annotations
+
+from .engine.declare import Results
+from .engine.format import Format
+from .engine.header_calls import HeaderCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="deepseek_r1",
+    title="name and a JSON code block between special tokens",
+    families=("*deepseek-r1*", "*deepseek-reasoner*"),
+    calls=HeaderCalls(
+        ("<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "<｜tool▁call▁begin｜>"),
+        ("\n```json\n", "\n```\n"),
+        ("\n```<｜tool▁call▁end｜>", "```<｜tool▁call▁end｜>", "<｜tool▁call▁end｜>"),
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁calls▁end｜>",
+        between="\n",
+    ),
+    noise=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜end▁of▁sentence｜>"),
+    halts=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>"),
+    results=Results("<｜tool▁output▁begin｜>{content}<｜tool▁output▁end｜>", role="tool"),
+)

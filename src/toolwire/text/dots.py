@@ -1,0 +1,30 @@
+"""Calls of dots: invocations, or a JSON object, in a section.
+
+<dots_function_call><invoke name="f"><parameter name="a">1</parameter></invoke></dots_function_call>
+"""
+
+from __future__ import annotations
+
+from .engine.format import Format
+from .engine.tagged_calls import TaggedCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="dots",
+    title="<invoke> in <dots_function_call>",
+    families=("*dots.llm*", "dots*"),
+    calls=TaggedCalls(
+        "<invoke",
+        "</invoke>",
+        "<parameter",
+        "</parameter>",
+        attribute="name",
+        key_attribute="name",
+        section_open="<dots_function_call>",
+        section_close="</dots_function_call>",
+        json_body=True,
+        line="",
+    ),
+    noise=("<dots_function_call>", "</dots_function_call>"),
+)

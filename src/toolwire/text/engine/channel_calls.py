@@ -1,0 +1,117 @@
+"""Turns made of messages with headers: who is spoken to, on which channel, decides what the body is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from ...ir.parts import ToolCall
+from ...ir.text import dumps
+from .envelope import arguments
+from .offered import Offered
+from .reader import Malformed, Steps, Truncated, terminals
+from .style import StyleBase, Turn
+from .tagged_calls import TaggedCalls
+
+__all__ = ["ChannelCalls"]
+
+_TO = re.compile(r"\bto=([^\s<]+)").search
+
+
+class ChannelCalls(StyleBase, frozen=True):
+    """`start` header `message` body `end`. The header may begin at the start of the turn, without its `start`.
+
+    A body for `tool_prefix`NAME is a call: JSON, or tags (`body`). On a channel or to a person in `thinks` it is
+    reasoning; anything else is text, up to one of `ends` where `closed`, or up to whatever header comes next.
+    """
+
+    start: str
+    message: str
+    ends: tuple[str, ...]
+    channel: str = ""
+    constrain: str = ""
+    tool_prefix: str = ""
+    thinks: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
+    body: TaggedCalls | None = None
+    closed: bool = False
+
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+        return tuple(filter(None, (self.start, self.channel)))
+
+    def weak(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+        return ("to=",)
+
+    def read(self, turn: Turn, opener: str) -> Steps[None]:
+        reader = turn.reader
+        header, end = yield from reader.word(terminals(self.message, *self.ends))
+        if end is None:
+            raise Truncated("the text stops inside of a header")
+        if end != self.message:
+            reader.unread(end)
+            raise Malformed(f"the header {header!r} has no message")
+        header = opener + header
+        kind, name = self._route(header)
+        if kind == "call":
+            yield from self._call(turn, name)
+        elif kind == "reasoning":
+            yield from self._spoken(turn, turn.writer.reasoning)
+        else:
+            reader.taken = None
+            turn.writer.end_item()
+            if self.closed:
+                yield from self._spoken(turn, turn.writer.text)
+
+    def _route(self, header: str) -> tuple[Literal["call", "reasoning", "text"], str]:
+        found = _TO(header)
+        recipient = found[1] if found else ""
+        channel = header.rpartition(self.channel)[2].split()[:1] if self.channel and self.channel in header else []
+        if recipient and recipient.startswith(self.tool_prefix) and recipient not in (*self.people, *self.thinks):
+            return "call", recipient.removeprefix(self.tool_prefix)
+        if recipient in self.thinks or (channel and channel[0].strip("<|>") in self.thinks):
+            return "reasoning", ""
+        return "text", ""
+
+    def _spoken(self, turn: Turn, sink: Callable[[str], object]) -> Steps[None]:
+        reader = turn.reader
+        reader.taken = None
+        stops = terminals(*self.ends, self.start, self.channel)
+        end = yield from reader.until(stops, sink)
+        while end is not None and end not in self.ends and self.closed:
+            turn.writer.note("malformed", reader.position, f"{end!r} inside of a message")
+            sink(end)
+            end = yield from reader.until(stops, sink)
+        if end is not None and end not in self.ends:
+            reader.unread(end)
+        turn.writer.end_item()
+
+    def _call(self, turn: Turn, name: str) -> Steps[None]:
+        reader = turn.reader
+        if self.body is not None:
+            yield from reader.spaces()
+            yield from reader.expect(self.body.section_open)
+            yield from self.body.read(turn, self.body.section_open)
+        else:
+            turn.start_call(name)
+            yield from reader.spaces()
+            if (yield from reader.one_of(self.ends)):
+                turn.writer.end_json(reader.position)
+                return
+            yield from arguments(turn, terminals(*self.ends, self.start))
+        reader.taken = []
+        yield from reader.spaces()
+        if (yield from reader.one_of(self.ends)) is None and self.body is None:
+            turn.unclosed(self.ends[0])
+        reader.taken = None
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        between = "" if self.body is not None else f"{self.start}assistant"
+        return between.join(map(self._write_call, calls))
+
+    def _write_call(self, call: ToolCall) -> str:
+        if self.body is not None:
+            return f"{self.start}assistant to={call.name}{self.message}{self.body.write([call])}{self.ends[0]}"
+        text = call.text if call.arguments is None else dumps(call.arguments)
+        head = f"commentary to={self.tool_prefix}{call.name} {self.constrain}json"
+        return f"{self.channel}{head}{self.message}{text}{self.ends[0]}"

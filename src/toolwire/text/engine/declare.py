@@ -1,0 +1,105 @@
+"""How a model is told of its tools, and how results are fed back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from ...ir.parts import ToolCall, ToolResult
+from ...ir.pointer import Object
+from ...ir.text import dumps
+from ...ir.tools import Tool
+from ...ir.value import Value
+from .style import Style
+from .typescript import typescript
+
+__all__ = ["Declare", "Results", "render_tools"]
+
+
+class Declare(Value, frozen=True):
+    """`before` the tools, each as an `entry`, `after` them; then, unless the model was trained on it, how to call one."""
+
+    before: str = "# Tools\n\nYou may call these functions. Their signatures are JSON, one a line:\n<tools>\n"
+    after: str = "\n</tools>"
+    entry: Literal["openai", "function", "typescript", "prose"] = "openai"
+    join: str = "\n"
+    explain: bool = True
+
+
+class Results(Value, frozen=True):
+    """What a result looks like; `role` is who says it, and several results share one message where they are `grouped`."""
+
+    template: str = "<tool_response>\n{content}\n</tool_response>"
+    role: Literal["user", "tool"] = "user"
+    grouped: bool = True
+
+    def render(self, result: ToolResult) -> str:
+        content = f"error: {result.text}" if result.is_error else result.text
+        fields = {"content": content, "json": dumps(content), "id": result.call_id, "name": result.name or ""}
+        text = self.template
+        for field in ("id", "name", "json", "content"):  # the content last: what it contains is not a field
+            if f"{{{field}}}" in text:
+                text = text.replace(f"{{{field}}}", fields[field]) if field != "content" else _put(text, content)
+        return text
+
+
+def _put(template: str, content: str) -> str:
+    before, _, after = template.partition("{content}")
+    return f"{before}{content}{after}"
+
+
+def render_tools(declare: Declare, style: Style, tools: Sequence[Tool], *, one_call: bool) -> str:
+    """The text that goes into the system prompt; nothing where there are no tools."""
+    if not tools:
+        return ""
+    entries = declare.join.join(_entry(declare, tool) for tool in tools)
+    text = f"{declare.before}{entries}{declare.after}"
+    if not declare.explain:
+        return text
+    many = "one call a turn" if one_call else "as many calls as you need"
+    return (
+        f"{text}\n\nTo call a function, write exactly this, with {many}, and nothing behind it:\n"
+        f"{style.write([_example(tools[0])])}\n\nValues follow the parameter's type. "
+        "Do not write the result yourself: it will be given to you."
+    )
+
+
+def _example(tool: Tool) -> ToolCall:
+    """The first tool, called with its own example or with placeholders of the right type."""
+    if tool.examples:
+        return ToolCall("", tool.name, tool.examples[0])
+    schema = tool.input_schema or {}
+    properties = schema.get("properties")
+    required = schema.get("required")
+    names = [name for name in (required if isinstance(required, list) else []) if isinstance(name, str)]
+    names = names or list(properties if isinstance(properties, dict) else [])[:1]
+    known: Object = properties if isinstance(properties, dict) else {}
+    return ToolCall("call00000", tool.name, {name: _placeholder(name, known.get(name)) for name in names})
+
+
+def _placeholder(name: str, schema: object) -> object:
+    if not isinstance(schema, dict):
+        return f"the {name}"
+    for source in ("enum", "examples"):
+        if isinstance(schema.get(source), list) and schema[source]:
+            return schema[source][0]
+    for source in ("const", "default"):
+        if schema.get(source) is not None:
+            return schema[source]
+    simple: Object = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
+    kind = schema.get("type")
+    return simple.get(kind, f"the {name}") if isinstance(kind, str) else f"the {name}"
+
+
+def _entry(declare: Declare, tool: Tool) -> str:
+    if declare.entry == "typescript":
+        return typescript(tool)
+    function: Object = {"name": tool.name}
+    if tool.description:
+        function["description"] = tool.description
+    schema = tool.input_schema or {"type": "object", "properties": {}}
+    function["parameters"] = schema
+    if declare.entry == "prose":
+        words = f": {tool.description}" if tool.description else ""
+        return f"## {tool.name}{words}\nParameters: {dumps(schema)}"
+    return dumps(function if declare.entry == "function" else {"type": "function", "function": function})

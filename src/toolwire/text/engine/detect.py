@@ -1,0 +1,64 @@
+"""Which format is it? By the name of the model, or by what the text begins its calls with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from .signatures import SIGNATURES
+
+if TYPE_CHECKING:
+    from .format import Format
+
+__all__ = ["of_model", "of_text"]
+
+# An opener that several formats share is told apart by what follows it.
+_AFTER: dict[str, tuple[tuple[str, str], ...]] = {
+    "<tool_call>": (
+        (r"\s*\{", "hermes"),
+        (r"\s*<function=", "qwen3_xml"),
+        (r"\s*[^\s<{]+\s*\n\s*<arg_key>", "glm45"),
+        (r"\s*[^\s<{]+\s*(?:<arg_key>|</tool_call>)", "glm47"),
+    ),
+    "<tool_calls>": ((r"\s*<tool_call>", "hunyuan"), (r"\s*\[", "jamba")),
+    "[TOOL_CALLS]": ((r"\s*\[", "mistral_v3_json"), (r"[^\[]*\[CALL_ID\]", "mistral_v11_callid")),
+    "<｜tool▁calls▁begin｜>": ((r"\s*<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "deepseek_v3"),),
+    "<function=": ((r"[^<>]*>\s*\{", "functionary_v31"),),
+    "<function_calls>": ((r"\s*<invoke", "anthropic_legacy_xml"), (r"\s*[\w.-]+\(", "olmo3")),
+}
+# Without any opener: the text as a whole has a shape.
+_BARE = (
+    (r"\s*\[\s*\{\s*\"", "json_array"),
+    (r"\s*\[\s*[A-Za-z_][\w.-]*\(", "pythonic"),
+    (r"\s*\{\s*\"name\"", "llama3_json"),
+    (r"(?s).*^Action:.*^Action Input:", "react"),
+    (r">>>\w+\n", "functionary_v32"),
+    (r"Call:\s*\w+\(", "nexusraven"),
+)
+
+
+def of_model(model: str, formats: Iterable[Format]) -> str | None:
+    """The format whose longest pattern fits the name; a path in front of the name does not matter."""
+    name = model.rpartition("/")[2].lower().replace("_", "-").replace(" ", "-")
+    fitting = [
+        (len(pattern.strip("*")), form.name)
+        for form in formats
+        for pattern in form.families
+        if fnmatchcase(name, pattern)
+    ]
+    return max(fitting)[1] if fitting else None
+
+
+def of_text(text: str) -> str | None:
+    """The format of the first call in the text."""
+    first = min(((text.find(mark), -len(mark), mark, name) for mark, name in SIGNATURES if mark in text), default=None)
+    if first is None:
+        return next((name for pattern, name in _BARE if re.match(pattern, text, re.MULTILINE)), None)
+    at, _, mark, name = first
+    behind = at + len(mark)
+    for pattern, better in _AFTER.get(mark, ()):
+        if re.compile(pattern).match(text, behind):
+            return better
+    return name

@@ -1,0 +1,186 @@
+"""A call as a JSON object: `{"name": …, "arguments": {…}}`, whatever its keys are called and in whatever order.
+
+Arguments are passed on as they come. Where the name, or an id that the caller needs first, stands behind them, they wait.
+"""
+
+from __future__ import annotations
+
+from ...ir.errors import ProtocolError
+from ...ir.value import Value
+from ...stream.strict import parse
+from .json_end import json_value
+from .reader import Malformed, Steps, Terminals, Truncated
+from .style import Turn
+
+__all__ = ["Keys", "arguments", "read_envelope"]
+
+
+class Keys(Value, frozen=True):
+    """What the fields of a call are called; `id_last` where an id stands behind the arguments."""
+
+    name: tuple[str, ...] = ("name",)
+    arguments: tuple[str, ...] = ("arguments", "parameters")
+    id: tuple[str, ...] = ("id",)
+    id_last: bool = False
+    id_is_index: bool = False
+    name_is_key: bool = False
+
+
+_WRAPPERS = ("function", "tool_call", "function_call")
+
+
+def read_envelope(turn: Turn, keys: Keys, give_up: Terminals, *, sure: bool = True) -> Steps[None]:
+    """One call object. `give_up` is where a call that is not JSON ends.
+
+    Where it is not `sure` that the object is a call, its name has to be one that was offered, or arguments follow it.
+    """
+    yield from turn.reader.expect("{")
+    envelope = _Envelope(turn, keys, give_up, sure=sure)
+    try:
+        yield from envelope.read()
+    except Malformed as error:
+        if not turn.writer.in_call:
+            raise
+        turn.writer.end_json(turn.reader.position, cut=isinstance(error, Truncated))
+        raise
+
+
+class _Envelope:
+    """The fields that were seen so far."""
+
+    def __init__(self, turn: Turn, keys: Keys, give_up: Terminals, *, sure: bool) -> None:
+        self.turn = turn
+        self.sure = sure
+        self.keys = keys
+        self.give_up = give_up
+        self.name: str | None = None
+        self.id = ""
+        self.waiting: list[str] | None = None
+        self.answered = False
+
+    def read(self) -> Steps[None]:
+        reader = self.turn.reader
+        while True:
+            yield from reader.spaces()
+            following = yield from reader.peek()
+            if following == "}":
+                reader.take_to(reader.at + 1)
+                break
+            if following == ",":
+                reader.take_to(reader.at + 1)
+                yield from reader.spaces()
+            elif following != '"' and self.answered:
+                self.turn.unclosed("the brace behind the arguments")
+                return
+            key = yield from _json_string(self.turn)
+            yield from reader.spaces()
+            yield from reader.expect(":")
+            yield from reader.spaces()
+            yield from self._field(key)
+        if not self.answered:
+            self._answer()
+
+    def _field(self, key: str) -> Steps[None]:
+        keys = self.keys
+        if keys.name_is_key and not self.answered:
+            self.name = key
+            yield from self._stream()
+        elif key in keys.name and self.name is None:
+            self.name = (yield from _json_string(self.turn)).strip()
+            if self.waiting is None and not keys.id_last and (self.sure or self._is_offered()):
+                self.turn.start_call(self.name, self.id)
+        elif key in keys.arguments and not self.answered and self.waiting is None:
+            if self.name is None or (keys.id_last and not self.id):
+                self.waiting = yield from _raw(self.turn)
+            else:
+                yield from self._stream()
+        elif key in _WRAPPERS and self.name is None and (yield from self.turn.reader.peek()) == "{":
+            self.turn.reader.take_to(self.turn.reader.at + 1)
+            yield from self.read()
+        else:
+            raw = "".join((yield from _raw(self.turn)))
+            if key in keys.id:
+                self.id = raw.strip('"')
+
+    def _stream(self) -> Steps[None]:
+        if not self.turn.writer.in_call:
+            self.turn.start_call(self.name or "", self.id)
+        self.answered = True
+        yield from arguments(self.turn, self.give_up)
+
+    def _is_offered(self) -> bool:
+        return bool(self.turn.offered) and self.turn.offered.knows(self.turn.offered.resolve(self.name or ""))
+
+    def _answer(self) -> None:
+        if self.name is None or not (self.sure or self.waiting is not None or self._is_offered()):
+            raise Malformed("a call without a name" if self.name is None else "an object that is no call")
+        if not self.turn.writer.in_call:
+            self.turn.start_call(self.name, self.id)
+        self.answered = True
+        if self.waiting is not None:
+            _pass_on(self.turn, "".join(self.waiting))
+        self.turn.writer.end_json(self.turn.reader.position)
+
+
+def arguments(turn: Turn, give_up: Terminals) -> Steps[None]:
+    """The arguments of a call that has started, up to its end."""
+    reader, writer = turn.reader, turn.writer
+    if (yield from reader.peek()) not in ("{", ""):
+        try:
+            raw = yield from _raw(turn)
+        except Truncated:
+            writer.end_json(reader.position, cut=True)
+            raise
+        except Malformed:
+            raw = []
+        if raw:
+            _pass_on(turn, "".join(raw))
+            writer.end_json(reader.position)
+            return
+    try:
+        yield from json_value(reader, writer.args)
+    except Truncated:
+        writer.end_json(reader.position, cut=True)
+        raise
+    except Malformed:
+        terminal = yield from reader.until(give_up, writer.args)
+        if terminal is not None:
+            reader.unread(terminal)
+        writer.end_json(reader.position, cut=terminal is None and not reader.finished)
+        return
+    writer.end_json(reader.position)
+
+
+def _pass_on(turn: Turn, raw: str) -> None:
+    """Arguments that came whole: an object, or an object written into a string, or nothing."""
+    raw = raw.strip()
+    if raw == "null":
+        raw = ""
+    elif raw.startswith('"'):
+        try:
+            inner = parse(raw)
+        except ProtocolError:
+            inner = raw
+        if isinstance(inner, str):
+            raw = inner
+            turn.writer.note("unwrapped", turn.reader.position, "the arguments were JSON inside of a string")
+    if raw:
+        turn.writer.args(raw)
+
+
+def _raw(turn: Turn) -> Steps[list[str]]:
+    pieces: list[str] = []
+    yield from json_value(turn.reader, pieces.append)
+    return pieces
+
+
+def _json_string(turn: Turn) -> Steps[str]:
+    if (yield from turn.reader.peek()) != '"':
+        raise (Truncated if turn.reader.ended and turn.reader.at == len(turn.reader.text) else Malformed)(
+            "expected a string in quotes"
+        )
+    raw = "".join((yield from _raw(turn)))
+    try:
+        return str(parse(raw))
+    except ProtocolError as error:
+        raise Malformed(error.message) from None

@@ -1,0 +1,172 @@
+"""A text format: how calls are written and read, what else may stand around them, and how a model is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...ir.errors import EncodeError
+from ...ir.events import Event, ResponseEnd
+from ...ir.fold import Folder
+from ...ir.losses import Loss
+from ...ir.parts import Part, Text, ToolCall, ToolResult
+from ...ir.response import Stop
+from ...ir.text import to_bytes
+from ...ir.tools import Tool
+from ...ir.value import Value
+from .declare import Declare, Results, render_tools
+from .machine import run
+from .offered import Offered
+from .reader import Reader
+from .style import Style, Turn
+from .writer import Diagnostic, Writer
+
+__all__ = ["Format", "Parsed", "Parser", "Rendered"]
+
+
+class Parsed(Value, frozen=True):
+    """What a text says: its parts in order, and what a caller may want to know about them."""
+
+    parts: tuple[Part, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+
+class Rendered(Value, frozen=True):
+    """Calls as text, and what the text cannot say so that it reads back the same."""
+
+    text: str
+    losses: tuple[Loss, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Format(Value, frozen=True):
+    """Data. `families` are globs of model names, `calls` is the style, the rest is what may stand around calls."""
+
+    name: str
+    title: str
+    families: tuple[str, ...]
+    calls: Style
+    reasoning: tuple[tuple[str, str], ...] = (("<think>", "</think>"),)
+    calls_end_reasoning: bool = True
+    noise: tuple[str, ...] = ()  # special tokens that are no text
+    halts: tuple[str, ...] = ()  # what only the caller writes: from there on nothing counts
+    stops: tuple[str, ...] = ()  # to be handed to the server as stop words
+    one_call: bool = False
+    needs_tools: bool = False  # without the offered tools no call can be told from text
+    declare: Declare = Declare()
+    results: Results = Results()
+
+    def parser(self, tools: Iterable[Tool] = (), *, first_call: int = 0, reasoning: bool = False) -> Parser:
+        """A parser for one turn. `first_call` numbers the ids it makes, `reasoning` says that the prompt opened it."""
+        return Parser(self, Offered(tools), first_call, reasoning=reasoning)
+
+    def parse(
+        self,
+        text: str,
+        tools: Iterable[Tool] = (),
+        *,
+        finished: bool = True,
+        first_call: int = 0,
+        reasoning: bool = False,
+    ) -> Parsed:
+        """The parts of a whole turn; `finished` where the model stopped by itself and was not cut off."""
+        parser = self.parser(tools, first_call=first_call, reasoning=reasoning)
+        folder = Folder()
+        for event in (*parser.feed(text), *parser.close(finished=finished), ResponseEnd((Stop("stop"),))):
+            folder.feed(event)
+        return Parsed(folder.response().parts, tuple(parser.diagnostics))
+
+    def render_tools(self, tools: Sequence[Tool]) -> str:
+        """What goes into the prompt: the tools, and unless the model was trained on the format, how to call one."""
+        return render_tools(self.declare, self.calls, tools, one_call=self.one_call)
+
+    def render_call(self, call: ToolCall, tools: Iterable[Tool] = ()) -> Rendered:
+        """The call as the model would write it."""
+        return self.render_calls([call], tools)
+
+    def render_calls(self, calls: Sequence[ToolCall], tools: Iterable[Tool] = ()) -> Rendered:
+        """All calls of a turn. What does not read back as it was is a loss: raw text cannot quote its own tags."""
+        if not calls:
+            return Rendered("")
+        text = self.calls.write(calls)
+        back = self.parse(text, tools).calls
+        losses = [_unlike(index, calls, back) for index in range(len(calls))]
+        return Rendered(text, tuple(filter(None, losses)))
+
+    def render_result(self, result: ToolResult) -> str:
+        """The result as the model expects it."""
+        return self.results.render(result)
+
+
+def _unlike(index: int, calls: Sequence[ToolCall], back: Sequence[ToolCall]) -> Loss | None:
+    call = calls[index]
+    same = len(back) == len(calls) and back[index].name == call.name and back[index].state == "complete"
+    if same and _canonical(back[index]) == _canonical(call):
+        return None
+    return Loss(
+        f"/calls/{index}",
+        "arguments",
+        "weakened",
+        "error",
+        f"the call of {call.name!r} reads back differently in this format",
+    )
+
+
+def _canonical(call: ToolCall) -> bytes:
+    try:
+        return to_bytes(call.arguments)
+    except EncodeError:
+        return b""
+
+
+class Parser:
+    """One turn of a model, as it arrives.
+
+    `should_stop` says that nothing which comes now counts: abort the generation.
+    """
+
+    def __init__(self, form: Format, offered: Offered, first_call: int, *, reasoning: bool) -> None:
+        self._reader = Reader()
+        self._writer = Writer(offered, first_call)
+        self._steps = run(form, Turn(self._reader, self._writer), reasoning=reasoning)
+        next(self._steps, None)
+        self._closed = False
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        return self._writer.diagnostics
+
+    @property
+    def should_stop(self) -> bool:
+        return self._reader.stopped
+
+    def feed(self, chunk: str) -> list[Event]:
+        """More text; the events that are certain now."""
+        if not chunk or self._closed:
+            return []
+        if not chunk.isascii():
+            chunk = chunk.encode(errors="replace").decode()  # half a character is no character
+        self._reader.feed(chunk)
+        next(self._steps, None)
+        return self._writer.take()
+
+    def close(self, *, finished: bool = True) -> list[Event]:
+        """Nothing more comes. `finished` is False where the model was cut off: by length, by an error, by the caller."""
+        if self._closed:
+            return []
+        self._closed = True
+        self._reader.ended = True
+        self._reader.finished = finished
+        for _ in self._steps:
+            pass
+        self._writer.end()
+        return self._writer.take()

@@ -1,0 +1,87 @@
+"""Calls with the name in a header and the arguments as JSON behind it: `open NAME name_end {…} close`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...ir.parts import ToolCall
+from ...ir.text import dumps
+from ...stream.strict import parse_arguments
+from .envelope import arguments
+from .json_end import json_value
+from .offered import Offered
+from .reader import Malformed, Steps, Truncated, terminals
+from .style import StyleBase, Turn
+
+__all__ = ["HeaderCalls"]
+
+
+class HeaderCalls(StyleBase, frozen=True):
+    """`section_open` and `section_close` stand around all calls of a turn; they are special tokens, dropped where seen.
+
+    `header` takes the text before `name_end` apart: it must match, with a group `name` and perhaps one `id`.
+    """
+
+    open: tuple[str, ...]
+    name_end: tuple[str, ...]
+    close: tuple[str, ...] = ()
+    section_open: str = ""
+    section_close: str = ""
+    header: str = r"\s*(?P<name>[^\s<>{}\[\]]+)\s*"
+    write_header: str = "{name}"
+    between: str = ""
+
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+        return self.open
+
+    def read(self, turn: Turn, opener: str) -> Steps[None]:
+        reader = turn.reader
+        header, terminal = yield from reader.word(terminals(*self.name_end, "{", *self.close))
+        if terminal is None:
+            raise Truncated("the text stops inside of a call's header")
+        found = re.fullmatch(self.header, header) or re.fullmatch(r"\s*(?P<name>[^\s<>{}]+)\s*", header)
+        if found is None:
+            raise Malformed(f"{header!r} is not the header of a call")
+        if terminal == "{":
+            reader.unread(terminal)
+        fields = found.groupdict()
+        if fields.get("name"):
+            turn.start_call(fields["name"], fields.get("id") or "")
+            yield from self._arguments(turn, closed=terminal in self.close)
+        else:
+            yield from self._nameless(turn, header)
+        yield from self._after(turn)
+
+    def _arguments(self, turn: Turn, *, closed: bool) -> Steps[None]:
+        yield from turn.reader.spaces()
+        if closed or (yield from turn.reader.one_of(self.close)):
+            turn.writer.end_json(turn.reader.position)
+            turn.reader.unread(self.close[0])
+        else:
+            yield from arguments(turn, terminals(*self.close, *self.open, self.section_close))
+
+    def _nameless(self, turn: Turn, header: str) -> Steps[None]:
+        """A header without a name: the one tool that takes these arguments is meant, if there is one."""
+        pieces: list[str] = []
+        yield from json_value(turn.reader, pieces.append)
+        given, _ = parse_arguments("".join(pieces))
+        fitting = [name for name in turn.offered.names if all(turn.offered.may_have(name, key) for key in given or ())]
+        turn.start_call(fitting[0] if given is not None and len(fitting) == 1 else header.strip())
+        turn.writer.args("".join(pieces))
+        turn.writer.end_json(turn.reader.position)
+
+    def _after(self, turn: Turn) -> Steps[None]:
+        if self.close:
+            yield from turn.reader.spaces()
+            if (yield from turn.reader.one_of(self.close)) is None:
+                turn.unclosed(self.close[0])
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        written = [self._one(call, number) for number, call in enumerate(calls)]
+        return f"{self.section_open}{self.between.join(written)}{self.section_close}"
+
+    def _one(self, call: ToolCall, number: int) -> str:
+        header = self.write_header.format(name=call.name, id=call.id, number=number)
+        text = call.text if call.arguments is None else dumps(call.arguments)
+        return f"{self.open[0]}{header}{self.name_end[0]}{text}{self.close[0] if self.close else ''}"

@@ -1,0 +1,115 @@
+"""Calls as JSON: one object in tags, several in an array, or bare at the start of the message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.parts import ToolCall
+from ...ir.text import dumps
+from .envelope import Keys, read_envelope
+from .offered import Offered
+from .reader import Steps, Terminals, terminals
+from .style import StyleBase, Turn
+
+__all__ = ["JsonCalls"]
+
+
+class JsonCalls(StyleBase, frozen=True):
+    """`open` call objects `close`. Several come as an array, or one behind the other, or each in its own tags."""
+
+    open: tuple[str, ...] = ()
+    close: tuple[str, ...] = ()
+    bare: tuple[str, ...] = ()  # "{" or "[": a message that begins with it is a call
+    keys: Keys = Keys()
+    array: bool = False  # several calls are written as one array
+    between: str = "\n"  # what is written between two calls
+    separators: tuple[str, ...] = (";", ",")
+    pad: tuple[str, str] = ("", "")  # what is written inside of the tags
+    write_open: bool = True
+
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+        return self.open
+
+    def weak(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+        return self.bare
+
+    def read(self, turn: Turn, opener: str) -> Steps[None]:
+        reader = turn.reader
+        if opener in self.bare:
+            reader.unread(opener)
+        yield from reader.spaces()
+        array = (yield from reader.one_of(("[",))) is not None
+        yield from self.read_objects(turn, array=array, bare=opener in self.bare)
+
+    def read_objects(self, turn: Turn, *, array: bool, bare: bool = False) -> Steps[None]:
+        """The calls of an array that has been opened, or one behind the other."""
+        if array:
+            yield from self._array(turn, sure=not bare)
+        more = not array
+        while more:
+            yield from read_envelope(turn, self.keys, self._give_up, sure=not bare)
+            more = yield from self._after_object(turn, closed=bare)
+        if array:
+            yield from self._after_object(turn, closed=bare)
+
+    def _array(self, turn: Turn, *, sure: bool) -> Steps[None]:
+        reader = turn.reader
+        yield from reader.spaces()
+        found = yield from reader.one_of(("]",))
+        while found is None or found == ",":
+            yield from read_envelope(turn, self.keys, self._give_up, sure=sure)
+            reader.taken = []
+            yield from reader.spaces()
+            found = yield from reader.one_of(("]", ",", "["))
+            if found == "[":  # the array begins again: no reason to lose the call
+                turn.unclosed("a comma between two calls")
+                found = ","
+            if found is None:
+                turn.unclosed("the bracket behind the calls")
+                break
+            yield from reader.spaces()
+
+    def _after_object(self, turn: Turn, *, closed: bool) -> Steps[bool]:
+        """Reads up to the closing tag; True where another call comes before it."""
+        reader = turn.reader
+        reader.taken = []
+        yield from reader.spaces()
+        if (yield from reader.one_of(self.separators)):
+            yield from reader.spaces()
+        if (yield from reader.one_of(self.close)):
+            reader.taken = None
+            return False
+        if (yield from reader.peek()) == "{":
+            return True
+        skipped, reader.taken = "".join(reader.taken), None
+        turn.writer.text(skipped)
+        if self.close and not closed:
+            turn.unclosed(self.close[0])
+        return False
+
+    @property
+    def _give_up(self) -> Terminals:
+        return terminals(*self.close, *self.open)
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        objects = [self._object(call, number) for number, call in enumerate(calls)]
+        start = self.open[0] if self.open and self.write_open else ""
+        end = self.close[0] if self.close and self.write_open else ""
+        before, after = f"{start}{self.pad[0]}", f"{self.pad[1]}{end}"
+        if self.array:
+            return f"{before}[{', '.join(objects)}]{after}"
+        if not self.close and not self.pad[0]:
+            return before + self.between.join(objects)
+        return self.between.join(f"{before}{one}{after}" for one in objects)
+
+    def _object(self, call: ToolCall, number: int) -> str:
+        text = call.text if call.arguments is None else dumps(call.arguments)
+        keys = self.keys
+        if keys.name_is_key:
+            return f"{{{dumps(call.name)}: {text}}}"
+        body = f'"{keys.name[0]}": {dumps(call.name)}, "{keys.arguments[0]}": {text}'
+        if keys.id_last and call.id:
+            return f'{{{body}, "{keys.id[0]}": {dumps(call.id)}}}'
+        if keys.id_is_index:
+            return f'{{"{keys.id[0]}": "{number}", {body}}}'
+        return f"{{{body}}}"

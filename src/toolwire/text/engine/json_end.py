@@ -1,0 +1,129 @@
+"""Where a JSON value ends, in text that is still arriving.
+
+String-aware, so a closing tag inside a string closes nothing. It follows the grammar closely enough that text which is
+not JSON is noticed at the character where it stops being JSON; the strict parser judges the finished value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from .reader import Malformed, Reader, Steps, Truncated
+
+__all__ = ["JsonEnd", "json_value"]
+
+_plain = re.compile(r'[^"\\]*').match
+_space = re.compile(r"[ \t\r\n]*").match
+_bare = re.compile(r"[-+.0-9A-Za-z]*").match
+_DEPTH = 200
+
+# What may come next.
+_VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY, _COLON, _NEXT, _STRING, _ESCAPE, _BARE = range(9)
+
+
+class JsonEnd:
+    """Feed it text: it says how far the value reaches. `done` when it ends there, `failed` where it is not JSON.
+
+    >>> end = JsonEnd()
+    >>> end.feed('{"a": "}', 0), end.feed('"} tail', 0), end.done
+    (8, 2, True)
+    """
+
+    __slots__ = ("_expect", "_is_key", "_stack", "done", "failed")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.failed = False
+        self._expect = _VALUE
+        self._is_key = False
+        self._stack: list[str] = []
+
+    def feed(self, text: str, at: int) -> int:
+        """Reads from `at`; gives where it stopped."""
+        end = len(text)
+        while at < end and not (self.done or self.failed):
+            if self._expect == _STRING:
+                at = _plain(text, at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+                if at < end:
+                    self._expect = _ESCAPE
+                    if text[at] == '"':
+                        self._end_string()
+                    at += 1
+            elif self._expect == _ESCAPE:
+                self._expect = _STRING
+                at += 1
+            elif self._expect == _BARE:
+                at = _bare(text, at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+                if at < end:
+                    self._end_value()
+            else:
+                at = _space(text, at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+                if at < end:
+                    at += self._structure(text[at])
+        return at
+
+    def close(self) -> None:
+        """Nothing more comes: a number or a word at the top ends here."""
+        if self._expect == _BARE and not self._stack:
+            self.done = True
+
+    def _structure(self, character: str) -> int:
+        """Takes one character outside of strings; gives how many it took."""
+        expect = self._expect
+        if character == '"' and expect in (_VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY):
+            self._is_key = expect in (_KEY, _FIRST_KEY)
+            self._expect = _STRING
+        elif character in "{[" and expect in (_VALUE, _FIRST_VALUE) and len(self._stack) < _DEPTH:
+            self._stack.append(character)
+            self._expect = _FIRST_KEY if character == "{" else _FIRST_VALUE
+        elif self._closes(character):
+            self._stack.pop()
+            self._end_value()
+        elif character == "," and expect == _NEXT:
+            self._expect = _KEY if self._stack[-1] == "{" else _VALUE
+        elif character == ":" and expect == _COLON:
+            self._expect = _VALUE
+        elif expect in (_VALUE, _FIRST_VALUE) and (character.isascii() and (character.isalnum() or character in "-+.")):
+            self._expect = _BARE
+            return 0
+        else:
+            self.failed = True
+            return 0
+        return 1
+
+    def _closes(self, character: str) -> bool:
+        if character == "}":
+            return self._expect in (_NEXT, _FIRST_KEY) and self._stack[-1] == "{"
+        return character == "]" and self._expect in (_NEXT, _FIRST_VALUE) and self._stack[-1] == "["
+
+    def _end_string(self) -> None:
+        if self._is_key:
+            self._is_key = False
+            self._expect = _COLON
+        else:
+            self._end_value()
+
+    def _end_value(self) -> None:
+        if self._stack:
+            self._expect = _NEXT
+        else:
+            self.done = True
+
+
+def json_value(reader: Reader, sink: Callable[[str], object]) -> Steps[None]:
+    """Passes on one JSON value as it comes."""
+    end = JsonEnd()
+    while True:
+        stop = end.feed(reader.text, reader.at)
+        if stop > reader.at:
+            sink(reader.take_to(stop))
+        if reader.ended:
+            end.close()
+        if end.done:
+            return
+        if end.failed:
+            raise Malformed("not JSON")
+        if reader.ended:
+            raise Truncated("the JSON value is cut off")
+        yield

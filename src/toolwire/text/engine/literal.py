@@ -1,0 +1,233 @@
+"""Values written as literals of a language, turned into JSON as they come: Python's, and Gemma's with its own quotes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ...ir.errors import EncodeError, ProtocolError
+from ...ir.pointer import JSON, Object
+from ...ir.text import dumps
+from ...ir.value import Value
+from ...stream.strict import parse
+from .reader import Malformed, Reader, Steps, Truncated, terminals
+
+__all__ = ["GEMMA", "PYTHON", "Language", "literal", "write_literal"]
+
+_DEPTH = 64
+_bare = re.compile(r"[^,:()\[\]{}'\"\s<>=|]*").match
+_SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0", "\n": ""}
+_SAME = "\\'\"/"
+_CODES = {"x": 2, "u": 4, "U": 8}
+_WORDS: dict[str, JSON] = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
+
+
+class Language(Value, frozen=True):
+    """Its quotes (longest first), whether a backslash escapes, and whether bare words may stand for strings and keys."""
+
+    quotes: tuple[str, ...]
+    escapes: bool = True
+    bare_words: bool = False
+
+
+PYTHON = Language(('"""', "'''", '"', "'"))
+GEMMA = Language(('<|"|>', "<escape>", '"'), escapes=False, bare_words=True)
+
+
+def literal(reader: Reader, language: Language, sink: Callable[[str], object], depth: int = 0) -> Steps[JSON]:
+    """Reads one value; `sink` gets it as JSON text, piece by piece."""
+    if depth > _DEPTH:
+        raise Malformed(f"nested more than {_DEPTH} deep")
+    yield from reader.spaces()
+    quote = yield from reader.one_of(language.quotes)
+    if quote is not None:
+        return (yield from _string(reader, language, quote, sink))
+    first = yield from reader.peek()
+    if first in ("[", "("):
+        return (yield from _list(reader, language, sink, depth))
+    if first == "{":
+        return (yield from _dict(reader, language, sink, depth))
+    return (yield from _word(reader, language, sink))
+
+
+def _string(reader: Reader, language: Language, quote: str, sink: Callable[[str], object]) -> Steps[str]:
+    pieces: list[str] = []
+
+    def collect(piece: str) -> None:
+        if piece:
+            pieces.append(piece)
+            sink(dumps(piece)[1:-1])
+
+    sink('"')
+    stops = terminals(quote, "\\") if language.escapes else terminals(quote)
+    while True:
+        found = yield from reader.until(stops, collect)
+        if found is None:
+            raise Truncated("the text stops inside of a string")
+        if found == quote:
+            sink('"')
+            return "".join(pieces)
+        collect((yield from _escape(reader)))
+
+
+def _escape(reader: Reader) -> Steps[str]:
+    letter = yield from reader.peek()
+    if not letter:
+        raise Truncated("the text stops inside of a string")
+    reader.take_to(reader.at + 1)
+    if letter in _SIMPLE:
+        return _SIMPLE[letter]
+    if letter in _SAME:
+        return letter
+    width = _CODES.get(letter)
+    if width is None:
+        return "\\" + letter  # not an escape: Python keeps the backslash, and so do regular expressions
+    digits = yield from reader.peek(width)
+    try:
+        character = chr(int(digits, 16)) if len(digits) == width else ""
+    except (ValueError, OverflowError):
+        character = ""
+    if not character or 0xD800 <= ord(character) < 0xE000:
+        return "\\" + letter
+    reader.take_to(reader.at + width)
+    return character
+
+
+def _list(reader: Reader, language: Language, sink: Callable[[str], object], depth: int) -> Steps[list[JSON]]:
+    close = "]" if reader.text[reader.at] == "[" else ")"
+    reader.take_to(reader.at + 1)
+    sink("[")
+    items: list[JSON] = []
+    while not (yield from _at_end(reader, close)):
+        if items:
+            yield from _comma(reader)
+            if (yield from _at_end(reader, close)):
+                break
+            sink(",")
+        items.append((yield from literal(reader, language, sink, depth + 1)))
+    sink("]")
+    return items
+
+
+def _dict(reader: Reader, language: Language, sink: Callable[[str], object], depth: int) -> Steps[Object]:
+    reader.take_to(reader.at + 1)
+    sink("{")
+    items: Object = {}
+    while not (yield from _at_end(reader, "}")):
+        if items:
+            yield from _comma(reader)
+            if (yield from _at_end(reader, "}")):
+                break
+            sink(",")
+        key = yield from dict_key(reader, language)
+        if key in items:
+            raise Malformed(f"the key {key!r} twice")
+        sink(dumps(key) + ":")
+        items[key] = yield from literal(reader, language, sink, depth + 1)
+    sink("}")
+    return items
+
+
+def dict_key(reader: Reader, language: Language) -> Steps[str]:
+    """A key and the colon behind it."""
+    yield from reader.spaces()
+    quote = yield from reader.one_of(language.quotes)
+    if quote is not None:
+        key = yield from _string(reader, language, quote, _nowhere)
+    else:
+        key = yield from _token(reader)
+        if not key or not language.bare_words:
+            raise Malformed("a key without quotes")
+    yield from reader.spaces()
+    yield from reader.expect(":")
+    return key
+
+
+def _nowhere(piece: str) -> None:
+    del piece
+
+
+def _at_end(reader: Reader, close: str) -> Steps[bool]:
+    yield from reader.spaces()
+    return (yield from reader.one_of((close,))) is not None
+
+
+def _comma(reader: Reader) -> Steps[None]:
+    yield from reader.expect(",")
+
+
+def _word(reader: Reader, language: Language, sink: Callable[[str], object]) -> Steps[JSON]:
+    word = yield from _token(reader)
+    if not word:
+        ended = reader.ended and reader.at == len(reader.text)
+        raise (Truncated if ended else Malformed)("a value is missing")
+    value = _meaning(word)
+    if value is _NOTHING:
+        if not language.bare_words:
+            raise Malformed(f"{word!r} is not a value")
+        value = word
+    try:
+        sink(dumps(value))
+    except EncodeError:
+        raise Malformed(f"{word!r} is not a value") from None
+    return value
+
+
+_NOTHING: JSON = object()  # a mark, never handed out
+
+
+def _meaning(word: str) -> JSON:
+    if word in _WORDS:
+        return _WORDS[word]
+    try:
+        return parse(word.removeprefix("+").replace("_", ""))
+    except ProtocolError:
+        return _NOTHING
+
+
+def _token(reader: Reader) -> Steps[str]:
+    """A number, a word or a bare key: as far as nothing structural comes."""
+    pieces: list[str] = []
+    while True:
+        stop = _bare(reader.text, reader.at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+        pieces.append(reader.take_to(stop))
+        if stop < len(reader.text):
+            return "".join(pieces)
+        if reader.ended:
+            if pieces != [""]:
+                raise Truncated("the text stops inside of a value")
+            return ""
+        yield
+
+
+def write_literal(value: JSON, language: Language) -> str:
+    """The value in that language."""
+    if isinstance(value, str):
+        return _quoted(value, language)
+    if isinstance(value, dict):
+        keys = [(key if language.bare_words and _plain_key(key) else _quoted(key, language)) for key in value]
+        pairs = zip(keys, value.values(), strict=True)
+        colon = ":" if language.bare_words else ": "
+        return "{" + _joined(language, [f"{k}{colon}{write_literal(v, language)}" for k, v in pairs]) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + _joined(language, [write_literal(item, language) for item in value]) + "]"
+    if language.bare_words or (not isinstance(value, bool) and value is not None):
+        return dumps(value)
+    return repr(value)
+
+
+def _joined(language: Language, items: list[str]) -> str:
+    return ("," if language.bare_words else ", ").join(items)
+
+
+def _plain_key(key: str) -> bool:
+    return re.fullmatch(r"[A-Za-z_][\w.-]*", key) is not None
+
+
+def _quoted(text: str, language: Language) -> str:
+    if not language.escapes:
+        return f"{language.quotes[0]}{text}{language.quotes[0]}"
+    plain = (
+        text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    )
+    return "'" + "".join(c if c >= " " else f"\\x{ord(c):02x}" for c in plain) + "'"

@@ -1,0 +1,74 @@
+"""Calls with a name and a literal of the format's own language: `call:f{a:<|"|>x<|"|>}`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.parts import ToolCall
+from .literal import GEMMA, Language, dict_key, literal, write_literal
+from .offered import Offered
+from .reader import Malformed, Steps, Truncated, terminals
+from .style import StyleBase, Turn
+
+__all__ = ["LiteralCalls"]
+
+
+class LiteralCalls(StyleBase, frozen=True):
+    """`open` `prefix` NAME {…} `close`."""
+
+    open: str
+    close: str
+    prefix: str = "call:"
+    language: Language = GEMMA
+
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+        return (self.open,)
+
+    def read(self, turn: Turn, opener: str) -> Steps[None]:  # the protocol's
+        reader, writer = turn.reader, turn.writer
+        yield from reader.spaces()
+        yield from reader.one_of((self.prefix,))
+        name, end = yield from reader.word(terminals("{", self.close, "<", "\n"), 128)
+        if end is None:
+            raise Truncated("the text stops inside of a call's name")
+        if end != "{" or not name.strip():
+            reader.unread(end)
+            raise Malformed(f"{name!r} names no tool")
+        turn.start_call(name.strip())
+        try:
+            yield from self._arguments(turn)
+        except Truncated:
+            writer.end_object("truncated", reader.position)
+            raise
+        except Malformed as error:
+            writer.note("malformed", reader.position, str(error))
+            yield from reader.until(terminals(self.close), _drop)
+            writer.end_object("invalid", reader.position)
+            return
+        writer.end_object("complete", reader.position)
+        yield from reader.spaces()
+        if (yield from reader.one_of((self.close,))) is None:
+            turn.unclosed(self.close)
+
+    def _arguments(self, turn: Turn) -> Steps[None]:
+        reader = turn.reader
+        given = 0
+        yield from reader.spaces()
+        while (yield from reader.one_of(("}",))) is None:
+            if given:
+                yield from reader.expect(",")
+            key = yield from dict_key(reader, self.language)
+            turn.writer.begin_argument(key)
+            turn.writer.end_argument(key, (yield from literal(reader, self.language, turn.writer.json)))
+            given += 1
+            yield from reader.spaces()
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        return "".join(
+            f"{self.open}{self.prefix}{call.name}{write_literal(call.arguments or {}, self.language)}{self.close}"
+            for call in calls
+        )
+
+
+def _drop(piece: str) -> None:
+    del piece

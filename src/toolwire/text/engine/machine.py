@@ -1,0 +1,135 @@
+"""The machine outside of calls: text, reasoning, special tokens that mean nothing to a reader, and where calls begin."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from .reader import Malformed, Steps, Truncated, terminals
+from .signatures import foreign_to
+from .style import Turn
+
+if TYPE_CHECKING:
+    from .format import Format
+
+__all__ = ["run"]
+
+_SPECIAL = re.compile(r"<\|[^|>]*\|>|<｜[^｜]*｜>").fullmatch
+"""A special token is never text, even where it opened nothing."""
+
+
+def run(form: Format, turn: Turn, *, reasoning: bool) -> Steps[None]:
+    """Reads a whole turn; `reasoning` where the prompt has already opened it."""
+    machine = _Machine(form, turn)
+    if reasoning:
+        yield from machine.reasoning(form.reasoning[0][1])
+    yield from machine.text()
+
+
+class _Machine:
+    def __init__(self, form: Format, turn: Turn) -> None:
+        self.form = form
+        self.turn = turn
+        self.strong = form.calls.openers(turn.offered)
+        self.weak = form.calls.weak(turn.offered)
+        self.opens = {opening: closing for opening, closing in form.reasoning if opening}
+        self.spoken = False
+        own = (*self.strong, *self.opens, *self.opens.values(), *form.noise, *form.halts)
+        self.foreign = foreign_to(own)
+        weak = self.weak if form.calls.anywhere else ()
+        self.stops = terminals(*self.strong, *weak, *self.opens, *form.noise, *form.halts, *self.foreign)
+
+    def text(self) -> Steps[None]:
+        reader, writer = self.turn.reader, self.turn.writer
+        while not (reader.ended and reader.at == len(reader.text)):
+            if self.weak and not self.spoken:
+                yield from self._weak_start()
+            found = yield from reader.until(self.stops, self._say)
+            if found is None:
+                return
+            if found in self.strong or found in self.weak:
+                yield from self._call(found)
+            elif found in self.opens:
+                reader.taken = None
+                yield from self.reasoning(self.opens[found])
+            elif found in self.form.halts and writer.calls:
+                yield from self._rest(f"{found!r} is not the model's to write")
+            elif found not in self.form.noise:
+                if found in self.foreign:
+                    writer.note("other_format", reader.position, f"{found!r} belongs to another format")
+                writer.text(found)
+                self.spoken = True
+
+    def _say(self, piece: str) -> None:
+        if not self.spoken and not piece.isspace():
+            self.spoken = True
+        self.turn.writer.text(piece)
+
+    def _weak_start(self) -> Steps[None]:
+        """A message that begins with an everyday character may still be a call."""
+        reader = self.turn.reader
+        reader.taken = []
+        yield from reader.spaces()
+        found = yield from reader.one_of(self.weak)
+        if found is None:
+            self._give_back()
+        else:
+            yield from self._call(found, before=reader.taken[:-1])
+
+    def _give_back(self) -> None:
+        taken, self.turn.reader.taken = self.turn.reader.taken or [], None
+        for piece in taken:
+            self._say(piece)
+
+    def _call(self, opener: str, before: list[str] | None = None) -> Steps[None]:
+        reader, writer = self.turn.reader, self.turn.writer
+        start, calls = reader.position - len(opener), writer.calls
+        reader.taken = [*(before or ()), opener]
+        try:
+            yield from self.form.calls.read(self.turn, opener)
+        except Malformed as error:
+            self._no_call(error, start, weak=opener in self.weak)
+        reader.taken = None
+        if self.form.one_call and writer.calls > calls:
+            yield from self._rest("the turn ends with its call")
+
+    def _no_call(self, error: Malformed, start: int, *, weak: bool) -> None:
+        """What was opened is no call. As far as it was not told as one, it is text again."""
+        reader, writer = self.turn.reader, self.turn.writer
+        noise = self.form.noise
+        taken = "".join(piece for piece in reader.taken or () if piece not in noise and not _SPECIAL(piece))
+        reader.taken = None
+        if not taken:
+            return
+        if isinstance(error, Truncated) and not weak:
+            writer.note("truncated", start, f"a call is cut off before its name: {taken[:200]!r}")
+            return
+        if not weak:
+            writer.note("malformed", start, str(error))
+        self._say(taken)
+
+    def reasoning(self, closing: str) -> Steps[None]:
+        """Up to its closer. A call inside of it that stands on its own ends it as well."""
+        reader, writer = self.turn.reader, self.turn.writer
+        opens = self.strong if self.form.calls_end_reasoning else ()
+        while True:
+            found = yield from reader.until(terminals(closing, *opens), writer.reasoning)
+            if found is None:
+                writer.end_item()
+                return
+            if found == closing:
+                writer.end_item()
+                self.spoken = False
+                return
+            reader.unread(found)
+            writer.end_item()
+            return
+
+    def _rest(self, why: str) -> Steps[None]:
+        """Nothing that comes now counts; the caller was told to stop."""
+        self.turn.reader.stopped = True
+        dropped: list[str] = []
+        yield from self.turn.reader.until(terminals(), dropped.append)
+        words = "".join(dropped)
+        if words.strip():
+            self.turn.writer.note("after_stop", self.turn.reader.position - len(words), f"{why}: {words[:200]!r}")

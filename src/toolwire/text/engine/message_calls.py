@@ -1,0 +1,72 @@
+"""Messages whose content has a type: text, thinking, or a call as JSON. The header's name counts for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.parts import ToolCall
+from ...ir.text import dumps
+from .envelope import Keys, read_envelope
+from .offered import Offered
+from .reader import Steps, Truncated, terminals
+from .style import StyleBase, Turn
+
+__all__ = ["MessageCalls"]
+
+_MESSAGE, _END = "<|message_model|>", "<|end_message|>"
+_CALL, _TEXT_CALL = "<|content_invoke_tool_json|>", "<|content_invoke_tool_text|>"
+_TEXT, _THINKING = "<|content_text|>", "<|content_thinking|>"
+_KEYS = Keys(arguments=("args", "arguments", "parameters"))
+
+
+class MessageCalls(StyleBase, frozen=True):
+    """`<|message_model|>NAME<|content_invoke_tool_json|>{"name": …, "args": …}<|end_message|>`."""
+
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+        return (_MESSAGE, _CALL, _TEXT_CALL)
+
+    def read(self, turn: Turn, opener: str) -> Steps[None]:
+        reader = turn.reader
+        header = ""
+        if opener == _MESSAGE:
+            header, found = yield from reader.word(terminals(_CALL, _TEXT_CALL, _TEXT, _THINKING, _END, _MESSAGE))
+            if found is None:
+                raise Truncated("the text stops inside of a message's header")
+            opener = found
+        if opener == _CALL:
+            yield from self._call(turn)
+        elif opener == _TEXT_CALL:
+            yield from self._text_call(turn, header.strip())
+        else:
+            reader.taken = None
+            reader.unread(opener)
+
+    def _call(self, turn: Turn) -> Steps[None]:
+        reader = turn.reader
+        yield from reader.spaces()
+        yield from read_envelope(turn, _KEYS, terminals(_END))
+        yield from reader.spaces()
+        if (yield from reader.one_of((_END,))) is None:
+            turn.unclosed(_END)
+
+    def _text_call(self, turn: Turn, name: str) -> Steps[None]:
+        """A call in words, of the tool in the header."""
+        reader, writer = turn.reader, turn.writer
+        turn.start_call(name)
+        pieces: list[str] = []
+        end = yield from reader.until(terminals(_END), pieces.append)
+        text = "".join(pieces)
+        writer.begin_argument("text")
+        writer.json(dumps(text))
+        writer.end_argument("text", text)
+        writer.end_object("complete" if end else "truncated", reader.position)
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        return "".join(
+            f'{_MESSAGE}{call.name}{_CALL}{{"name": {dumps(call.name)}, "args": {_arguments(call)}}}{_END}'
+            for call in calls
+        )
+
+
+def _arguments(call: ToolCall) -> str:
+    return call.text if call.arguments is None else dumps(call.arguments)

@@ -1,0 +1,38 @@
+"""Mistral's two ways behind one token: an array of objects, or the name and its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.parts import ToolCall
+from .envelope import Keys
+from .header_calls import HeaderCalls
+from .json_calls import JsonCalls
+from .offered import Offered
+from .reader import Steps
+from .style import StyleBase, Turn
+
+__all__ = ["MistralCalls"]
+
+_OPEN = "[TOOL_CALLS]"
+_ARRAY = JsonCalls((_OPEN,), keys=Keys(id_last=True), array=True)
+_HEADER = r"\s*(?P<name>[^\s\[\]{}]+)\s*(?:\[CALL_ID\]\s*(?P<id>\w+)\s*)?"
+_PLAIN = HeaderCalls((_OPEN,), ("[ARGS]",), header=_HEADER)
+_WITH_ID = HeaderCalls((_OPEN,), ("[ARGS]",), header=_HEADER, write_header="{name}[CALL_ID]{id}")
+
+
+class MistralCalls(StyleBase, frozen=True):
+    """`[TOOL_CALLS]NAME[ARGS]{…}`, with `[CALL_ID]` between them where `ids`; reads what older tokenizers wrote too."""
+
+    ids: bool = False
+
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+        return (_OPEN,)
+
+    def read(self, turn: Turn, opener: str) -> Steps[None]:
+        yield from turn.reader.spaces()
+        style = _ARRAY if (yield from turn.reader.peek()) == "[" else _PLAIN
+        yield from style.read(turn, opener)
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        return (_WITH_ID if self.ids else _PLAIN).write(calls)

@@ -1,0 +1,128 @@
+"""Calls whose arguments are nested tags, named after their keys, each tag behind a token that no value contains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...ir.parts import ToolCall
+from ...ir.pointer import JSON, Object
+from ...ir.text import dumps
+from .offered import Offered, child, typed, types_of
+from .reader import Malformed, Steps, Truncated, terminals
+from .style import StyleBase, Turn
+
+__all__ = ["NestedCalls"]
+
+_DEPTH = 64
+_ITEM = "item"
+
+
+class NestedCalls(StyleBase, frozen=True):
+    """`mark`<tool_call> `mark`<invoke name="N"> `mark`<key>value`mark`</key> … ; a list is a row of <item>."""
+
+    mark: str
+    section: str = "tool_call"
+    call: str = "invoke"
+
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+        return (f"{self.mark}<{self.section}>",)
+
+    def read(self, turn: Turn, opener: str) -> Steps[None]:  # the protocol's
+        reader = turn.reader
+        opening, closing = f'{self.mark}<{self.call} name="', f"{self.mark}</{self.section}>"
+        yield from reader.spaces()
+        yield from reader.expect(opening)
+        while True:
+            yield from self._call(turn)
+            reader.taken = []
+            yield from reader.spaces()
+            found = yield from reader.one_of((opening, closing))
+            if found != opening:
+                break
+        reader.taken = None
+        if found is None:
+            turn.unclosed(closing)
+
+    def _call(self, turn: Turn) -> Steps[None]:
+        reader, writer = turn.reader, turn.writer
+        name, end = yield from reader.word(terminals('">', "<", "\n"))
+        if end is None:
+            raise Truncated("the text stops inside of a call's name")
+        if end != '">' or not name:
+            raise Malformed(f"{name!r} names no tool")
+        turn.start_call(name)
+        schema = turn.offered.schema(name)
+        try:
+            while (key := (yield from self._tag(turn))) != f"/{self.call}":
+                if key.startswith("/"):
+                    raise Malformed(f"<{key}> closes nothing")
+                writer.begin_argument(key)
+                value = yield from self._value(turn, key, child(schema, key, schema), schema, 0)
+                writer.json(dumps(value))
+                writer.end_argument(key, value)
+        except Truncated:
+            writer.end_object("truncated", reader.position)
+            raise
+        except Malformed as error:
+            writer.note("malformed", reader.position, str(error))
+            writer.end_object("invalid", reader.position)
+            yield from reader.until(terminals(f"{self.mark}</{self.call}>"), _drop)
+            return
+        writer.end_object("complete", reader.position)
+
+    def _tag(self, turn: Turn) -> Steps[str]:
+        """The next tag, without its brackets."""
+        yield from turn.reader.spaces()
+        yield from turn.reader.expect(f"{self.mark}<")
+        tag, end = yield from turn.reader.word(terminals(">"))
+        if end is None:
+            raise Truncated("the text stops inside of a tag")
+        return tag
+
+    def _value(self, turn: Turn, key: str, schema: Any, root: Any, depth: int) -> Steps[JSON]:
+        if depth > _DEPTH:
+            raise Malformed(f"nested more than {_DEPTH} deep")
+        pieces: list[str] = []
+        if (yield from turn.reader.until(terminals(self.mark), pieces.append)) is None:
+            raise Truncated("the text stops inside of an argument")
+        turn.reader.unread(self.mark)
+        types = types_of(schema, root)
+        items: list[JSON] = []
+        members: Object = {}
+        while (tag := (yield from self._tag(turn))) != f"/{key}":
+            if tag.startswith("/") or tag in members:
+                raise Malformed(f"<{tag}> where </{key}> is expected")
+            if tag == _ITEM and "object" not in types:
+                items.append((yield from self._value(turn, tag, child(schema, 0, root), root, depth + 1)))
+            else:
+                members[tag] = yield from self._value(turn, tag, child(schema, tag, root), root, depth + 1)
+        text = "".join(pieces)
+        if (items or members) and text.strip():
+            raise Malformed(f"text and tags mixed in <{key}>")
+        if items or members:
+            return items or members
+        if not text and "string" not in types and ("array" in types or "object" in types):
+            return [] if "array" in types else {}
+        return typed(text, types)
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        body = "".join(self._write_call(call) for call in calls)
+        return f"{self.mark}<{self.section}>{body}{self.mark}</{self.section}>"
+
+    def _write_call(self, call: ToolCall) -> str:
+        given = "".join(self._write(key, value) for key, value in (call.arguments or {}).items())
+        return f'{self.mark}<{self.call} name="{call.name}">{given}{self.mark}</{self.call}>'
+
+    def _write(self, key: str, value: JSON) -> str:
+        if isinstance(value, dict):
+            inner = "".join(self._write(name, item) for name, item in value.items())
+        elif isinstance(value, list):
+            inner = "".join(self._write(_ITEM, item) for item in value)
+        else:
+            inner = value if isinstance(value, str) else dumps(value)
+        return f"{self.mark}<{key}>{inner}{self.mark}</{key}>"
+
+
+def _drop(piece: str) -> None:
+    del piece

@@ -1,0 +1,188 @@
+"""The tools that the model was offered: they settle what a name, a key and an untyped value mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from ...ir.errors import ProtocolError
+from ...ir.pointer import JSON, Object
+from ...ir.tools import Tool
+from ...stream.strict import parse
+
+__all__ = ["ANY", "Offered", "Types", "child", "type_of", "typed", "types_of"]
+
+Types = frozenset[str]
+ANY: Types = frozenset()
+"""No schema speaks of it: what looks like JSON is JSON."""
+
+_TEXT_ONLY = frozenset({"string"})
+_WORDS: dict[str, tuple[str, JSON]] = {
+    "true": ("boolean", True),
+    "false": ("boolean", False),
+    "null": ("null", None),
+    "none": ("null", None),
+}
+_DEPTH = 16
+_INTEGER = re.compile(r"[+-]?[0-9]{1,300}").fullmatch
+_NOTHING: JSON = object()  # a mark, never handed out
+
+
+class Offered:
+    """Answers about names and keys; without any tools, everything is possible."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._schemas = {tool.name: tool.input_schema for tool in tools}
+        self._types: dict[tuple[str, str], Types] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._schemas)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._schemas)
+
+    def knows(self, name: str) -> bool:
+        return not self._schemas or name in self._schemas
+
+    def schema(self, name: str) -> Object:
+        return self._schemas.get(name) or {}
+
+    def keys(self, name: str) -> list[str] | None:
+        """The names of a tool's parameters; None where any name may come."""
+        schema = self._schemas.get(name)
+        if not isinstance(schema, dict) or not isinstance(schema.get("properties"), dict):
+            return None
+        if schema.get("additionalProperties") not in (None, False) or "patternProperties" in schema:
+            return None
+        return list(schema["properties"])
+
+    def may_have(self, name: str, key: str) -> bool:
+        """Whether `key` can be a parameter of the tool `name`."""
+        known = self.keys(name)
+        return known is None or key in known
+
+    def satisfied(self, name: str, given: set[str]) -> bool:
+        """Whether all that the tool requires has been given."""
+        required = self.schema(name).get("required")
+        return set(required if isinstance(required, list) else ()) <= given
+
+    def resolve(self, name: str) -> str:
+        """The offered tool that a name stands for: as it is, or without a namespace that the model put in front."""
+        if not self._schemas or name in self._schemas:
+            return name
+        space, _, bare = name.rpartition(".")
+        return bare if bare in self._schemas and space in ("functions", "function", "tools", bare) else name
+
+    def types(self, name: str, key: str) -> Types:
+        """The JSON types that a parameter takes; ANY where nobody said."""
+        found = self._types.get((name, key))
+        if found is None:
+            schema = self._schemas.get(name)
+            found = self._types[name, key] = types_of(child(schema, key, schema), schema)
+        return found
+
+
+def types_of(schema: Any, root: Any) -> Types:
+    """The JSON types that a schema allows."""
+    return _types(schema, root, 0)
+
+
+def child(schema: Any, key: str | int, root: Any) -> Any:
+    """The schema of a property or an item; None where there is none."""
+    for _ in range(_DEPTH):
+        if not (isinstance(schema, dict) and isinstance(schema.get("$ref"), str)):
+            break
+        schema = _resolve(schema["$ref"], root)
+    if not isinstance(schema, dict):
+        return None
+    if isinstance(key, int):
+        return schema.get("items")
+    properties = schema.get("properties")
+    return properties.get(key) if isinstance(properties, dict) else None
+
+
+def _types(schema: Any, root: Any, depth: int) -> Types:
+    if not isinstance(schema, dict) or depth > _DEPTH:
+        return ANY
+    if isinstance(schema.get("$ref"), str):
+        return _types(_resolve(schema["$ref"], root), root, depth + 1)
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        return frozenset({kind}) | ({"null"} if schema.get("nullable") is True else frozenset())
+    if isinstance(kind, list):
+        return frozenset(name for name in kind if isinstance(name, str))
+    for word in ("anyOf", "oneOf"):
+        if isinstance(schema.get(word), list):
+            branches = [_types(branch, root, depth + 1) for branch in schema[word]]
+            return frozenset().union(*branches) if all(branches) else ANY
+    if isinstance(schema.get("allOf"), list):
+        return next((found for part in schema["allOf"] if (found := _types(part, root, depth + 1))), ANY)
+    values = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    return frozenset(map(type_of, values)) if isinstance(values, list) else ANY
+
+
+def _resolve(pointer: str, root: Any) -> Any:
+    here = root
+    for step in pointer.removeprefix("#").split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if not isinstance(here, dict) or name not in here:
+            return None
+        here = here[name]
+    return here
+
+
+def type_of(value: JSON) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "object" if isinstance(value, dict) else "array"
+
+
+def typed(text: str, types: Types) -> JSON:
+    """The value that `text` stands for, by what the schema allows and never by how it looks.
+
+    >>> typed("007", frozenset({"string"})), typed("42", frozenset({"integer"})), typed("42", ANY), typed("Paris", ANY)
+    ('007', 42, 42, 'Paris')
+
+    A text that is none of the types stays a text: the validator will say what is wrong with it.
+    """
+    if types == _TEXT_ONLY:
+        return text
+    bare = text.strip()
+    word = _WORDS.get(bare.lower())
+    if word is not None and word[0] in types and (bare != "none" or "string" not in types):
+        return word[1]
+    if "integer" in types and _INTEGER(bare):
+        return int(bare)
+    value = _json(bare, types)
+    if value is _NOTHING:
+        return text
+    if isinstance(value, str):
+        return value if types and "string" not in types else text
+    return value if not types or _allowed(type_of(value), types) else text
+
+
+def _json(text: str, types: Types) -> JSON:
+    """The JSON value of a text; where no string is meant, also one whose quotes were escaped once too often."""
+    try:
+        return parse(text)
+    except ProtocolError:
+        if not types or "string" in types or "\\" not in text:
+            return _NOTHING
+    try:
+        return parse(str(parse(f'"{text}"')))
+    except ProtocolError:
+        return _NOTHING
+
+
+def _allowed(kind: str, types: Types) -> bool:
+    return kind in types or (kind == "integer" and "number" in types)

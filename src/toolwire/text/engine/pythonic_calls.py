@@ -1,0 +1,186 @@
+"""Calls as Python: `[f(a='x', b=[1]), g()]`, in brackets or not, with special tokens around them or not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...ir.parts import ToolCall
+from ...ir.text import dumps
+from .json_calls import JsonCalls
+from .literal import PYTHON, literal, write_literal
+from .offered import Offered
+from .reader import Malformed, Steps, Truncated, terminals
+from .style import StyleBase, Turn
+
+__all__ = ["PythonicCalls"]
+
+_NAME = re.compile(r"[^\W\d][\w.\-/:]*").fullmatch
+_KEY = re.compile(r"[^\W\d][\w\-]*").fullmatch
+_NAME_ENDS = ("(", ")", "[", "]", "{", "}", "<", ">", "'", '"', "\n", ",", ";", "=")
+
+
+class PythonicCalls(StyleBase, frozen=True):
+    """`open` [ calls ] `close`. A `bare` bracket opens calls where a known tool's name and a parenthesis follow."""
+
+    open: tuple[str, ...] = ()
+    close: tuple[str, ...] = ()
+    brackets: bool = True
+    bare: bool = False
+    json: bool = False  # a list of JSON calls may stand there instead
+    separator: str = ", "
+    write_open: bool = True
+
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+        return self.open
+
+    def weak(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+        return ("[",) if self.bare else ()
+
+    @property
+    def anywhere(self) -> bool:
+        return self.bare
+
+    def read(self, turn: Turn, opener: str) -> Steps[None]:
+        reader = turn.reader
+        weak = opener == "["
+        yield from reader.spaces()
+        bracket = weak or (yield from reader.one_of(("[",))) is not None
+        if self.json and (yield from self._is_json(turn, bracket=bracket)):
+            return
+        if bracket:
+            yield from reader.spaces()
+            if (yield from reader.one_of(("]",))) is None:
+                yield from self._calls(turn, weak=weak)
+        elif (yield from reader.one_of(self.close)) is None:
+            yield from self._calls(turn, weak=weak)
+        else:
+            return
+        if not weak:
+            yield from self._close(turn)
+
+    def _is_json(self, turn: Turn, *, bracket: bool) -> Steps[bool]:
+        yield from turn.reader.spaces()
+        if (yield from turn.reader.peek()) != "{":
+            return False
+        yield from JsonCalls(self.open, self.close, array=True).read_objects(turn, array=bracket)
+        return True
+
+    def _calls(self, turn: Turn, *, weak: bool) -> Steps[None]:
+        """Calls up to the closing bracket, or up to what closes the tokens around them."""
+        reader = turn.reader
+        while True:
+            yield from self._call(turn, weak=weak)
+            reader.taken = []
+            space = yield from reader.spaces()
+            found = yield from reader.one_of(("]", ",", ";"))
+            if found == "]" or (found is None and "\n" not in space):
+                break
+            if found is None and (yield from self._no_name(turn)):
+                break
+            yield from reader.spaces()
+            if found == "," and (yield from reader.one_of(("]",))):
+                break
+        if found is None and weak:
+            turn.unclosed("the bracket behind the calls")
+        reader.taken = None
+
+    def _no_name(self, turn: Turn) -> Steps[bool]:
+        following = yield from turn.reader.peek()
+        return not (following.isalpha() or following == "_")
+
+    def _call(self, turn: Turn, *, weak: bool) -> Steps[None]:
+        reader = turn.reader
+        name, end = yield from reader.word(terminals(*_NAME_ENDS), 128)
+        if end is None:
+            raise Truncated("the text stops inside of a call's name")
+        name = name.strip()
+        if end != "(" or not _NAME(name) or (weak and not turn.offered.knows(name)):
+            reader.unread(end)
+            raise Malformed(f"{name!r} is not a call")
+        turn.start_call(name)
+        try:
+            yield from self._arguments(turn, name)
+        except Truncated:
+            turn.writer.end_object("truncated", reader.position)
+            raise
+        except Malformed as error:
+            turn.writer.note("malformed", reader.position, str(error))
+            turn.writer.end_object("invalid", reader.position)
+            yield from self._skip_rest(turn)
+            return
+        turn.writer.end_object("complete", reader.position)
+
+    def _arguments(self, turn: Turn, name: str) -> Steps[None]:
+        reader = turn.reader
+        given = 0
+        yield from reader.spaces()
+        while (yield from reader.one_of((")",))) is None:
+            if given:
+                yield from reader.expect(",")
+                yield from reader.spaces()
+                if (yield from reader.one_of((")",))):
+                    return
+            if (yield from reader.one_of(("**",))):
+                yield from self._unpacked(turn)
+            else:
+                key = yield from self._key(turn, name, given)
+                turn.writer.begin_argument(key)
+                turn.writer.end_argument(key, (yield from literal(reader, PYTHON, turn.writer.json)))
+            given += 1
+            yield from reader.spaces()
+
+    def _unpacked(self, turn: Turn) -> Steps[None]:
+        """`**{…}`: keys that are no identifiers."""
+        found = yield from literal(turn.reader, PYTHON, _nowhere)
+        if not isinstance(found, dict):
+            raise Malformed("** in front of something else than a dictionary")
+        for key, value in found.items():
+            turn.writer.begin_argument(key)
+            turn.writer.json(dumps(value))
+            turn.writer.end_argument(key, value)
+
+    def _key(self, turn: Turn, name: str, given: int) -> Steps[str]:
+        """`key=`, or for an argument without one the tool's parameter at that place."""
+        reader = turn.reader
+        first = yield from reader.peek()
+        if first.isalpha() or first == "_":
+            key, end = yield from reader.word(terminals(*_NAME_ENDS), 128)
+            if end == "=" and _KEY(key.strip()):
+                return key.strip()
+            if end is None:
+                raise Truncated("the text stops inside of an argument's name")
+            reader.unread(key + end)
+        keys = turn.offered.keys(name)
+        if keys is None or given >= len(keys):
+            raise Malformed("an argument without a name")
+        return keys[given]
+
+    def _skip_rest(self, turn: Turn) -> Steps[None]:
+        rest: list[str] = []
+        found = yield from turn.reader.until(terminals("\n", *self.close, "]"), rest.append)
+        if found is not None:
+            turn.reader.unread(found)
+
+    def _close(self, turn: Turn) -> Steps[None]:
+        if self.close:
+            yield from turn.reader.spaces()
+            if (yield from turn.reader.one_of(self.close)) is None:
+                turn.unclosed(self.close[0])
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        body = self.separator.join(map(_write_call, calls))
+        start = self.open[0] if self.open and self.write_open else ""
+        end = self.close[0] if self.close and self.write_open else ""
+        return f"{start}[{body}]{end}" if self.brackets else f"{start}{body}{end}"
+
+
+def _write_call(call: ToolCall) -> str:
+    given = call.arguments or {}
+    if all(map(_KEY, given)):
+        return f"{call.name}({', '.join(f'{key}={write_literal(value, PYTHON)}' for key, value in given.items())})"
+    return f"{call.name}(**{write_literal(given, PYTHON)})"
+
+
+def _nowhere(piece: str) -> None:
+    del piece

@@ -1,0 +1,96 @@
+"""Thought, Action, Action Input: lines with a word in front."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.parts import ToolCall
+from ...ir.text import dumps
+from .envelope import arguments
+from .offered import Offered, typed
+from .reader import Malformed, Steps, Truncated, terminals
+from .style import StyleBase, Turn
+
+__all__ = ["ReactCalls"]
+
+_THOUGHT, _ACTION, _INPUT, _ANSWER, _OBSERVATION = (
+    "Thought:",
+    "Action:",
+    "Action Input:",
+    "Final Answer:",
+    "Observation:",
+)
+_LINES = (_THOUGHT, _ACTION, _ANSWER)
+_ENDS = ("\nObservation:", "\nThought:", "\nAction:", "\nFinal Answer:")
+
+
+class ReactCalls(StyleBase, frozen=True):
+    """An input that is no JSON object is the tool's only argument."""
+
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+        return tuple(f"\n{line}" for line in _LINES)
+
+    def weak(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+        return _LINES
+
+    def read(self, turn: Turn, opener: str) -> Steps[None]:
+        reader, writer = turn.reader, turn.writer
+        line = opener.strip()
+        if line == _ACTION:
+            yield from self._action(turn)
+            return
+        reader.taken = None
+        writer.end_item()
+        yield from reader.one_of((" ",))
+        if line == _THOUGHT:
+            end = yield from reader.until(terminals(*_ENDS), writer.reasoning)
+            if end is not None:
+                reader.unread(end)
+            writer.end_item()
+
+    def _action(self, turn: Turn) -> Steps[None]:
+        reader = turn.reader
+        name, end = yield from reader.word(terminals("\n"))
+        if end is None:
+            raise Truncated("the text stops inside of an action's name")
+        name = name.strip().strip("`")
+        yield from reader.spaces()
+        if (yield from reader.one_of((_INPUT,))) is None:
+            raise Malformed(f"the action {name!r} has no input")
+        if not name:
+            raise Malformed("an action without a name")
+        turn.start_call(name)
+        yield from reader.spaces()
+        if (yield from reader.peek()) == "{":
+            yield from arguments(turn, terminals(*_ENDS))
+        else:
+            yield from self._plain(turn, name)
+
+    def _plain(self, turn: Turn, name: str) -> Steps[None]:
+        """The text up to the end of the input, as the one argument that the tool takes."""
+        reader, writer = turn.reader, turn.writer
+        pieces: list[str] = []
+        end = yield from reader.until(terminals(*_ENDS), pieces.append)
+        if end is not None:
+            reader.unread(end)
+        text = "".join(pieces).strip()
+        keys = turn.offered.keys(name) or []
+        if end is None and not reader.finished:
+            writer.end_object("truncated", reader.position)
+        elif len(keys) == 1 and text:
+            value = typed(text, turn.offered.types(name, keys[0]))
+            writer.begin_argument(keys[0])
+            writer.json(dumps(value))
+            writer.end_argument(keys[0], value)
+            writer.end_object("complete", reader.position)
+        elif not text:
+            writer.end_object("complete", reader.position)
+        else:
+            writer.args(text)
+            writer.end_json(reader.position)
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        return "\n".join(
+            f"{_ACTION} {call.name}\n{_INPUT} {call.text if call.arguments is None else dumps(call.arguments)}"
+            for call in calls
+        )

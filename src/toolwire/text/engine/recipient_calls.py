@@ -1,0 +1,48 @@
+"""Messages to recipients: `>>>all` speaks to the user, `>>>NAME` calls. The first `>>>` may be part of the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.parts import ToolCall
+from ...ir.text import dumps
+from .envelope import arguments
+from .offered import Offered
+from .reader import Malformed, Steps, Truncated, terminals
+from .style import StyleBase, Turn
+
+__all__ = ["RecipientCalls"]
+
+_OPEN, _EVERYBODY = ">>>", "all"
+
+
+class RecipientCalls(StyleBase, frozen=True):
+    """`>>>NAME`, a line break, JSON."""
+
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+        return (_OPEN,)
+
+    def weak(self, offered: Offered) -> tuple[str, ...]:
+        return tuple(f"{name}\n" for name in (_EVERYBODY, *offered.names))
+
+    def read(self, turn: Turn, opener: str) -> Steps[None]:
+        reader = turn.reader
+        name = opener.rstrip("\n")
+        if opener == _OPEN:
+            name, end = yield from reader.word(terminals("\n", "<", " "), 128)
+            if end is None:
+                raise Truncated("the text stops inside of a recipient's name")
+            if end != "\n" or not name:
+                raise Malformed(f"{name!r} is no recipient")
+        if name == _EVERYBODY:
+            reader.taken = None
+            turn.writer.end_item()
+            return
+        turn.start_call(name)
+        yield from reader.spaces()
+        yield from arguments(turn, terminals(_OPEN))
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        return "".join(
+            f"{_OPEN}{call.name}\n{call.text if call.arguments is None else dumps(call.arguments)}" for call in calls
+        )

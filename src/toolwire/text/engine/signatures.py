@@ -1,0 +1,56 @@
+"""What gives a format away: the text that only it begins a call with. One table for detection and for mixed turns."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+__all__ = ["SIGNATURES", "foreign_to"]
+
+SIGNATURES: tuple[tuple[str, str], ...] = (
+    ("<tool_call>", "hermes"),
+    ("<longcat_tool_call>", "longcat"),
+    ("<function_call> {", "granite_20b_fc"),
+    ("<|function_call|>", "gigachat3"),
+    ("<|message_sep|>\n\nfunction call", "gigachat3"),
+    ("<|action_start|>", "internlm2"),
+    ("<|python_tag|>", "llama3_json"),
+    ("<|content_invoke_tool_json|>", "inkling"),
+    ("[TOOL_CALLS]", "mistral_v11"),
+    ("<|tool_call|>", "granite3"),
+    ("<tool_calls>", "jamba"),
+    ("<TOOLCALL>", "nemotron_v2"),
+    ("functools[", "phi4mini"),
+    ("<|START_ACTION|>", "cohere_action"),
+    ("<|tools_prefix|>", "apertus"),
+    ("<｜tool▁calls▁begin｜>", "deepseek_v31"),
+    ("<|tool_calls_section_begin|>", "kimi_k2"),
+    ("<|tool_call_begin|>", "kimi_k2"),
+    ("<function=", "function_xml"),
+    ("<|channel|>", "harmony"),
+    ("<seed:tool_call>", "seed_oss"),
+    ("<minimax:tool_call>", "minimax_m2"),
+    ("]<]minimax[>[", "minimax_m3"),
+    ("<｜DSML｜function_calls>", "deepseek_dsml_v32"),
+    ("<｜DSML｜tool_calls>", "deepseek_dsml_v4"),
+    ("<steptml:invoke", "step3"),
+    ("<dots_function_call>", "dots"),
+    ("<atem:function_calls>", "muse_glimmer"),
+    ("<function name=", "minicpm5"),
+    ("<function_calls>", "anthropic_legacy_xml"),
+    ("<|open|>tools", "kimi_k3"),
+    ("<|python_start|>", "llama4_pythonic"),
+    ("<|tool_call_start|>", "lfm2"),
+    ("<|tool_call>call:", "gemma4"),
+    ("<start_function_call>", "functiongemma"),
+    ("<<function>>", "gorilla"),
+)
+
+
+@lru_cache(256)
+def foreign_to(own: tuple[str, ...]) -> tuple[str, ...]:
+    """The signatures of others, less those that this format has a meaning for."""
+    return tuple(mark for mark, _ in SIGNATURES if not any(_overlap(mark, word) for word in own))
+
+
+def _overlap(mark: str, word: str) -> bool:
+    return bool(word) and (mark.startswith(word) or word.startswith(mark))

@@ -1,0 +1,308 @@
+"""Calls in tags, each argument as the raw text between its tags (see `raw_value`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape, unescape
+from typing import Literal
+
+from ...ir.parts import ToolCall
+from ...ir.pointer import JSON
+from ...ir.text import dumps
+from .envelope import Keys, read_envelope
+from .json_end import json_value
+from .offered import ANY, Offered, Types, type_of, typed
+from .raw_value import Frame, raw_value
+from .reader import Malformed, Steps, Truncated, terminals
+from .style import StyleBase, Turn
+
+__all__ = ["TaggedCalls"]
+
+_ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*("[^"]*"|'[^']*')""")
+_NO_NAME = re.compile(r"[<>{}\n]").search
+_TYPE_NAMES = {"integer": "number"}
+_TEXT = frozenset({"string"})
+_NOT_TEXT = frozenset({"null", "boolean", "integer", "number", "object", "array"})
+_JSON_BEGINS = frozenset('[{"-+.0123456789tfnTFN \t\r\n')
+
+
+class TaggedCalls(StyleBase, frozen=True):
+    """`call_open` NAME `head_end` (`key_open` KEY `key_end` [`value_open`] VALUE `value_close`)* `call_close`.
+
+    All of it may stand in a section; `bare` calls stand outside of one as well.
+    """
+
+    call_open: str
+    call_close: str
+    key_open: str
+    value_close: str
+    value_open: str = ""
+    section_open: str = ""
+    section_close: str = ""
+    bare: bool = False
+    own_section: bool = False  # each call is written in a section of its own
+    index_attribute: str = ""  # the number of the call, counted from one
+    head_end: str = ">"
+    key_end: str = ">"
+    attribute: str = ""  # NAME is in this attribute of the tag; "" where it is the text itself
+    key_attribute: str = ""
+    type_attribute: Literal["", "string", "type"] = ""
+    trim: bool = False  # one line break on each side of a value belongs to the tags
+    cdata: bool = False
+    json_body: bool = False  # instead of arguments in tags there may be one JSON object
+    one: bool = False  # one call a turn: its closer is the stop mark
+    line: str = "\n"  # what is written between tags
+
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+        if not self.section_open:
+            return (self.call_open,)
+        return (self.section_open, self.call_open) if self.bare else (self.section_open,)
+
+    def read(self, turn: Turn, opener: str) -> Steps[None]:
+        reader = turn.reader
+        if opener != self.section_open:
+            yield from self._call(turn, in_section=False)
+            return
+        yield from reader.spaces()
+        if self.json_body and (yield from reader.peek()) == "{":
+            yield from read_envelope(turn, Keys(), terminals(self.section_close))
+        else:
+            yield from reader.expect(self.call_open)
+            yield from self._call(turn, in_section=True)
+        while True:
+            reader.taken = []
+            yield from reader.spaces()
+            found = yield from reader.one_of((self.section_close, self.call_open))
+            if found != self.call_open:
+                break
+            yield from self._call(turn, in_section=True)
+        skipped, reader.taken = "".join(reader.taken), None
+        if found is None:
+            turn.unclosed(self.section_close)
+            turn.writer.text(skipped)
+
+    def _call(self, turn: Turn, *, in_section: bool) -> Steps[None]:
+        reader = turn.reader
+        if not self.attribute:
+            yield from reader.spaces()
+        head, end = yield from reader.word(terminals(self.head_end, self.key_open, self.call_close))
+        if end is None:
+            raise Truncated("the text stops inside of a call's name")
+        if end != self.head_end:
+            reader.unread(end)
+        name = _attributes(head).get(self.attribute, "") if self.attribute else head.replace("\\n", "").strip()
+        if not name or _NO_NAME(name):
+            raise Malformed(f"{head!r} names no tool")
+        turn.start_call(name)
+        if not (self.attribute and head.endswith("/")):
+            yield from _Arguments(self, turn, name, in_section=in_section).read()
+        if turn.writer.in_call:
+            turn.writer.end_object("complete", reader.position)
+
+    def key_of(self, head: str) -> str:
+        return _attributes(head).get(self.key_attribute, "") if self.key_attribute else head.strip()
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        line = self.line
+        written = [self._write_call(call, number) for number, call in enumerate(calls, 1)]
+        if self.section_open and self.own_section:
+            return line.join(f"{self.section_open}{line}{one}{line}{self.section_close}" for one in written)
+        body = line.join(written)
+        return f"{self.section_open}{line}{body}{line}{self.section_close}" if self.section_open else body
+
+    def _write_call(self, call: ToolCall, number: int) -> str:
+        head = f' {self.attribute}="{escape(call.name)}"' if self.attribute else call.name
+        if self.index_attribute:
+            head += f' {self.index_attribute}="{number}"'
+        lines = [f"{self.call_open}{head}{self.head_end.rstrip(chr(10))}"]
+        lines += [self._write_argument(key, value) for key, value in (call.arguments or {}).items()]
+        return self.line.join([*lines, self.call_close])
+
+    def _write_argument(self, key: str, value: JSON) -> str:
+        text = value if isinstance(value, str) else dumps(value)
+        head = f' {self.key_attribute}="{escape(key)}"' if self.key_attribute else key
+        if self.type_attribute == "string":
+            head += f' string="{"true" if isinstance(value, str) else "false"}"'
+        elif self.type_attribute == "type":
+            head += f' type="{_TYPE_NAMES.get(type_of(value), type_of(value))}"'
+        opening = f"{self.key_end}{self.line if self.value_open else ''}{self.value_open}"
+        edge = "\n" if self.trim else ""
+        return f"{self.key_open}{head}{opening}{edge}{text}{edge}{self.value_close}"
+
+
+class _Arguments:
+    """The arguments of one call."""
+
+    def __init__(self, style: TaggedCalls, turn: Turn, name: str, *, in_section: bool) -> None:
+        self.style = style
+        self.turn = turn
+        self.name = name
+        self.in_section = in_section
+        self.given: set[str] = set()
+        self.frame = Frame(
+            style.value_close,
+            style.call_open,
+            (style.key_open,),
+            style.call_close,
+            style.section_open if in_section else "",
+            style.section_close if in_section else "",
+            newline=style.trim,
+            eager=style.one,
+        )
+
+    def read(self) -> Steps[None]:
+        turn = self.turn
+        try:
+            yield from self._read()
+        except Truncated:
+            if turn.writer.in_call:
+                turn.writer.end_object("truncated", turn.reader.position)
+            raise
+        except Malformed as error:
+            turn.writer.note("malformed", turn.reader.position, str(error))
+            turn.writer.end_object("invalid", turn.reader.position)
+            yield from turn.reader.until(terminals(self.style.call_close), _drop)
+
+    def _read(self) -> Steps[None]:
+        reader, style = self.turn.reader, self.style
+        while True:
+            yield from reader.spaces()
+            found = yield from reader.one_of((style.key_open, style.call_close))
+            if found == style.call_close:
+                return
+            if found is None:
+                yield from self._something_else()
+                return
+            yield from self._argument()
+
+    def _argument(self) -> Steps[None]:
+        reader, style, writer = self.turn.reader, self.style, self.turn.writer
+        ends = terminals(style.key_end, style.value_close, style.call_close, style.key_open)
+        head, end = yield from reader.word(ends)
+        if end is None:
+            raise Truncated("the text stops inside of an argument's name")
+        if end == style.value_close and "=" in head:  # <parameter=key=value</parameter>
+            key, _, text = head.partition("=")
+            writer.note("malformed", reader.position, f"the tag of the argument {key!r} is not closed")
+            self._whole(key, typed(text, self.turn.offered.types(self.name, key)))
+            return
+        key = style.key_of(head)
+        if style.value_open and end == style.key_end:
+            yield from reader.spaces()
+            yield from reader.one_of(("\\n",))  # a line break that was escaped once too often
+            end = (yield from reader.one_of((style.value_open,))) and style.key_end
+        if end != style.key_end:
+            if end is not None:
+                reader.unread(end)
+            if reader.ended and reader.at == len(reader.text):
+                raise Truncated("the text stops before an argument's value")
+            writer.note("malformed", reader.position, f"the argument {head!r} has no value")
+            return
+        yield from self._value(key, self._types(key, head))
+        if not key:
+            raise Malformed("an argument without a name")
+
+    def _whole(self, key: str, value: JSON) -> None:
+        writer = self.turn.writer
+        self.given.add(key)
+        writer.begin_argument(key)
+        writer.json(dumps(value))
+        writer.end_argument(key, value)
+
+    def _types(self, key: str, head: str) -> Types:
+        kind = self.style.type_attribute
+        said = _attributes(head).get(kind) if kind else None
+        if said is None:
+            return self.turn.offered.types(self.name, key)
+        if kind == "string":
+            return _TEXT if said == "true" else _NOT_TEXT
+        return frozenset({said})
+
+    def _value(self, key: str, types: Types) -> Steps[None]:
+        """A string goes out as it comes; what may be of another type waits for its closer."""
+        reader, writer, style = self.turn.reader, self.turn.writer, self.style
+        if style.trim:
+            yield from reader.one_of(("\r\n", "\n"))
+        if types == ANY and (yield from reader.peek()) not in _JSON_BEGINS:
+            types = _TEXT
+        self.given.add(key)
+        writer.begin_argument(key)
+        pieces: list[str] = []
+        streams = types == _TEXT and not style.cdata
+        if streams:
+            writer.json('"')
+
+        def sink(piece: str) -> None:
+            pieces.append(piece)
+            if streams:
+                writer.json(dumps(piece)[1:-1])
+
+        if not (yield from raw_value(reader, self.frame, self._is_key, sink)):
+            raise Truncated("the text stops inside of an argument")
+        text = "".join(pieces)
+        value = typed(_without_cdata(text) if style.cdata else text, types)
+        writer.json('"' if streams else dumps(value))
+        writer.end_argument(key, value)
+
+    def _is_key(self, text: str, at: int, surely: bool) -> bool | None:
+        stop = text.find(self.style.key_end, at, at + 256)
+        if stop < 0:
+            return None if len(text) - at < 256 and not self.turn.reader.ended else False
+        key = self.style.key_of(text[at:stop])
+        if not surely:
+            return not _NO_NAME(key)
+        return bool(key) and not _NO_NAME(key) and key not in self.given and self.turn.offered.may_have(self.name, key)
+
+    def _something_else(self) -> Steps[None]:
+        """Neither an argument nor the end of the call: a JSON object, a missing closer, or nonsense."""
+        reader, writer, style = self.turn.reader, self.turn.writer, self.style
+        if style.json_body and (yield from reader.peek()) == "{":
+            yield from self._json()
+            return
+        rest = reader.text[reader.at :]
+        if reader.ended and style.call_close.startswith(rest):
+            reader.take_to(len(reader.text))
+            if style.one and reader.finished and self.turn.offered.satisfied(self.name, self.given):
+                self.turn.unclosed(style.call_close)  # stopped at its stop mark
+                return
+            raise Truncated("the text stops between two arguments")
+        if self.in_section and (yield from reader.one_of((style.section_close,))):
+            reader.unread(style.section_close)
+            self.turn.unclosed(style.call_close)
+            return
+        nonsense: list[str] = []
+        end = yield from reader.until(terminals(style.call_close, self.frame.section_close), nonsense.append)
+        writer.note("malformed", reader.position, f"{''.join(nonsense)[:200]!r} is not an argument")
+        writer.end_object("invalid", reader.position)
+        if end is not None and end == self.frame.section_close:
+            reader.unread(end)
+
+    def _json(self) -> Steps[None]:
+        reader, writer = self.turn.reader, self.turn.writer
+        try:
+            yield from json_value(reader, writer.args)
+        except Truncated:
+            writer.end_json(reader.position, cut=True)
+            raise
+        except Malformed:
+            yield from reader.until(terminals(self.style.call_close), writer.args)
+            writer.end_json(reader.position)
+            return
+        writer.end_json(reader.position)
+        yield from reader.spaces()
+        if (yield from reader.one_of((self.style.call_close,))) is None:
+            self.turn.unclosed(self.style.call_close)
+
+
+def _attributes(head: str) -> dict[str, str]:
+    return {name: unescape(value[1:-1]) for name, value in _ATTRIBUTE.findall(head)}
+
+
+def _without_cdata(text: str) -> str:
+    bare = text.strip()
+    return bare[9:-3] if bare.startswith("<![CDATA[") and bare.endswith("]]>") else text
+
+
+def _drop(piece: str) -> None:
+    del piece

@@ -1,0 +1,198 @@
+"""What was read, as events: text, reasoning and calls, each opened once, grown by deltas and closed once.
+
+White space between the items is structure, not text: it is held until text follows, and goes with it. So text is kept
+byte for byte, and a line break between two calls makes no text of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from ...ir.errors import ProtocolError
+from ...ir.events import (
+    ArgumentEnd,
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+)
+from ...ir.parts import CallState
+from ...ir.pointer import JSON, Object
+from ...ir.text import dumps
+from ...ir.value import Value
+from ...stream.scanner import Scanner
+from ...stream.strict import parse, parse_arguments
+from .offered import Offered
+
+__all__ = ["Diagnostic", "DiagnosticCode", "Writer"]
+
+DiagnosticCode: TypeAlias = Literal[
+    "malformed",
+    "unclosed",
+    "truncated",
+    "invalid_arguments",
+    "unknown_tool",
+    "unwrapped",
+    "other_format",
+    "after_stop",
+]
+
+
+class Diagnostic(Value, frozen=True):
+    """Something in the text that a caller, or the model, may want to know: what, and at which character."""
+
+    code: DiagnosticCode
+    position: int
+    detail: str
+
+
+class Writer:
+    """Collects events; `take` hands them over."""
+
+    def __init__(self, offered: Offered, first_call: int) -> None:
+        self.offered = offered
+        self.diagnostics: list[Diagnostic] = []
+        self.calls = 0
+        self.in_call = False
+        self._first_call = first_call
+        self._events: list[Event] = []
+        self._items = 0
+        self._key = -1
+        self._open: Literal["", "text", "reasoning"] = ""
+        self._space: list[str] = []
+        self._raw: list[str] = []
+        self._scanner: Scanner | None = None
+        self._arguments: Object = {}
+        self._doubled = False
+
+    def take(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+    def note(self, code: DiagnosticCode, position: int, detail: str) -> None:
+        self.diagnostics.append(Diagnostic(code, position, detail))
+
+    def text(self, piece: str) -> None:
+        if self._open != "text":
+            words = piece.lstrip()
+            if not words:
+                self._space.append(piece)
+                return
+            self._end_item()
+            self._key = self._next_key()
+            self._open = "text"
+            self._events.append(TextStart(self._key))
+            piece = "".join(self._space) + piece
+            self._space.clear()
+        self._events.append(TextDelta.of(self._key, piece))
+
+    def reasoning(self, piece: str) -> None:
+        if self._open != "reasoning":
+            self._end_item()
+            self._space.clear()
+            self._key = self._next_key()
+            self._open = "reasoning"
+            self._events.append(ReasoningStart(self._key))
+        self._events.append(ReasoningDelta.of(self._key, piece))
+
+    def end_item(self) -> None:
+        """Text or reasoning ends here."""
+        self._end_item()
+
+    def start_call(self, name: str, position: int, call_id: str = "") -> None:
+        """A call whose arguments come as JSON text (`args`), or one by one (`string`, `argument`)."""
+        self._end_item()
+        self._space.clear()
+        self._key = self._next_key()
+        self.in_call = True
+        if not self.offered.knows(name):
+            self.note("unknown_tool", position, f"no tool is called {name!r}")
+        self._events.append(CallStart(self._key, call_id or f"call{self._first_call + self.calls:05d}", name))
+        self.calls += 1
+        self._raw = []
+        self._arguments = {}
+        self._doubled = False
+        self._scanner = None
+
+    def args(self, piece: str) -> None:
+        """More of the arguments as JSON text."""
+        if self._scanner is None:
+            self._scanner = Scanner()
+        self._delta(piece)
+        for name, raw in self._scanner.feed(piece):
+            try:
+                self._events.append(ArgumentEnd(self._key, name, parse(raw)))
+            except ProtocolError:
+                self._scanner.invalid = True
+
+    def begin_argument(self, key: str) -> None:
+        """An argument of the object that we spell out."""
+        self._doubled = self._doubled or key in self._arguments
+        self._delta(("," if self._raw else "{") + dumps(key) + ":")
+
+    def json(self, piece: str) -> None:
+        """More of the argument's value, as JSON text."""
+        self._delta(piece)
+
+    def end_argument(self, key: str, value: JSON) -> None:
+        self._arguments[key] = value
+        if not self._doubled:
+            self._events.append(ArgumentEnd(self._key, key, value))
+
+    def end_object(self, state: CallState, position: int) -> None:
+        """Ends a call whose arguments came one by one."""
+        if state != "truncated":
+            self._delta("}" if self._raw else "{}")
+        if self._doubled and state == "complete":
+            state = "invalid"
+            self.note("invalid_arguments", position, "the same argument twice")
+        whole = state == "complete"
+        arguments, raw = (self._arguments, None) if whole else (None, "".join(self._raw))
+        self._end_call(CallEnd(self._key, arguments, raw, state), position)
+
+    def end_json(self, position: int, *, cut: bool = False) -> None:
+        """Ends a call whose arguments came as JSON text; `cut` where the text stops inside of them."""
+        raw = "".join(self._raw)
+        arguments, state = parse_arguments(raw)
+        if cut:
+            arguments, state = None, "truncated"
+        elif state == "truncated":
+            state = "invalid"
+        self._end_call(CallEnd(self._key, arguments, raw, state), position)
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        if self._open != "text" and self._space and not self._items:
+            self._key = self._next_key()
+            self._open = "text"
+            self._events += (TextStart(self._key), TextDelta.of(self._key, "".join(self._space)))
+        self._end_item()
+
+    def _end_call(self, end: CallEnd, position: int) -> None:
+        if end.state == "truncated":
+            self.note("truncated", position, "the text stops inside of a call")
+        elif end.state == "invalid" and not self._doubled:
+            self.note("invalid_arguments", position, "the arguments are not a JSON object")
+        self._events.append(end)
+        self.in_call = False
+
+    def _delta(self, piece: str) -> None:
+        self._raw.append(piece)
+        self._events.append(CallDelta.of(self._key, piece))
+
+    def _next_key(self) -> int:
+        self._items += 1
+        return self._items - 1
+
+    def _end_item(self) -> None:
+        if self._open == "text":
+            self._events.append(TextEnd(self._key))
+        elif self._open == "reasoning":
+            self._events.append(ReasoningEnd(self._key))
+        self._open = ""

@@ -1,0 +1,27 @@
+"""Calls for any model that is asked nicely: one a turn, and generation stops at the closer.
+
+    <function=f>
+    <parameter=a>1</parameter>
+    </function>
+
+The format of OpenHands, which is how most models without native calls are driven.
+"""
+
+from __future__ import annotations
+
+from .engine.declare import Declare, Results
+from .engine.format import Format
+from .engine.tagged_calls import TaggedCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="function_xml",
+    title="arguments in <parameter=key> tags, one call a turn",
+    families=(),
+    calls=TaggedCalls("<function=", "</function>", "<parameter=", "</parameter>", one=True),
+    stops=("</function",),
+    one_call=True,
+    declare=Declare("You have access to the following functions:\n\n", "", entry="prose", join="\n\n"),
+    results=Results("EXECUTION RESULT of [{name}]:\n{content}"),
+)

@@ -1,0 +1,33 @@
+"""Calls of GLM 4.5 and 4.6: the name on the first line, then keys and values.
+
+<tool_call>f
+<arg_key>a</arg_key>
+<arg_value>1</arg_value>
+</tool_call>
+"""
+
+from __future__ import annotations
+
+from .engine.declare import Results
+from .engine.format import Format
+from .engine.tagged_calls import TaggedCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="glm45",
+    title="<arg_key> and <arg_value> in <tool_call>",
+    families=("*glm-4.5*", "*glm-4.6*", "*glm4.5*"),
+    calls=TaggedCalls(
+        "<tool_call>",
+        "</tool_call>",
+        "<arg_key>",
+        "</arg_value>",
+        value_open="<arg_value>",
+        key_end="</arg_key>",
+        head_end="\n",
+    ),
+    noise=("<|user|>", "<|endoftext|>"),
+    halts=("<|observation|>", "<tool_response>"),
+    results=Results("<|observation|>\n<tool_response>\n{content}\n</tool_response>", role="tool"),
+)

@@ -1,0 +1,31 @@
+"""Calls of GLM 4.7: as `glm45`, without line breaks.
+
+<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>
+"""
+
+from __future__ import annotations
+
+from .engine.declare import Results
+from .engine.format import Format
+from .engine.tagged_calls import TaggedCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="glm47",
+    title="<arg_key> and <arg_value> in <tool_call>, on one line",
+    families=("*glm-4.7*", "*glm-5*"),
+    calls=TaggedCalls(
+        "<tool_call>",
+        "</tool_call>",
+        "<arg_key>",
+        "</arg_value>",
+        value_open="<arg_value>",
+        key_end="</arg_key>",
+        head_end="\n",
+        line="",
+    ),
+    noise=("<|user|>", "<|endoftext|>"),
+    halts=("<|observation|>", "<tool_response>"),
+    results=Results("<|observation|><tool_response>{content}</tool_response>", role="tool"),
+)

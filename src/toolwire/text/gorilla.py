@@ -1,0 +1,19 @@
+"""Calls of Gorilla OpenFunctions: Python calls behind a mark.
+
+<<function>>f(a='x')
+"""
+
+from __future__ import annotations
+
+from .engine.format import Format
+from .engine.pythonic_calls import PythonicCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="gorilla",
+    title="Python calls behind <<function>>",
+    families=("*gorilla*",),
+    calls=PythonicCalls(open=("<<function>>", "<<<api_call>>>:"), brackets=False, separator="<<function>>"),
+    noise=("<|EOT|>",),
+)

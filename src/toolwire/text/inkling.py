@@ -1,0 +1,27 @@
+"""Calls of Inkling: messages of typed content; the name in the payload is the one that counts.
+
+<|message_model|>f<|content_invoke_tool_json|>{"name": "f", "args": {}}<|end_message|>
+"""
+
+from __future__ import annotations
+
+from .engine.format import Format
+from .engine.message_calls import MessageCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="inkling",
+    title="JSON object in a message of its own",
+    families=("inkling*",),
+    calls=MessageCalls(),
+    reasoning=(("<|content_thinking|>", "<|end_message|>"),),
+    noise=(
+        "<|end_message|>",
+        "<|content_text|>",
+        "<|content_model_end_sampling|>",
+        "<|message_user|>",
+        "<|content_audio_input|>",
+        "<|audio_end|>",
+    ),
+)

@@ -1,0 +1,25 @@
+"""Calls of InternLM 2: a plugin action.
+
+<|action_start|><|plugin|>{"name": "f", "parameters": {}}<|action_end|>
+"""
+
+from __future__ import annotations
+
+from .engine.envelope import Keys
+from .engine.format import Format
+from .engine.json_calls import JsonCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="internlm2",
+    title="JSON object between <|action_start|> and <|action_end|>",
+    families=("internlm2*",),
+    calls=JsonCalls(
+        ("<|action_start|><|plugin|>", "<|action_start|> <|plugin|>"),
+        ("<|action_end|>",),
+        keys=Keys(arguments=("parameters", "arguments")),
+        pad=("\n", "\n"),
+    ),
+    noise=("<|im_end|>",),
+)

@@ -1,0 +1,18 @@
+"""Calls as a bare array: what constrained decoding makes any model write.
+
+[{"name": "f", "parameters": {}}]
+"""
+
+from __future__ import annotations
+
+from .engine.format import Format
+from .engine.json_calls import JsonCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="json_array",
+    title="bare JSON array",
+    families=(),
+    calls=JsonCalls((), (), array=True, bare=("[",)),
+)

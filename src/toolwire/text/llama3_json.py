@@ -1,0 +1,28 @@
+"""Calls of Llama 3.1 to 3.3 and of Llama 4 in JSON: a bare object at the start of the message, or behind a token.
+
+<|python_tag|>{"name": "f", "parameters": {}}; {"name": "g", "parameters": {}}
+"""
+
+from __future__ import annotations
+
+from .engine.declare import Results
+from .engine.envelope import Keys
+from .engine.format import Format
+from .engine.json_calls import JsonCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="llama3_json",
+    title="bare JSON object, or behind <|python_tag|>",
+    families=("*llama-3.1*", "*llama-3.2*", "*llama-3.3*", "*llama3.1*", "*llama3.2*", "*llama3.3*"),
+    calls=JsonCalls(
+        ("<|python_tag|>",),
+        bare=("{",),
+        keys=Keys(arguments=("parameters", "arguments")),
+        between="; ",
+        write_open=False,
+    ),
+    noise=("<|eot_id|>", "<|eom_id|>"),
+    results=Results("{content}", role="tool", grouped=False),
+)

@@ -1,0 +1,20 @@
+"""Calls of NexusRaven: Python calls behind a word, one behind the other.
+
+Call: f(a='x'); g()<bot_end>
+"""
+
+from __future__ import annotations
+
+from .engine.format import Format
+from .engine.pythonic_calls import PythonicCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="nexusraven",
+    title="Python calls behind Call:",
+    families=("*nexusraven*",),
+    calls=PythonicCalls(open=("Call:",), close=("<bot_end>",), brackets=False, separator="; "),
+    noise=("<bot_end>",),
+    stops=("<bot_end>",),
+)

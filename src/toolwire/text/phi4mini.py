@@ -1,0 +1,19 @@
+"""Calls of Phi-4 mini: an array behind a word.
+
+functools[{"name": "f", "arguments": {}}]
+"""
+
+from __future__ import annotations
+
+from .engine.format import Format
+from .engine.json_calls import JsonCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="phi4mini",
+    title="JSON array behind functools",
+    families=("*phi-4-mini*", "*phi4-mini*"),
+    calls=JsonCalls(("functools",), (), array=True),
+    noise=("<|end|>",),
+)

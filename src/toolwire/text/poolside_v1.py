@@ -1,0 +1,29 @@
+"""Calls of Laguna: as `glm45`; a key without a value is left out.
+
+<tool_call>f
+<arg_key>a</arg_key>
+<arg_value>1</arg_value>
+</tool_call>
+"""
+
+from __future__ import annotations
+
+from .engine.format import Format
+from .engine.tagged_calls import TaggedCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="poolside_v1",
+    title="<arg_key> and <arg_value> in <tool_call>",
+    families=("*laguna*",),
+    calls=TaggedCalls(
+        "<tool_call>",
+        "</tool_call>",
+        "<arg_key>",
+        "</arg_value>",
+        value_open="<arg_value>",
+        key_end="</arg_key>",
+        head_end="\n",
+    ),
+)

@@ -1,0 +1,27 @@
+"""Calls in the manner of ReAct: thoughts, an action, its input.
+
+Thought: I need the weather.
+Action: f
+Action Input: {"a": 1}
+"""
+
+from __future__ import annotations
+
+from .engine.declare import Declare, Results
+from .engine.format import Format
+from .engine.react_calls import ReactCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="react",
+    title="Thought / Action / Action Input",
+    families=(),
+    calls=ReactCalls(),
+    reasoning=(),
+    halts=("\nObservation:",),
+    stops=("\nObservation:",),
+    one_call=True,
+    declare=Declare("You can use these tools:\n\n", "", entry="prose", join="\n\n"),
+    results=Results("Observation: {content}", grouped=False),
+)

@@ -1,0 +1,25 @@
+"""Calls of xLAM 2: an array, bare or in whatever dress the model was used to.
+
+[{"name": "f", "arguments": {}}]
+"""
+
+from __future__ import annotations
+
+from .engine.format import Format
+from .engine.json_calls import JsonCalls
+
+__all__ = ["FORMAT"]
+
+FORMAT = Format(
+    name="xlam",
+    title="bare JSON array",
+    families=("*xlam*",),
+    calls=JsonCalls(
+        ("```json\\n", "[TOOL_CALLS]", "<tool_call>"),
+        ("```", "</tool_call>"),
+        array=True,
+        bare=("[",),
+        write_open=False,
+    ),
+    noise=("<|im_end|>",),
+)
