@@ -20,8 +20,8 @@ _ROOMS = (code_rules, config_rules, log_rules, request_rules, tools)  # importin
 KINDS = ("tools", "request", "log", "code", "config")
 _LANGUAGES = {"code": "python", "log": "jsonl"}
 _MEANS: dict[Level, str] = {
-    "error": "it is refused, or something is lost",
-    "warning": "it is taken, and means something else",
+    "error": "somebody refuses it, or something is lost",
+    "warning": "it goes through, and not as it was meant",
     "info": "advice",
 }
 _ABOUT = {

@@ -66,12 +66,12 @@ def _each_once(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     first: dict[Finding, list[Finding]] = {}
     for finding in findings:
         first.setdefault(replace(finding, line=0), []).append(finding)
-    return tuple(
-        replace(same[0], message=f"{same[0].message} (and on {len(same) - 1} other lines)")
-        if len(same) > 1
-        else same[0]
-        for same in first.values()
-    )
+    return tuple(_with_count(same[0], len(same) - 1) for same in first.values())
+
+
+def _with_count(finding: Finding, others: int) -> Finding:
+    words = f"{finding.message} (and on {others} other line{'s' if others > 1 else ''})"
+    return replace(finding, message=words) if others else finding
 
 
 @_rule(

@@ -19,7 +19,7 @@ _CLOSING = ("additionalProperties is not false", "additionalProperties is not kn
 
 @schema_rule(
     "TW041",
-    "warning",
+    "error",
     "portable",
     "something that not every provider takes as it is",
     "keep to the core: required properties, plain types, lists with items, string enums, anyOf, descriptions",
