@@ -135,7 +135,7 @@ def _check_lock(file: str, tools: Sequence[Tool]) -> int:
 def _print(form: str, report: Report) -> None:
     from .. import __version__
     from ..audit import page
-    from ..audit.report import as_json, as_markdown, as_sarif
+    from ..audit.report import as_json, as_markdown, as_sarif, counts
 
     if form == "json":
         print(json.dumps(as_json(report), indent=2, ensure_ascii=False))
@@ -147,11 +147,16 @@ def _print(form: str, report: Report) -> None:
         print(page.as_html(report, __version__))
     else:
         _print_table(report)
+    for note in report.notes:
+        print(printable(note), file=sys.stderr)
+    if form == "table":
+        total = ", ".join(f"{number} {level}" for level, number in counts(report.findings).items())
+        print(paint(f"{f'{len(report.tools)} tools: ' if report.tools else ''}{total}", "bold"), file=sys.stderr)
 
 
 def _print_table(report: Report) -> None:
     from ..audit.findings import RULES
-    from ..audit.report import counts, matrix, ranked
+    from ..audit.report import matrix, ranked
 
     header, *rows = matrix(report)
     for line in [*table(rows, header), ""] if rows else ():
@@ -162,7 +167,3 @@ def _print_table(report: Report) -> None:
     ]
     for line in table(shown, ("level", "rule", "tool", "where", "what")) if shown else ():
         print(line)
-    for note in report.notes:
-        print(printable(note), file=sys.stderr)
-    total = ", ".join(f"{number} {level}" for level, number in counts(report.findings).items())
-    print(paint(f"{f'{len(report.tools)} tools: ' if report.tools else ''}{total}", "bold"), file=sys.stderr)

@@ -134,3 +134,5 @@ def test_the_command_says_how_to_look_at_the_tools(tmp_path, capsys):
     assert "tools/list" in capsys.readouterr().err
     main(["audit", str(file), "--format", "json"])
     assert "tools/list" in json.loads(capsys.readouterr().out)["notes"][0]
+    main(["audit", str(file), "--format", "sarif"])
+    assert "tools/list" in capsys.readouterr().err
