@@ -66,7 +66,7 @@ def check_targets(text):
     assert set(re.findall(r"^make ([a-z-]+)", text, re.MULTILINE)) <= known
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "docs/rules/README.md"], ids=lambda page: page.name)
 def test_links(page):
     for target, _ in LINK.findall(page.read_text(encoding="utf-8")):
         if "://" not in target:

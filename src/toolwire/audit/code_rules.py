@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from ..ir.errors import ProtocolError
-from .findings import RULES, Finding, chosen, registering
+from ..schema.dialects import DIALECTS
+from .findings import Finding, Place, chosen, found_at, registering
 
 __all__ = ["CODE_CHECKS", "audit_code"]
 
@@ -36,6 +37,28 @@ class Code:
             node = self.parents[node]
         return (inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call))
 
+    def comes_from_outside(self, node: ast.AST) -> bool:
+        """Whether what it stands on was handed in, or is a constant of the module: not made in this function."""
+        root, function = _root(node), self.function_of(node)
+        if root is None or function is None:
+            return False
+        given = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)} - {"self", "cls"}
+        loops = {
+            one.target.id: _root(one.iter)
+            for one in ast.walk(function)
+            if isinstance(one, (ast.For, ast.AsyncFor)) and isinstance(one.target, ast.Name)
+        }
+        made = {one.id for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+        origin = loops.pop(root, root)  # once: what a loop over a loop goes through is too far away to tell
+        return origin is not None and origin not in made and (origin in given or origin.isupper())
+
+    def function_of(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        while node in self.parents:
+            node = self.parents[node]
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                return node
+        return None
+
     def guarded(self, node: ast.AST) -> bool:
         """Whether it stands in the body of a `try`."""
         while node in self.parents:
@@ -55,7 +78,12 @@ _rule = registering(CODE_CHECKS)
 
 
 def audit_code(
-    source: str, file: str, *, select: Sequence[str] = (), ignore: Sequence[str] = ()
+    source: str,
+    file: str,
+    *,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    targets: Sequence[str] = (),
 ) -> tuple[Finding, ...]:
     """What the rules find in Python source; `# toolwire: ignore[TW074]` on the line silences one."""
     try:
@@ -65,19 +93,25 @@ def audit_code(
     code, lines = Code(tree), source.splitlines()
     found: list[Finding] = []
     for rule_id, check in CODE_CHECKS.items():
-        if not chosen(rule_id, select, ignore):
+        if not chosen(rule_id, select, ignore, targets):
             continue
-        rule = RULES[rule_id]
         for node, message in check(code):
             line = getattr(node, "lineno", 1)
             if f"toolwire: ignore[{rule_id}]" not in lines[line - 1]:
-                found.append(Finding(rule.id, rule.level, rule.providers, file, f":{line}", message, rule.fix))
-    return tuple(sorted(dict.fromkeys(found), key=lambda finding: (int(finding.path[1:]), finding.rule)))
+                found.append(found_at(Place(file, line), rule_id, "", "", message))
+    return tuple(sorted(dict.fromkeys(found), key=lambda finding: (finding.line, finding.rule)))
 
 
 def _last(node: ast.AST) -> str:
     """The last name of a dotted one."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _root(node: ast.AST) -> str | None:
+    """The first name of `name["key"].attribute[0]`."""
+    while isinstance(node, (ast.Subscript, ast.Attribute)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def _is_first(node: ast.AST, attribute: str) -> bool:
@@ -222,6 +256,45 @@ def deprecated(code: Code) -> Iterator[tuple[ast.AST, str]]:
             if isinstance(key, ast.Constant) and key.value == "role" and isinstance(value, ast.Constant):
                 if value.value == "function":
                     yield node, 'role "function"'
+
+
+_BY_KEY = ("pop", "setdefault")
+_OF_LISTS = ("append", "extend", "insert", "remove", "clear")
+_DECLARATION = ("parameters", "inputSchema", "input_schema", "parametersJsonSchema", "parameters_json_schema")
+_OF_SCHEMAS = DIALECTS["openai"].keywords | {"$schema", "$id", "definitions", "nullable", "strict"}
+
+
+@_rule("TW081", "warning", "all", "a schema that others hold is changed in place", "copy.deepcopy it first")
+def changed_schema(code: Code) -> Iterator[tuple[ast.AST, str]]:
+    for node in code.of(ast.Assign, ast.AugAssign, ast.Delete, ast.Call):
+        for target, keyword in _changes(node):
+            if keyword in _OF_SCHEMAS and _names_a_schema(target) and code.comes_from_outside(target):
+                yield node, f"the next request, and every other user of it, sees another `{keyword}`"
+
+
+def _changes(node: ast.AST) -> Iterator[tuple[ast.expr, object]]:
+    """What a statement changes in place, and under which key."""
+    if isinstance(node, ast.Call):
+        method = node.func
+        if isinstance(method, ast.Attribute) and method.attr in _BY_KEY and node.args:
+            yield method.value, _constant(node.args[0])
+        elif isinstance(method, ast.Attribute) and method.attr in _OF_LISTS and isinstance(method.value, ast.Subscript):
+            yield method.value.value, _constant(method.value.slice)
+        return
+    assert isinstance(node, (ast.Assign, ast.AugAssign, ast.Delete))
+    for target in [node.target] if isinstance(node, ast.AugAssign) else node.targets:
+        if isinstance(target, ast.Subscript):
+            yield target.value, _constant(target.slice)
+
+
+def _constant(node: ast.AST) -> object:
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def _names_a_schema(node: ast.expr) -> bool:
+    """`schema`, `tool["parameters"]`, `tool.inputSchema["properties"]`"""
+    words = [_last(inner) for inner in ast.walk(node)] + [_constant(inner) for inner in ast.walk(node)]
+    return any(type(word) is str and (word in _DECLARATION or word.lower().endswith("schema")) for word in words)
 
 
 @_rule(

@@ -54,6 +54,60 @@ def undescribed(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
             yield index, Hit(_at(name), f"{name!r}")
 
 
+_GUIDES = re.compile(
+    r"\b(?:use|call|choose|prefer|invoke|run) (?:this|it)\b|\buse(?:d|ful)? (?:to|for|when|only|if|after|before|with)\b"
+    r"|\bwhen(?:ever)? (?:you|the user|a|an|asked|looking|needed)\b|\binstead of\b|\brather than\b|\b(?:do not|don't|never) use\b"
+    r"|\bonly (?:if|when|for|after)\b|\bprefer\b|\bunlike\b|\bafter (?:calling|using)\b|\bbefore (?:calling|using)\b"
+    r"|\bif you (?:need|want|have)\b|\bshould be (?:used|called)\b|\bnot for\b",
+    re.IGNORECASE,
+).search
+
+
+@rule(
+    "TQ03", "info", "models", "nothing about when to use it", "when to use it, when not, and what instead", asked=True
+)
+def no_guidance(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for index, tool in enumerate(tools):
+        if tool.description and not _GUIDES(tool.description):
+            yield index, Hit("/description", "it says what, and not when")
+
+
+_RETURNS = re.compile(
+    r"\b(?:returns?|returning|returned|outputs?|produces?|yields?|results?|responds?|response|gives?)\b", re.IGNORECASE
+).search
+# who says "get the orders" has said what comes back, and of "delete" nobody expects more than that it is done
+_GOES_WITHOUT_SAYING = re.compile(
+    r"(?:\W*\w+\W+){0,2}?(?:get|list|fetch|fetche|retrieve|read|find|search|searche|query|querie|show|look|lookup|describe|count"
+    r"|check|compute|calculate|convert|extract|view|display|generate|summarize|browse|delete|remove|clear|close|mark|set|enable"
+    r"|disable|click|press|type|scroll|hover|drag|wait|navigate|resize|select|fill)s?\b",
+    re.IGNORECASE,
+).match
+
+
+@rule("TQ04", "info", "models", "nothing about what it returns", "say what comes back, or declare an output schema")
+def no_result(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for index, tool in enumerate(tools):
+        said = (tool.description or "").strip()
+        if said and tool.kind == "function" and tool.output_schema is None:
+            if not _RETURNS(said) and not _GOES_WITHOUT_SAYING(said):
+                yield index, Hit("/description", "what does the model see when it is done?")
+
+
+MOST_CHARACTERS = 1024
+
+
+@rule(
+    "TQ05", "info", "models", "a description that nobody reads to its end", "the first three sentences, or a document"
+)
+def long_description(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for index, tool in enumerate(tools):
+        if len(tool.description or "") > MOST_CHARACTERS:
+            yield index, Hit("/description", f"{len(tool.description or ''):,} characters")
+    for index, name, field in _each(tools):
+        if len(_words(field)) > MOST_CHARACTERS:
+            yield index, Hit(_at(name, "description"), f"{len(_words(field)):,} characters")
+
+
 @rule("TQ06", "warning", "models", "a word from a closed list as free text", "make it an enum")
 def should_be_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     closed = re.compile(
@@ -139,6 +193,51 @@ def near_duplicates(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
         for other in range(index):
             if len(words) > 4 and words != said[other] and len(words & said[other]) >= 0.85 * len(words | said[other]):
                 yield index, Hit("/description", f"almost the words of {tools[other].name!r}")
+
+
+_NEGATIVE = re.compile(
+    r"(?:is_|do_)?(?:no|not|non|dont|disable|disabled|without)_.+|(?:no|not|dont|disable|without)[A-Z].*"
+)
+_OPPOSITES = tuple(
+    frozenset(group.split())
+    for group in (
+        "asc ascending desc descending",
+        "public private internal",
+        "open opened closed",
+        "draft published archived",
+        "include exclude",
+        "json xml csv yaml markdown html",
+        "low medium high",
+        "left right center",
+    )
+)
+_EXCLUDES = re.compile(r"mutually exclusive|cannot be (?:used|combined|set) (?:together )?with", re.IGNORECASE).search
+
+
+@rule(
+    "TQ16", "info", "models", "a yes-or-no that is easily read the wrong way", "name what is true, or make it an enum"
+)
+def odd_booleans(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for index, tool in enumerate(tools):
+        flags = {name: field for name, field in _properties(tool) if field.get("type") == "boolean"}
+        for name in filter(_NEGATIVE.fullmatch, flags):
+            yield index, Hit(_at(name), f"false for {name!r} is a double negative")
+        for names in _alternatives(flags):
+            yield index, Hit(_at(names[0]), f"{', '.join(map(repr, names))} are one choice: what if several are true?")
+
+
+def _alternatives(flags: dict[str, Object]) -> Iterator[list[str]]:
+    """Booleans of which only one can be true: by their names, or because they say so."""
+    words = {name: re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()) for name in flags}
+    for group in _OPPOSITES:
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for name, parts in words.items():
+            if group & set(parts):
+                alike.setdefault(tuple(part for part in parts if part not in group), []).append(name)
+        yield from (names for names in alike.values() if len(names) > 1)
+    saying = [name for name, field in flags.items() if _EXCLUDES(_words(field))]
+    if len(saying) > 1:
+        yield saying
 
 
 @rule("TQ17", "warning", "models", "a description that commands the model", "describe the tool, not what to do first")

@@ -1,54 +1,79 @@
-"""Findings for machines and pages: JSON, SARIF 2.1.0, markdown."""
+"""Findings for machines and pages: JSON, SARIF 2.1.0, markdown. The page in HTML is in page.py."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..ir.pointer import Object
+from ..ir.text import printable
 from ..ir.tools import Tool
-from .findings import RULES, Finding, Level
-from .tools import TARGETS, fares, tokens
+from .explain import explain, page_of
+from .findings import LEVELS, RULES, Finding, Level
+from .targets import TARGETS
+from .tools import fares, tokens
 
-__all__ = ["as_json", "as_markdown", "as_sarif", "matrix"]
+__all__ = ["Report", "as_json", "as_markdown", "as_sarif", "counts", "matrix", "ranked"]
 
 _SARIF_LEVELS: dict[Level, str] = {"error": "error", "warning": "warning", "info": "note"}
 
 
-def matrix(tools: Sequence[Tool]) -> list[tuple[str, ...]]:
+class Report(NamedTuple):
+    """What was looked at, what was found, and what is to be said besides."""
+
+    tools: tuple[Tool, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    targets: tuple[str, ...] = TARGETS
+    notes: tuple[str, ...] = ()
+
+
+def matrix(report: Report) -> list[tuple[str, ...]]:
     """Rows of tools × providers, with about how many tokens each costs."""
-    rows: list[tuple[str, ...]] = [("tool", *TARGETS, "tokens")]
-    for tool in tools:
-        marks = fares(tool)
-        cells = [f"{marks[name].mark}{marks[name].losses or ''}" for name in TARGETS]
+    rows: list[tuple[str, ...]] = [("tool", *report.targets, "tokens")]
+    for tool in report.tools:
+        marks = fares(tool, report.targets)
+        cells = [f"{marks[name].mark}{marks[name].losses or ''}" for name in report.targets]
         rows.append((tool.name, *cells, str(tokens(tool))))
     return rows
 
 
-def as_json(tools: Sequence[Tool], findings: Sequence[Finding]) -> Object:
+def ranked(findings: Sequence[Finding]) -> list[Finding]:
+    """Worst first."""
+    return sorted(findings, key=lambda finding: (LEVELS.index(finding.level), finding.rule))
+
+
+def counts(findings: Sequence[Finding]) -> dict[str, int]:
+    return {level: sum(finding.level == level for finding in findings) for level in LEVELS}
+
+
+def as_json(report: Report) -> Object:
     import msgspec
 
-    header, *rows = matrix(tools)
+    header, *rows = matrix(report)
     return {
         "tools": [dict(zip(header, row, strict=True)) for row in rows],
-        "findings": [msgspec.to_builtins(finding) for finding in findings],
-        "counts": {level: sum(f.level == level for f in findings) for level in ("error", "warning", "info")},
+        "findings": [msgspec.to_builtins(finding) for finding in report.findings],
+        "counts": counts(report.findings),
+        "notes": list(report.notes),
     }
 
 
-def as_markdown(tools: Sequence[Tool], findings: Sequence[Finding]) -> str:
-    header, *rows = matrix(tools)
-    lines = [_row(header), _row(["---"] * len(header)), *map(_row, rows), ""]
+def as_markdown(report: Report) -> str:
+    header, *rows = matrix(report)
+    lines = [_row(header), _row(["---"] * len(header)), *map(_row, rows), ""] if rows else []
     lines += [_row(["rule", "level", "tool", "where", "what", "fix"]), _row(["---"] * 6)]
-    lines += [_row([f.rule, f.level, f.tool, f"`{f.path or '/'}`", f.message, f.fix]) for f in findings]
-    return "\n".join(lines)
+    lines += [_row([f.rule, f.level, f.tool, f"`{f.where}`", f.message, f.fix]) for f in ranked(report.findings)]
+    return "\n".join([*lines, *(f"\n{note}" for note in report.notes)])
 
 
 def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|').replace(chr(10), ' ') for cell in cells)} |"
+    """Without what markdown would take for columns, lines or HTML."""
+    plain = (printable(cell.replace("\n", " ")).replace("|", r"\|").replace("<", "&lt;") for cell in cells)
+    return f"| {' | '.join(plain)} |"
 
 
-def as_sarif(findings: Sequence[Finding], file: str, version: str) -> Object:
-    used = sorted({finding.rule for finding in findings})
+def as_sarif(report: Report, version: str) -> Object:
+    used = sorted({finding.rule for finding in report.findings})
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -57,7 +82,7 @@ def as_sarif(findings: Sequence[Finding], file: str, version: str) -> Object:
                 "tool": {
                     "driver": {"name": "toolwire", "version": version, "rules": [_sarif_rule(one) for one in used]}
                 },
-                "results": [_sarif_result(finding, file) for finding in findings],
+                "results": [_sarif_result(finding) for finding in report.findings],
             }
         ],
     }
@@ -68,22 +93,22 @@ def _sarif_rule(rule_id: str) -> Object:
     return {
         "id": rule.id,
         "shortDescription": {"text": rule.title},
-        "help": {"text": rule.fix},
+        "help": {"text": explain(rule_id), "markdown": page_of(rule_id)},
         "defaultConfiguration": {"level": _SARIF_LEVELS[rule.level]},
-        "properties": {"providers": list(rule.providers)},
+        "properties": {"providers": list(rule.providers), "page": f"docs/rules/{rule_id}.md"},
     }
 
 
-def _sarif_result(finding: Finding, file: str) -> Object:
+def _sarif_result(finding: Finding) -> Object:
+    region = {"region": {"startLine": finding.line}} if finding.line else {}
+    about = f"{finding.tool}: " if finding.tool else ""
     return {
         "ruleId": finding.rule,
         "level": _SARIF_LEVELS[finding.level],
-        "message": {
-            "text": f"{finding.tool or 'all tools'}{finding.path if finding.path[:1] == ':' else ''}: {RULES[finding.rule].title}: {finding.message}"
-        },
+        "message": {"text": f"{about}{RULES[finding.rule].title}: {finding.message}"},
         "locations": [
             {
-                "physicalLocation": {"artifactLocation": {"uri": file}},
+                "physicalLocation": {"artifactLocation": {"uri": finding.file}, **region},
                 "logicalLocations": [{"fullyQualifiedName": f"{finding.tool}{finding.path}"}],
             }
         ],

@@ -1,4 +1,4 @@
-"""TW050 to TW067: what in a recorded request another provider refuses or reads otherwise."""
+"""TW014 and TW050 to TW067: what in a recorded request another provider refuses or reads otherwise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..ir.parts import Media, Reasoning, Text, ToolCall, ToolResult
 from ..ir.request import Request
 from ..wire import get, names
 from ..wire.protocol import Wire
-from .findings import RULES, Finding, Hit, chosen, registering
+from .findings import Finding, Hit, Place, chosen, found_at, registering
 
 __all__ = ["REQUEST_CHECKS", "audit_request"]
 
@@ -23,18 +23,20 @@ _rule = registering(REQUEST_CHECKS)
 
 
 def audit_request(
-    request: Request, wire: Wire, *, select: Collection[str] = (), ignore: Collection[str] = ()
+    request: Request,
+    wire: Wire,
+    *,
+    select: Collection[str] = (),
+    ignore: Collection[str] = (),
+    targets: Collection[str] = (),
+    place: Place = Place(),  # noqa: B008  a value
 ) -> tuple[Finding, ...]:
     """What the rules find in a request that was read from `wire`, with pointers into its document."""
     locate = wire.locator(request)
     found: list[Finding] = []
     for rule_id, check in REQUEST_CHECKS.items():
-        if chosen(rule_id, select, ignore):
-            rule = RULES[rule_id]
-            found += [
-                Finding(rule_id, rule.level, rule.providers, "", locate(hit.path), hit.message, rule.fix)
-                for hit in check(request)
-            ]
+        if chosen(rule_id, select, ignore, targets):
+            found += [found_at(place, rule_id, "", place.at + locate(hit.path), hit.message) for hit in check(request)]
     return tuple(dict.fromkeys(found))
 
 
@@ -43,6 +45,16 @@ def _parts(request: Request) -> Iterator[tuple[str, str, object]]:
     for index, message in enumerate(request.messages):
         for number, part in enumerate(message.parts):
             yield f"/messages/{index}/parts/{number}", message.role, part
+
+
+@_rule("TW014", "error", "bedrock", "calls in the history and no tools", "declare the tools that were called")
+def undeclared_history(request: Request) -> Iterator[Hit]:
+    if request.tools:
+        return
+    for path, _, part in _parts(request):
+        if isinstance(part, (ToolCall, ToolResult)):
+            yield Hit(path, "the list of tools must not be empty where a call or a result stands in a message")
+            return
 
 
 @_rule(

@@ -18,7 +18,7 @@ from ..schema.read import Source, read
 from ..schema.refs import contains_itself
 from .findings import Hit, Level, rule
 
-__all__: list[str] = []
+__all__ = ["schema_rule"]
 
 Schema: TypeAlias = Callable[[Object], Iterator[Hit]]
 _AT = "/input_schema"
@@ -28,7 +28,9 @@ _KEYWORDS |= {"definitions", "additionalItems", "dependencies", "readOnly", "wri
 _KEYWORDS |= {"contentMediaType", "$dynamicRef", "$recursiveRef", "$dynamicAnchor", "$vocabulary", "discriminator"}
 
 
-def schema_rule(rule_id: str, level: Level, providers: str, title: str, fix: str) -> Callable[[Schema], Schema]:
+def schema_rule(
+    rule_id: str, level: Level, providers: str, title: str, fix: str, *, asked: bool = False
+) -> Callable[[Schema], Schema]:
     """A rule over one schema."""
 
     def register(check: Schema) -> Schema:
@@ -38,7 +40,7 @@ def schema_rule(rule_id: str, level: Level, providers: str, title: str, fix: str
                     for hit in check(tool.input_schema):
                         yield index, Hit(_AT + hit.path, hit.message)
 
-        rule(rule_id, level, providers, title, fix)(over_all)
+        rule(rule_id, level, providers, title, fix, asked=asked)(over_all)
         return check
 
     return register

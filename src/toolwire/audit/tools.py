@@ -8,31 +8,39 @@ from typing import Literal, NamedTuple
 from ..ir.tools import Tool
 from ..schema.dialects import DIALECTS
 from ..schema.lowering import lower
-from . import quality_rules, schema_rules, tool_rules
-from .findings import CHECKS, RULES, Finding, chosen
+from . import portable_rule, quality_rules, schema_rules, tool_rules
+from .findings import CHECKS, Finding, Place, chosen, found_at
+from .targets import TARGETS
 from .tokens import tokens_of
 
-__all__ = ["TARGETS", "Fare", "audit_tools", "fares"]
+__all__ = ["Fare", "audit_tools", "fares", "tokens"]
 
-_ROOMS = (tool_rules, schema_rules, quality_rules)  # importing them registers their rules
-TARGETS = ("openai", "openai_strict", "anthropic", "anthropic_strict", "gemini", "gemini_json_schema", "ollama")
+_ROOMS = (tool_rules, schema_rules, quality_rules, portable_rule)  # importing them registers their rules
 
 
 def audit_tools(
-    tools: Sequence[Tool], *, select: Collection[str] = (), ignore: Collection[str] = ()
+    tools: Sequence[Tool],
+    *,
+    select: Collection[str] = (),
+    ignore: Collection[str] = (),
+    targets: Collection[str] = (),
+    places: Sequence[Place] = (),
 ) -> tuple[Finding, ...]:
-    """What the rules find. `select` and `ignore` are ids or beginnings of ids: "TQ", "TW02"."""
+    """What the rules find. `select` and `ignore` are ids or beginnings of ids: "TQ", "TW02"; `places` says where each
+    tool was read."""
     assert _ROOMS
     given = tuple(tools)
+    stands = tuple(places) or (Place(),) * len(given)
+    of_all = stands[0] if len(set(stands)) == 1 else Place()
     found: list[Finding] = []
     for rule_id, check in CHECKS.items():
-        if not chosen(rule_id, select, ignore):
+        if not chosen(rule_id, select, ignore, targets):
             continue
-        rule = RULES[rule_id]
         for index, hit in check(given):
-            name = "" if index < 0 else given[index].name
-            if index < 0 or rule.id not in _suppressed(given[index]):
-                found.append(Finding(rule.id, rule.level, rule.providers, name, hit.path, hit.message, rule.fix))
+            if index < 0:
+                found.append(found_at(of_all, rule_id, "", hit.path, hit.message))
+            elif rule_id not in _suppressed(given[index]):
+                found.append(found_at(stands[index], rule_id, given[index].name, hit.path, hit.message))
     return tuple(dict.fromkeys(found))
 
 

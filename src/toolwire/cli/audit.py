@@ -10,22 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
-from .show import paint, printable, table
+from ..ir.text import printable
+from .audit_input import Given, load, read_all
+from .show import paint, table
 
 if TYPE_CHECKING:
     from ..audit.findings import Finding
-    from ..ir.request import Request
+    from ..audit.report import Report
     from ..ir.tools import Tool
-    from ..wire.protocol import Wire
 
 __all__ = ["add_to"]
 
 _EXAMPLES = """\
 examples:
   toolwire audit tools.json                       tools by providers, and what the rules find
-  toolwire audit request.json --ignore TQ         a recorded request; without the rules on wording
+  toolwire audit requests.jsonl --ignore TQ       recorded requests; without the rules on wording
+  toolwire audit mcp.json                         a list of MCP servers, without starting them
   toolwire audit src/                             Python source: what holds on one provider only
-  toolwire audit tools.json --format sarif > tools.sarif
+  toolwire audit tools.json --target portable     what at least one provider would not take as it is
+  toolwire audit tools.json --format html > audit.html
   toolwire audit tools.json --write-baseline known.json && toolwire audit tools.json --baseline known.json
   toolwire audit tools.json --lock tools.lock     remember what the tools are
   toolwire audit tools.json --check-lock tools.lock
@@ -45,8 +48,13 @@ def add_to(commands: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("files", nargs="*", metavar="FILE", help="tool lists, requests (JSON), Python source")
-    parser.add_argument("--format", choices=("table", "json", "sarif", "markdown"), default="table")
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help="tool lists, requests, logs, MCP configs, Python source"
+    )
+    parser.add_argument("--format", choices=("table", "json", "sarif", "markdown", "html"), default="table")
+    parser.add_argument(
+        "--target", action="append", default=[], metavar="NAME", help="only what matters there; portable: everywhere"
+    )
     parser.add_argument("--select", action="append", default=[], metavar="ID", help="only rules that begin so")
     parser.add_argument("--ignore", action="append", default=[], metavar="ID", help="not the rules that begin so")
     parser.add_argument("--fail-on", choices=(*_LEVELS, "none"), default="error", help="exit 1 from this level on")
@@ -59,140 +67,103 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..audit.code_rules import audit_code
     from ..audit.lock import lock
-    from ..audit.request_rules import audit_request
-    from ..audit.tools import audit_tools
+    from ..audit.report import Report
+    from ..audit.targets import TARGETS, known_targets
 
     if arguments.explain:
         return _explain(arguments.explain)
     if not arguments.files:
         raise ConfigError("nothing to look at", hint="name a file with tools or a request")
-    sources, lists = _sorted(arguments.files)
-    documents = [_read(file) for file in lists]
-    tools = [tool for found, _ in documents for tool in found]
+    targets = known_targets(arguments.target)
+    given = read_all(arguments.files)
+    tools = given.tools()
     if arguments.lock:
         Path(arguments.lock).write_text(json.dumps(lock(tools), indent=2, sort_keys=True) + "\n", encoding="utf-8")
         print(f"{len(tools)} tools in {arguments.lock}", file=sys.stderr)
         return 0
     if arguments.check_lock:
         return _check_lock(arguments.check_lock, tools)
-    findings = audit_tools(tools, select=arguments.select, ignore=arguments.ignore)
-    for _, asked in documents:
-        if asked is not None:
-            findings += audit_request(*asked, select=arguments.select, ignore=arguments.ignore)
-    for file in sources:
-        text = _bytes(file).decode("utf-8", "replace")
-        findings += audit_code(text, file, select=arguments.select, ignore=arguments.ignore)
+    findings = _find(given, {"select": arguments.select, "ignore": arguments.ignore, "targets": targets})
     if arguments.write_baseline:
         known = sorted({finding.fingerprint for finding in findings})
         Path(arguments.write_baseline).write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
     if arguments.baseline:
-        known_before = set(_load(arguments.baseline))
+        known_before = set(load(arguments.baseline))
         findings = tuple(finding for finding in findings if finding.fingerprint not in known_before)
-    _print(arguments, tools, findings)
+    _print(arguments.format, Report(tools, findings, targets or TARGETS, tuple(given.notes)))
     if arguments.fail_on == "none" or arguments.write_baseline:
         return 0
     counted = _LEVELS[: _LEVELS.index(arguments.fail_on) + 1]
     return 1 if any(finding.level in counted for finding in findings) else 0
 
 
-def _sorted(files: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Python source, and everything else. A folder stands for the Python source in it."""
-    sources: list[str] = []
-    lists: list[str] = []
-    for file in files:
-        if Path(file).is_dir():
-            sources += [str(found) for found in sorted(Path(file).rglob("*.py"))]
-        else:
-            (sources if file.endswith(".py") else lists).append(file)
-    return sources, lists
+def _find(given: Given, rules: dict[str, Any]) -> tuple[Finding, ...]:
+    from ..audit.code_rules import audit_code
+    from ..audit.config_rules import audit_config
+    from ..audit.log_rules import audit_log
+    from ..audit.tools import audit_tools
 
-
-def _read(file: str) -> tuple[tuple[Tool, ...], tuple[Request, Wire] | None]:
-    """The tools of a list or of a request, whatever wire it is on, and the request itself."""
-    from ..bridge.detect import detect
-    from ..wire import get, mcp
-
-    document = _load(file)
-    if type(document) is dict and "mcpServers" in document:
-        raise ConfigError(f"{file} names MCP servers", hint="give the reply of each server's tools/list")
-    found = detect(document)
-    if found.kind == "request":
-        request = get(found.wire).decode_request(document)
-        return request.tools, (request, get(found.wire))
-    if found.kind != "tools":
-        raise ConfigError(f"{file} is a {found.kind}", hint="give a list of tools or a request")
-    if found.wire == mcp.NAME:
-        return mcp.list_tools(document), None
-    declared = document.get("tools", [document]) if type(document) is dict else document
-    return get(found.wire).decode_tools(declared), None
-
-
-def _load(file: str) -> Any:
-    from ..stream.strict import parse
-
-    return parse(_bytes(file))
-
-
-def _bytes(file: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}") from error
+    findings = audit_tools(given.listed, places=given.places, **rules) + audit_log(given.requests, **rules)
+    for file, servers in given.configs:
+        findings += audit_config(servers, file, **rules)
+    for file, source in given.sources:
+        findings += audit_code(source, file, **rules)
+    return findings
 
 
 def _explain(rule_id: str) -> int:
-    from ..audit import code_rules, request_rules, tools
-    from ..audit.findings import RULES
+    from ..audit.explain import every_rule, explain
 
-    assert code_rules.CODE_CHECKS  # both have registered their rules
-    assert request_rules.REQUEST_CHECKS
-    assert tools.TARGETS
-    rule = RULES.get(rule_id)
-    if rule is None:
-        raise ConfigError(f"no rule is called {rule_id!r}", hint=f"there are {', '.join(RULES)}")
-    print(f"{rule.id} ({rule.level}): {rule.title}\nconcerns: {', '.join(rule.providers)}\nfix: {rule.fix}")
+    known = [rule.id for rule in every_rule()]
+    if rule_id not in known:
+        raise ConfigError(f"no rule is called {rule_id!r}", hint=f"there are {', '.join(known)}")
+    print(explain(rule_id))
     return 0
 
 
 def _check_lock(file: str, tools: Sequence[Tool]) -> int:
     from ..audit.lock import changes
 
-    found = changes(_load(file), tools)
+    found = changes(load(file), tools)
     for change in found:
         print(printable(change))
     print(f"{len(found)} changes" if found else "as it was", file=sys.stderr)
     return 1 if found else 0
 
 
-def _print(arguments: argparse.Namespace, tools: Sequence[Tool], findings: Sequence[Finding]) -> None:
+def _print(form: str, report: Report) -> None:
     from .. import __version__
-    from ..audit.report import as_json, as_markdown, as_sarif
+    from ..audit import page
+    from ..audit.report import as_json, as_markdown, as_sarif, counts
 
-    if arguments.format == "json":
-        print(json.dumps(as_json(tools, findings), indent=2, ensure_ascii=False))
-    elif arguments.format == "sarif":
-        print(json.dumps(as_sarif(findings, arguments.files[0], __version__), indent=2, ensure_ascii=False))
-    elif arguments.format == "markdown":
-        print(as_markdown(tools, findings))
+    if form == "json":
+        print(json.dumps(as_json(report), indent=2, ensure_ascii=False))
+    elif form == "sarif":
+        print(json.dumps(as_sarif(report, __version__), indent=2, ensure_ascii=False))
+    elif form == "markdown":
+        print(as_markdown(report))
+    elif form == "html":
+        print(page.as_html(report, __version__))
     else:
-        _print_table(tools, findings)
+        _print_table(report)
+    for note in report.notes:
+        print(printable(note), file=sys.stderr)
+    if form == "table":
+        total = ", ".join(f"{number} {level}" for level, number in counts(report.findings).items())
+        print(paint(f"{f'{len(report.tools)} tools: ' if report.tools else ''}{total}", "bold"), file=sys.stderr)
 
 
-def _print_table(tools: Sequence[Tool], findings: Sequence[Finding]) -> None:
+def _print_table(report: Report) -> None:
     from ..audit.findings import RULES
-    from ..audit.report import matrix
+    from ..audit.report import matrix, ranked
 
-    header, *rows = matrix(tools)
-    for line in table(rows, header) if tools else ():
+    header, *rows = matrix(report)
+    for line in [*table(rows, header), ""] if rows else ():
         print(line)
-    if tools:
-        print()
-    order = {level: number for number, level in enumerate(_LEVELS)}
-    ranked = sorted(findings, key=lambda finding: (order[finding.level], finding.rule))
-    shown = [(f.level, f.rule, f.tool or "-", f.path or "/", f"{RULES[f.rule].title}: {f.message}") for f in ranked]
+    shown = [
+        (f.level, f.rule, f.tool or "-", f.where, f"{RULES[f.rule].title}: {f.message}")
+        for f in ranked(report.findings)
+    ]
     for line in table(shown, ("level", "rule", "tool", "where", "what")) if shown else ():
         print(line)
-    counts = ", ".join(f"{sum(f.level == level for f in findings)} {level}" for level in _LEVELS)
-    print(paint(f"{f'{len(tools)} tools: ' if tools else ''}{counts}", "bold"), file=sys.stderr)

@@ -10,7 +10,8 @@ from typing import Any
 
 from ..ir.errors import ConfigError, LossError, ToolwireError
 from ..ir.losses import Loss, refuse
-from .show import columns, losses_table, paint, printable
+from ..ir.text import printable
+from .show import columns, losses_table, paint
 
 __all__ = ["add_to"]
 

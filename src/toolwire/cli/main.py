@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..ir.errors import ToolwireError
+from ..ir.text import printable
 from . import audit, convert, demo, formats
-from .show import printable
 
 __all__ = ["main"]
 

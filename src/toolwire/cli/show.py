@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
 from ..ir.losses import Loss
+from ..ir.text import printable
 
-__all__ = ["columns", "losses_table", "paint", "printable", "table"]
+__all__ = ["columns", "losses_table", "paint", "table"]
 
 _COLOURS = {"red": "31", "yellow": "33", "green": "32", "blue": "34", "dim": "2", "bold": "1"}
 _SEVERITIES = {"error": "red", "warning": "yellow", "info": "blue"}
@@ -22,11 +23,6 @@ def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
     if not (stream or sys.stdout).isatty() or os.environ.get("NO_COLOR"):
         return text
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
-
-
-def printable(text: str) -> str:
-    """Without what a terminal would obey: text from a peer is shown, not followed."""
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 def table(rows: Iterable[Sequence[str]], headers: Sequence[str] = ()) -> list[str]:

@@ -14,7 +14,7 @@ import msgspec
 from .errors import EncodeError, ProtocolError
 from .pointer import JSON, join
 
-__all__ = ["dumps", "escape", "to_bytes", "unescape"]
+__all__ = ["dumps", "escape", "printable", "to_bytes", "unescape"]
 
 _encode = msgspec.json.Encoder().encode
 _decode_text = msgspec.json.Decoder(str).decode
@@ -73,3 +73,8 @@ def _refuse_within(item: JSON, segment: str | int) -> None:
     except EncodeError as error:
         error.pointer = join(segment) + error.pointer
         raise
+
+
+def printable(text: str) -> str:
+    """Without what a terminal or a page would obey: text from a peer is shown, not followed."""
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)

@@ -20,10 +20,13 @@ __all__ = ["union"]
 
 
 def union(emitter: Emitter, node: Union, depth: int) -> Emitted:
+    flagged = emitter.dialect.null != "word"  # else null is a branch like the others
     branches: list[Node] = [
-        branch for branch in node.branches if not isinstance(branch, Null) and not _leads_back(emitter, branch)
+        branch
+        for branch in node.branches
+        if not (flagged and isinstance(branch, Null)) and not _leads_back(emitter, branch)
     ]
-    null = any(isinstance(branch, Null) for branch in node.branches)
+    null = flagged and any(isinstance(branch, Null) for branch in node.branches)
     _report_overlap(emitter, node)
     if not branches:
         return emitter.null(node)

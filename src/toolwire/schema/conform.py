@@ -134,7 +134,7 @@ def _object(node: Object, dialect: Dialect) -> Iterator[str]:
 
 def _shape(node: Object, dialect: Dialect) -> Iterator[str]:
     kind = node.get("type")
-    if dialect.null == "nullable":
+    if dialect.null != "type":
         if type(kind) is list or kind == "null":
             yield "type is one word, and not null"
         if "anyOf" not in node and kind is None:

@@ -1,19 +1,21 @@
 """What each provider takes of JSON Schema, as data.
 
 A dialect is a row: which keywords may be written, and what to do instead of the others. `emit.py` reads the rows and
-knows no provider. Names carry a version, because limits drift; the bare name is the newest.
+knows no provider. Names carry a version, because limits drift; the bare name is the newest. `portable` is no provider's
+row but what all the others have in common.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
 from ..ir.value import Value
 
-__all__ = ["DIALECTS", "Dialect", "dialect"]
+__all__ = ["DIALECTS", "PORTABLE", "Dialect", "dialect"]
 
 _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated"})
 _BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
@@ -47,7 +49,8 @@ class Dialect(Value, frozen=True):
     anything: Literal["keep", "string"] = "keep"
     """A value of any kind: as it is, or as JSON in a string."""
     tuples: Literal["keep", "object"] = "keep"
-    null: Literal["type", "nullable"] = "type"
+    null: Literal["type", "nullable", "word"] = "type"
+    """A type of its own, a flag, or the string "null"."""
     enum: Literal["any", "primitive", "string"] = "any"
     refs: Literal["keep", "inline"] = "keep"
     ref_siblings: bool = True
@@ -214,6 +217,54 @@ DIALECTS: dict[str, Dialect] = {
         ),
     )
 }
+
+
+def _shared(name: str, version: str, rows: Sequence[Dialect]) -> Dialect:
+    """What every one of these takes as it is written.
+
+    Where two of them exclude each other there is nothing to share: a null that is a type here and a flag there is a word,
+    and whether objects are closed and properties optional is left to each of them, who say it without a loss. Allowances of
+    strict mode are a request's, not a schema's.
+    """
+
+    def strictest(field: str, *order: str) -> Any:
+        return max((getattr(row, field) for row in rows), key=order.index)
+
+    def least(field: str) -> Any:
+        return min((most for row in rows if (most := getattr(row, field)) is not None), default=None)
+
+    formats = [row.formats for row in rows if row.formats is not None]
+    names = {row.property_name for row in rows if row.property_name is not None}
+    return Dialect(
+        name,
+        version,
+        frozenset.intersection(*(row.keywords for row in rows)),
+        whole=all(row.whole for row in rows),
+        enforced=all(row.enforced for row in rows),
+        root_union=all(row.root_union for row in rows),
+        maps=strictest("maps", "keep", "entries"),
+        anything=strictest("anything", "keep", "string"),
+        tuples=strictest("tuples", "keep", "object"),
+        null="word" if len({row.null for row in rows}) > 1 else rows[0].null,
+        enum=strictest("enum", "any", "primitive", "string"),
+        refs=strictest("refs", "keep", "inline"),
+        ref_siblings=all(row.ref_siblings for row in rows),
+        recursion=all(row.recursion for row in rows),
+        empty_objects=all(row.empty_objects for row in rows),
+        lone_any_of=any(row.lone_any_of for row in rows),
+        formats=frozenset.intersection(*formats) if formats else None,
+        patterns=strictest("patterns", "any", "linear", "simple", "anchored"),
+        most_min_items=least("most_min_items"),
+        property_name="".join(f"(?=(?:{one})\\Z)" for one in sorted(names)) + ".*" if names else None,
+        depth=least("depth"),
+        properties=least("properties"),
+        enum_values=least("enum_values"),
+        tools=least("tools"),
+    )
+
+
+PORTABLE = _shared("portable", "2026-10", tuple(DIALECTS.values()))
+DIALECTS[PORTABLE.name] = PORTABLE
 
 
 def dialect(name: str) -> Dialect:

@@ -102,7 +102,7 @@ class Emitter:
         return self.any(node)
 
     def null(self, node: Node) -> Emitted:
-        if self.dialect.null == "nullable":
+        if self.dialect.null != "type":
             word = self.described({"type": "string", "enum": ["null"]}, node, [])
             return Emitted(word, codecs.labels([None], ["null"]))
         return Emitted(self.described({"type": "null"}, node, []))

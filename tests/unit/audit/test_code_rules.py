@@ -19,23 +19,23 @@ def audit(name):
 
 
 def test_every_planted_problem_is_found_at_its_line():
-    assert [(finding.rule, finding.path) for finding in audit("openai_only.py")] == [
-        ("TW078", ":16"),
-        ("TW075", ":22"),
-        ("TW080", ":23"),
-        ("TW085", ":24"),
-        ("TW085", ":24"),
-        ("TW085", ":24"),
-        ("TW074", ":27"),
-        ("TW082", ":28"),
-        ("TW071", ":29"),
-        ("TW070", ":30"),
-        ("TW076", ":31"),
-        ("TW077", ":31"),
-        ("TW079", ":31"),
-        ("TW080", ":32"),
-        ("TW073", ":40"),
-        ("TW072", ":44"),
+    assert [(finding.rule, finding.line) for finding in audit("openai_only.py")] == [
+        ("TW078", 16),
+        ("TW075", 22),
+        ("TW080", 23),
+        ("TW085", 24),
+        ("TW085", 24),
+        ("TW085", 24),
+        ("TW074", 27),
+        ("TW082", 28),
+        ("TW071", 29),
+        ("TW070", 30),
+        ("TW076", 31),
+        ("TW077", 31),
+        ("TW079", 31),
+        ("TW080", 32),
+        ("TW073", 40),
+        ("TW072", 44),
     ]
 
 
@@ -47,6 +47,12 @@ SNIPPETS = {
     "TW076": ["eval(call.function.name)", "getattr(module, call.name)()"],
     "TW083": ["await asyncio.gather(*[run(c) for c in message.tool_calls])"],
     "TW072": ["response.candidates[0].content.parts[0].text"],
+    "TW081": [
+        "TOOLS[0]['parameters']['additionalProperties'] = False",
+        "del SCHEMA['$schema']",
+        "SCHEMA.pop('default', None)",
+        "SCHEMA['required'].append('city')",
+    ],
 }
 
 
@@ -62,7 +68,20 @@ HARMLESS = [
     "getattr(module, 'name')",
     "value = items[0]\n",
     "client.create(model='m', messages=[])",
+    "def f(schema):\n    schema = dict(schema)\n    schema['type'] = 'object'\n",
+    "def f(names):\n    schema = {}\n    schema['required'] = names\n    return schema\n",
+    "def f(schema, name):\n    return schema.get('default')\n",
+    "def f(options):\n    options['title'] = 'x'\n",
+    "class Tool:\n    def close(self):\n        self.schema['additionalProperties'] = False\n",
+    "for schema in schema:\n    schema['type'] = 'object'\n",
 ]
+
+
+def test_a_schema_of_a_tool_in_a_loop_is_shared_too():
+    source = "def f(tools):\n    for tool in tools:\n        tool.inputSchema.pop('$schema', None)\n"
+    assert [(finding.rule, finding.line) for finding in audit_code(source, "f.py")] == [("TW081", 3)]
+    copied = source.replace("in tools:", "in copy.deepcopy(tools):")
+    assert audit_code(copied, "f.py") == ()
 
 
 @pytest.mark.parametrize("source", HARMLESS)

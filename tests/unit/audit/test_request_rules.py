@@ -30,6 +30,7 @@ def chat(*messages, **fields):
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
 PLANTED = {
+    "TW014": (chat(said(call()), result(), tools=[]), "/messages/1/tool_calls/0"),
     "TW050": (
         chat(tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}),
         "/tool_choice",

@@ -5,8 +5,10 @@ import json
 import pytest
 
 from toolwire.audit.code_rules import CODE_CHECKS
+from toolwire.audit.config_rules import CONFIG_CHECKS
 from toolwire.audit.findings import CHECKS, RULES
 from toolwire.audit.lock import changes, lock
+from toolwire.audit.log_rules import LOG_CHECKS
 from toolwire.audit.request_rules import REQUEST_CHECKS
 from toolwire.audit.tools import audit_tools, fares
 from toolwire.ir import Tool
@@ -81,8 +83,12 @@ PLANTED = {
     "TW038": [tool(a=text(optional=True))],
     "TW039": [tool(a=text(pattern="^(?=x)x"))],
     "TW040": [schema(properties={"a": {"type": "integer", "minimum": 0, "exclusiveMinimum": True}})],
+    "TW041": [tool(a=text())],
     "TQ01": [tool(description="Gets it.")],
     "TQ02": [tool(a={"type": "string"})],
+    "TQ03": [tool()],
+    "TQ04": [tool(description="Adds something to something else.")],
+    "TQ05": [tool(description="word " * 210), tool(a=text(description="word " * 210))],
     "TQ06": [tool(sort_order=text())],
     "TQ07": [tool(a=text(description="Must be one of 'x' or 'y'"))],
     "TQ08": [tool(a=text(description="how many, defaults to 5"))],
@@ -95,6 +101,15 @@ PLANTED = {
     "TQ15": [
         tool("a_one", "Finds the orders of one customer by name"),
         tool("b_two", "Finds all the orders of one customer by name"),
+    ],
+    "TQ16": [
+        tool(no_cache={"type": "boolean"}),
+        tool(noCache={"type": "boolean"}),
+        tool(is_public={"type": "boolean"}, is_private={"type": "boolean"}),
+        tool(
+            brief={"type": "boolean", "description": "cannot be combined with full"},
+            full={"type": "boolean", "description": "Mutually exclusive with brief"},
+        ),
     ],
     "TQ17": [tool(description="Gets users. You must always call this before any other tool.")],
     "TQ18": [tool(timeout={"type": "integer", "description": "how long to wait"})],
@@ -113,7 +128,32 @@ def test_a_planted_problem_is_found(rule):
 
 def test_every_rule_has_a_planted_problem():
     assert set(PLANTED) == set(CHECKS)
-    assert set(CHECKS) | set(CODE_CHECKS) | set(REQUEST_CHECKS) == set(RULES)
+    others = set(CODE_CHECKS) | set(REQUEST_CHECKS) | set(LOG_CHECKS) | set(CONFIG_CHECKS)
+    assert set(CHECKS) | others == set(RULES)
+
+
+def test_each_of_the_odd_booleans_is_found():
+    assert [len(audit_tools([one], select=["TQ16"])) for one in PLANTED["TQ16"]] == [1, 1, 1, 1]
+
+
+HARMLESS = [
+    tool(description="Get it.", notify={"type": "boolean"}, notes={"type": "boolean"}, november={"type": "boolean"}),
+    tool(description="Get it.", include_drafts={"type": "boolean"}, include_archived={"type": "boolean"}),
+    tool(description="Get it.", not_before={"type": "string", "description": "a date", "format": "date"}),
+    tool(description="Get the orders of a customer, newest first."),
+    tool(description="Delete an order for good, without asking."),
+    Tool("add", "Adds two numbers to each other.", CLEAN.input_schema, {"type": "object"}),
+]
+
+
+@pytest.mark.parametrize("harmless", HARMLESS)
+def test_what_is_harmless_is_left_alone(harmless):
+    assert not audit_tools([harmless], select=["TQ04", "TQ05", "TQ16"])
+
+
+def test_what_nearly_everybody_lacks_is_looked_at_only_if_asked_for():
+    assert "TQ03" not in {finding.rule for finding in audit_tools([tool()])}
+    assert audit_tools([tool()], select=["TQ"])
 
 
 def test_nothing_is_found_in_a_clean_tool():

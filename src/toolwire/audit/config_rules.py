@@ -1,0 +1,188 @@
+"""TW090 to TW093: a list of MCP servers, as clients keep it. Read, never started; a secret is never repeated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from ipaddress import ip_address
+from typing import NamedTuple, TypeAlias
+from urllib.parse import urlsplit
+
+from ..ir.pointer import JSON, Object, join
+from .findings import Finding, Hit, Place, chosen, found_at, registering
+from .packages import unpinned
+
+__all__ = ["CONFIG_CHECKS", "audit_config", "servers_of"]
+
+
+class Server(NamedTuple):
+    name: str
+    at: str
+    entry: Object
+
+    @property
+    def line(self) -> list[tuple[str, str]]:
+        """(pointer, word) of the command and its arguments; some clients write both into one list."""
+        words: list[tuple[str, str]] = []
+        for key in ("command", "args"):
+            found = self.entry.get(key)
+            if type(found) is list:
+                words += [(f"{self.at}/{key}/{index}", one) for index, one in enumerate(found) if type(one) is str]
+            elif type(found) is str:
+                words.append((f"{self.at}/{key}", found))
+        return words
+
+    def fields(self, name: str) -> Iterator[tuple[str, str]]:
+        found = self.entry.get(name)
+        for key, value in found.items() if type(found) is dict else ():
+            if type(value) is str:
+                yield key, value
+
+    def urls(self) -> Iterator[tuple[str, str]]:
+        """(pointer, address)"""
+        for key in ("url", "serverUrl", "httpUrl"):
+            if type(self.entry.get(key)) is str:
+                yield f"{self.at}/{key}", self.entry[key]
+        yield from ((at, word) for at, word in self.line if re.match(r"[a-z][a-z0-9+.-]*://", word, re.IGNORECASE))
+
+
+ConfigCheck: TypeAlias = Callable[[Server], Iterator[Hit]]
+CONFIG_CHECKS: dict[str, ConfigCheck] = {}
+_rule = registering(CONFIG_CHECKS)
+
+
+def servers_of(document: JSON) -> list[Server] | None:
+    """The servers that a configuration names, or None if it is none."""
+    if type(document) is not dict:
+        return None
+    for key in ("mcpServers", "servers"):
+        found = document.get(key)
+        if type(found) is dict and (key == "mcpServers" or (found and all(map(_is_server, found.values())))):
+            return [Server(name, join(key, name), one) for name, one in found.items() if type(one) is dict]
+    return None
+
+
+def _is_server(entry: JSON) -> bool:
+    return type(entry) is dict and bool({"command", "url"} & entry.keys())
+
+
+def audit_config(
+    servers: Collection[Server],
+    file: str,
+    *,
+    select: Collection[str] = (),
+    ignore: Collection[str] = (),
+    targets: Collection[str] = (),
+) -> tuple[Finding, ...]:
+    """What can be known of servers without starting them. `"x-toolwire-ignore": ["TW092"]` in an entry silences a rule."""
+    found: list[Finding] = []
+    for rule_id, check in CONFIG_CHECKS.items():
+        for server in servers if chosen(rule_id, select, ignore, targets) else ():
+            said = server.entry.get("x-toolwire-ignore")
+            if type(said) is not list or rule_id not in said:
+                found += [found_at(Place(file), rule_id, "", hit.path, hit.message) for hit in check(server)]
+    return tuple(dict.fromkeys(found))
+
+
+LEAST_LEFT = 32
+"""How many characters a prefix should leave to the tool: 95 of 100 names on real servers are no longer."""
+
+
+@_rule(
+    "TW090",
+    "warning",
+    "mcp",
+    "a server's name that spoils the names of its tools",
+    "letters, digits, _ and -, up to 25",
+)
+def server_name(server: Server) -> Iterator[Hit]:
+    left = 64 - len(f"mcp__{server.name}__")
+    if left < LEAST_LEFT:
+        yield Hit(server.at, f"behind mcp__…__ there are {max(left, 0)} of 64 characters left for the tool")
+    if not re.fullmatch(r"[a-zA-Z0-9_-]+", server.name):
+        yield Hit(server.at, "clients that make it a prefix have to replace some of its characters")
+
+
+_SECRET_NAME = re.compile(
+    r"(?:^|.*[_-])(?:token|secret|password|passwd|passphrase|pat|credentials?|authorization|bearer"
+    r"|(?:api|access|private|secret|auth|signing|encryption|service|account|app|client)[_-]?key|apikey)",
+    re.IGNORECASE,
+).fullmatch
+_SECRET_VALUE = re.compile(
+    r"\b(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}|AKIA[A-Z0-9]{16}"
+    r"|AIza[\w-]{30,}|npm_\w{30,}|hf_\w{20,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+)"
+).search
+# a reference, a thing to be filled in, a path, a number, a switch
+_HARMLESS = re.compile(
+    r".*\$\{?\w.*|.*%\w+%.*|.*\{\{.*|.*<.*>.*|.*\.\.\..*|.*(?:your|insert|replace|example|changeme|placeholder|x{4}|\*{3}).*"
+    r"|[~./].*|[a-zA-Z]:\\.*|\d{1,6}|true|false|yes|no|none|password|secret|token|",
+    re.IGNORECASE | re.DOTALL,
+).fullmatch
+
+
+@_rule("TW091", "error", "mcp", "a secret in plain text", "a reference to the environment or to a prompt of the client")
+def plain_secret(server: Server) -> Iterator[Hit]:
+    for group in ("env", "headers"):
+        for key, value in server.fields(group):
+            bare = re.sub(r"^(?:bearer|basic|token)\s+", "", value, flags=re.IGNORECASE)
+            named = (_SECRET_NAME(key) or _SECRET_VALUE(value)) and not _HARMLESS(bare)
+            if named or ("://" in value and _secret_in_address(value)):
+                yield Hit(f"{server.at}/{group}{join(key)}", f"the value of {key!r} is written here")
+    yield from _secret_arguments(server.line)
+    for at, url in server.urls():
+        if _secret_in_address(url):
+            yield Hit(at, "the address carries a secret")
+
+
+def _secret_arguments(line: list[tuple[str, str]]) -> Iterator[Hit]:
+    """`--token X`, `--token=X`, `-e TOKEN=X`, `--header "Authorization: Bearer X"`"""
+    waiting = ""
+    for at, word in line:
+        name, _, value = re.sub(r"^([\w-]+): *(?:bearer |basic )?", r"\1=", word, flags=re.IGNORECASE).partition("=")
+        if waiting and not word.startswith("-") and not _HARMLESS(word):
+            yield Hit(at, f"the value of {waiting} is written here")
+        elif value and _SECRET_NAME(name.lstrip("-")) and not _HARMLESS(value):
+            yield Hit(at, f"the value of {name} is written here")
+        elif _SECRET_VALUE(word) and not _HARMLESS(word) and "://" not in word:
+            yield Hit(at, "it has the form of a secret")
+        waiting = name if name.startswith("-") and not value and _SECRET_NAME(name.lstrip("-")) else ""
+
+
+def _secret_in_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    pairs = [pair.partition("=") for pair in parts.query.split("&")]
+    return (
+        bool(parts.password and not _HARMLESS(parts.password))
+        or any(_SECRET_NAME(key) and not _HARMLESS(value) for key, _, value in pairs)
+        or bool(_SECRET_VALUE(url) and not _HARMLESS(url))
+    )
+
+
+@_rule("TW092", "warning", "mcp", "a server that may be another one tomorrow", "name the exact version")
+def floating_version(server: Server) -> Iterator[Hit]:
+    package = unpinned([word for _, word in server.line])
+    if package is not None:
+        yield Hit(server.at, f"{package!r} is whatever its registry says on the day that it starts")
+
+
+@_rule("TW093", "error", "mcp", "a server that is talked to in the clear", "https://")
+def in_the_clear(server: Server) -> Iterator[Hit]:
+    for at, url in server.urls():
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            continue
+        if parts.scheme.lower() == "http" and not _is_loopback(parts.hostname or ""):
+            yield Hit(at, f"{parts.hostname} is not this machine: others on the way read and change what is said")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost") or host.startswith("$"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

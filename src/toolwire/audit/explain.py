@@ -1,0 +1,97 @@
+"""What a rule is about, for people: some lines on the terminal, or a page with an example that it finds and one it does not.
+
+The examples are data (examples/*.toml); a test runs every one of them through its rule.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Container
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from . import code_rules, config_rules, log_rules, request_rules, tools
+from .findings import CHECKS, RULES, Level, Rule
+
+__all__ = ["KINDS", "Example", "every_rule", "examples", "explain", "kind_of", "page_of"]
+
+_ROOMS = (code_rules, config_rules, log_rules, request_rules, tools)  # importing them registers their rules
+KINDS = ("tools", "request", "log", "code", "config")
+_LANGUAGES = {"code": "python", "log": "jsonl"}
+_MEANS: dict[Level, str] = {
+    "error": "somebody refuses it, or something is lost",
+    "warning": "it goes through, and not as it was meant",
+    "info": "advice",
+}
+_ABOUT = {
+    "tools": "declarations of tools",
+    "request": "recorded requests",
+    "log": "logs of several requests",
+    "code": "Python source",
+    "config": "lists of MCP servers",
+}
+
+
+class Example(NamedTuple):
+    bad: str
+    good: str
+
+
+@cache
+def examples() -> dict[str, Example]:
+    found: dict[str, Example] = {}
+    for file in files(__package__).joinpath("examples").iterdir():
+        if file.name.endswith(".toml"):
+            for rule_id, row in tomllib.loads(file.read_text(encoding="utf-8")).items():
+                found[rule_id] = Example(row["bad"].strip("\n"), row["good"].strip("\n"))
+    return found
+
+
+def every_rule() -> list[Rule]:
+    assert _ROOMS
+    return sorted(RULES.values(), key=lambda rule: rule.id)
+
+
+def kind_of(rule_id: str) -> str:
+    """What the rule reads."""
+    homes: tuple[Container[str], ...] = (
+        CHECKS,
+        request_rules.REQUEST_CHECKS,
+        log_rules.LOG_CHECKS,
+        code_rules.CODE_CHECKS,
+        config_rules.CONFIG_CHECKS,
+    )
+    return next(kind for kind, home in zip(KINDS, homes, strict=True) if rule_id in home)
+
+
+def explain(rule_id: str) -> str:
+    rule = RULES[rule_id]
+    lines = [f"{rule.id} ({rule.level}): {rule.title}", f"concerns: {', '.join(rule.providers)}", f"fix: {rule.fix}"]
+    lines += ["only if asked for: --select or --target"] if rule.asked else []
+    example = examples().get(rule_id)
+    for words, text in (("bad", example.bad), ("good", example.good)) if example else ():
+        lines += ["", f"{words}:", *(f"  {line}" for line in text.splitlines())]
+    return "\n".join(lines)
+
+
+def page_of(rule_id: str) -> str:
+    """In markdown."""
+    rule, kind = RULES[rule_id], kind_of(rule_id)
+    asked = f" Looked at only if asked for: `--select {rule_id}`" + (
+        f" or `--target {rule.providers[0]}`." if kind == "tools" and rule.providers == ("portable",) else "."
+    )
+    lines = [
+        f"# {rule.id}: {rule.title}",
+        "",
+        f"Over {_ABOUT[kind]}. Level: **{rule.level}** ({_MEANS[rule.level]}). Concerns: {', '.join(rule.providers)}."
+        + (asked if rule.asked else ""),
+        "",
+        f"**Fix:** {rule.fix}.",
+        "",
+    ]
+    example = examples().get(rule_id)
+    fence = _LANGUAGES.get(kind, "json")
+    for words, text in (("Found", example.bad), ("Not found", example.good)) if example else ():
+        lines += [f"{words}:", "", f"```{fence}", text, "```", ""]
+    return "\n".join(lines)

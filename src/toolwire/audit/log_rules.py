@@ -1,0 +1,117 @@
+"""TW068, and the other rules over all requests of a log: what repeats from turn to turn is told once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from ..ir.request import Request
+from ..ir.text import to_bytes
+from ..ir.tools import Tool
+from ..wire.protocol import Wire
+from .findings import Finding, Hit, Place, chosen, found_at, registering
+from .request_rules import audit_request
+from .tools import audit_tools
+
+__all__ = ["LOG_CHECKS", "Recorded", "audit_log"]
+
+
+class Recorded(NamedTuple):
+    """A request, the wire that it was read from, and where it stands."""
+
+    place: Place
+    request: Request
+    wire: Wire
+
+
+LogCheck: TypeAlias = Callable[[Sequence[Recorded]], Iterator[tuple[int, Hit]]]
+LOG_CHECKS: dict[str, LogCheck] = {}
+_rule = registering(LOG_CHECKS)
+
+
+def audit_log(
+    log: Sequence[Recorded],
+    *,
+    select: Collection[str] = (),
+    ignore: Collection[str] = (),
+    targets: Collection[str] = (),
+) -> tuple[Finding, ...]:
+    """What the rules find in requests and in the tools that they declare."""
+    found: list[Finding] = []
+    lists: set[bytes] = set()
+    for place, request, wire in log:
+        tools = _text(request.tools)
+        if request.tools and tools not in lists:
+            lists.add(tools)
+            places = (place,) * len(request.tools)
+            found += audit_tools(request.tools, select=select, ignore=ignore, targets=targets, places=places)
+        found += audit_request(request, wire, select=select, ignore=ignore, targets=targets, place=place)
+    for rule_id, check in LOG_CHECKS.items():
+        for index, hit in check(log) if chosen(rule_id, select, ignore, targets) else ():
+            place, request, wire = log[index]
+            found.append(found_at(place, rule_id, "", place.at + wire.locator(request)(hit.path), hit.message))
+    return _each_once(found)
+
+
+def _text(tools: Sequence[Tool]) -> bytes:
+    import msgspec
+
+    return to_bytes(msgspec.to_builtins(tools))
+
+
+def _each_once(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """A turn contains the turns before it, and so do its problems: the first line is told, the others are counted."""
+    first: dict[Finding, list[Finding]] = {}
+    for finding in findings:
+        first.setdefault(replace(finding, line=0), []).append(finding)
+    return tuple(_with_count(same[0], len(same) - 1) for same in first.values())
+
+
+def _with_count(finding: Finding, others: int) -> Finding:
+    words = f"{finding.message} (and on {others} other line{'s' if others > 1 else ''})"
+    return replace(finding, message=words) if others else finding
+
+
+@_rule(
+    "TW068",
+    "warning",
+    "all",
+    "declarations that change between requests",
+    "the same tools, in the same order, with the same words: what comes before a change is all that a cache keeps",
+)
+def varying(log: Sequence[Recorded]) -> Iterator[tuple[int, Hit]]:
+    seen: dict[bytes, tuple[int, Sequence[Tool]]] = {}
+    told: set[tuple[bytes, bytes]] = set()
+    for index, (_, request, wire) in enumerate(log):
+        if not request.tools:
+            continue
+        about = to_bytes([wire.name, request.model])
+        names = to_bytes(sorted(tool.name for tool in request.tools))
+        for key in filter(None, (about + names, _beginning(request) and about + _beginning(request))):
+            first, tools = seen.setdefault(key, (index, request.tools))
+            words = _difference(tools, request.tools)
+            if words and (about, _text(request.tools)) not in told:
+                told.add((about, _text(request.tools)))
+                file, line, _ = log[first].place
+                yield index, Hit("/tools/0", f"{words}; the first of them: {f'{file}:{line}' if line else file}")
+
+
+def _beginning(request: Request) -> bytes:
+    """Up to what the user said first: requests that begin alike share a cache, if their tools allow it."""
+    import msgspec
+
+    users = [index for index, message in enumerate(request.messages) if message.role == "user"]
+    return to_bytes(msgspec.to_builtins(request.messages[: users[0] + 1])) if users else b""
+
+
+def _difference(before: Sequence[Tool], now: Sequence[Tool]) -> str:
+    old, new = {tool.name: tool for tool in before}, {tool.name: tool for tool in now}
+    come, gone = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
+    if come or gone:
+        return "; ".join(f"{words} {', '.join(names)}" for words, names in (("new:", come), ("gone:", gone)) if names)
+    changed = [name for name, tool in new.items() if replace(tool, cache=None) != replace(old[name], cache=None)]
+    if changed:
+        return f"declared otherwise: {', '.join(changed)}"
+    return "" if list(old) == list(new) else "in another order"

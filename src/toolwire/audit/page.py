@@ -1,0 +1,91 @@
+"""A report as one HTML page: nothing is fetched, nothing runs, and whatever was read from a tool is only shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from ..ir.text import printable
+from .findings import LEVELS, RULES, Finding
+from .report import Report, counts, matrix, ranked
+
+__all__ = ["as_html"]
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; --error: #b3261e; --warning: #8a5a00; --info: #3b5b92; --good: #1b6e3c }
+@media (prefers-color-scheme: dark) {
+  :root { --error: #ff8a80; --warning: #ffc46b; --info: #9db8f2; --good: #7fd49b }
+}
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem; padding: 0 1rem }
+table { border-collapse: collapse; margin: 1rem 0 2rem; width: 100% }
+th, td { border-bottom: 1px solid var(--line); padding: .35rem .6rem; text-align: left; vertical-align: top }
+td { overflow-wrap: anywhere }
+code { font: 13px ui-monospace, monospace }
+.error { color: var(--error) } .warning { color: var(--warning) } .info { color: var(--info) } .good { color: var(--good) }
+.fix { opacity: .75 }
+.wide { overflow-x: auto }
+"""
+_MARKS = {"✓": "good", "~": "good", "!": "warning", "✗": "error"}
+_LEGEND = "✓ taken as it is, ~ lowered and nothing lost, ! something is not enforced (how much), ✗ does not fit"
+
+
+def as_html(report: Report, version: str) -> str:
+    found = counts(report.findings)
+    total = ", ".join(f'<b class="{level}">{found[level]} {level}</b>' for level in LEVELS)
+    body = [
+        "<h1>Audit of tools</h1>",
+        f"<p>{len(report.tools)} tools: {total}</p>",
+        *(f"<p>{_safe(note)}</p>" for note in report.notes),
+        *(_fares(report) if report.tools else ()),
+        *(_findings(report.findings) if report.findings else ("<p>Nothing was found.</p>",)),
+        f"<footer>toolwire {_safe(version)}</footer>",
+    ]
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width">',
+            """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">""",
+            f"<title>Audit of tools</title>\n<style>{_STYLE}</style>\n</head>\n<body>",
+            *body,
+            "</body>\n</html>",
+        ]
+    )
+
+
+def _safe(text: str) -> str:
+    return escape(printable(text.replace("\n", " ")))
+
+
+def _fares(report: Report) -> Iterable[str]:
+    header, *rows = matrix(report)
+    yield f"<h2>Tools by providers</h2>\n<p>{_LEGEND}</p>"
+    yield from _table(header, ([f"<code>{_safe(name)}</code>", *map(_mark, cells)] for name, *cells in rows))
+
+
+def _mark(cell: str) -> str:
+    kind = _MARKS.get(cell[:1])
+    return f'<span class="{kind}">{_safe(cell)}</span>' if kind else _safe(cell)
+
+
+def _findings(findings: Sequence[Finding]) -> Iterable[str]:
+    yield "<h2>Findings</h2>"
+    yield from _table(("level", "rule", "tool", "where", "what, and what to do"), map(_cells, ranked(findings)))
+
+
+def _cells(finding: Finding) -> list[str]:
+    what = f"{_safe(RULES[finding.rule].title)}: {_safe(finding.message)}"
+    return [
+        f'<span class="{finding.level}">{finding.level}</span>',
+        finding.rule,
+        f"<code>{_safe(finding.tool)}</code>",
+        f"<code>{_safe(finding.where)}</code>",
+        f'{what}<br><span class="fix">{_safe(finding.fix)}</span>',
+    ]
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:
+    """Cells are HTML already."""
+    yield '<div class="wide"><table>'
+    yield f"<thead><tr>{''.join(f'<th>{name}</th>' for name in header)}</tr></thead><tbody>"
+    yield from (f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    yield "</tbody></table></div>"

@@ -1,0 +1,40 @@
+"""Where the tools are to run, and which rules matter there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ..ir.errors import ConfigError
+from ..schema.dialects import DIALECTS, PORTABLE
+
+__all__ = ["TARGETS", "concerns", "known_targets"]
+
+TARGETS = ("openai", "openai_strict", "anthropic", "anthropic_strict", "gemini", "gemini_json_schema", "ollama")
+"""Those of the overview, where none is named."""
+_EVERYWHERE = frozenset({"all", "models", "mcp"})
+_LOOSER = {"openai_strict": ("openai",), "anthropic_strict": ("anthropic",)}
+_WIRES = {
+    "openai": ("openai_chat", "openai_responses"),
+    "openai_strict": ("openai_chat", "openai_responses"),
+    "gemini_json_schema": ("gemini",),
+}
+_OF_SCHEMAS = ("TW02", "TW03", "TW04")  # these name dialects, the others wires
+
+
+def known_targets(names: Collection[str]) -> tuple[str, ...]:
+    """`names`, each of which may be several with commas between them."""
+    targets = tuple(dict.fromkeys(one.strip() for name in names for one in name.split(",") if one.strip()))
+    for target in targets:
+        if target not in DIALECTS:
+            raise ConfigError(f"no target is called {target!r}", hint=f"one of {', '.join(DIALECTS)}")
+    return targets
+
+
+def concerns(rule_id: str, providers: Collection[str], targets: Collection[str]) -> bool:
+    """Whether a rule about these providers matters on one of the targets; no target means all of them."""
+    if not targets or PORTABLE.name in targets or not _EVERYWHERE.isdisjoint(providers):
+        return True
+    words = {*targets, *(word for target in targets for word in _LOOSER.get(target, ()))}
+    if not rule_id.startswith(_OF_SCHEMAS):
+        words |= {word for target in targets for word in _WIRES.get(target, ())}
+    return not words.isdisjoint(providers)

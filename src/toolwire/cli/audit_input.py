@@ -1,0 +1,170 @@
+"""What `toolwire audit` is given, sorted: lists of tools, requests, lists of MCP servers, Python source."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError, ProtocolError
+
+if TYPE_CHECKING:
+    from ..audit.config_rules import Server
+    from ..audit.findings import Place
+    from ..audit.log_rules import Recorded
+    from ..ir.tools import Tool
+
+__all__ = ["Given", "load", "read_all"]
+
+_LOGS = (".jsonl", ".ndjson", ".log")
+_INSIDE = ("request", "body", "payload", "json", "postData", "text")
+_DEEPEST = 4
+_SERVERS = (
+    "{file}: the servers were not started, so their tools were not looked at; save what each answers to `tools/list` "
+    "in a file, and audit that"
+)
+
+
+class Given:
+    """What was read, each with its place."""
+
+    def __init__(self) -> None:
+        self.listed: list[Tool] = []
+        self.places: list[Place] = []
+        self.requests: list[Recorded] = []
+        self.configs: list[tuple[str, list[Server]]] = []
+        self.sources: list[tuple[str, str]] = []
+        self.notes: list[str] = []
+
+    def add(self, file: str) -> None:
+        data = _bytes(file)
+        if file.endswith(".py"):
+            self.sources.append((file, data.decode("utf-8", "replace")))
+        elif file.endswith(_LOGS) or _is_log(data):
+            self._log(file, data)
+        else:
+            self._document(file, _parse(data))
+
+    def _document(self, file: str, document: Any) -> None:
+        from ..audit.config_rules import servers_of
+        from ..audit.findings import Place
+
+        servers = servers_of(document)
+        entries = _har_entries(document)
+        if servers is not None:
+            self.configs.append((file, servers))
+            self.notes.append(_SERVERS.format(file=file))
+        elif entries is not None:
+            rows = [(index, Place(file, 0, f"/log/entries/{index}"), entry) for index, entry in enumerate(entries)]
+            self._each(file, "entries", rows)
+        elif not self._take(Place(file), document):
+            raise ConfigError(f"{file} has neither tools nor a request", hint="give a list of tools or a request")
+
+    def _log(self, file: str, data: bytes) -> None:
+        from ..audit.findings import Place
+
+        lines = enumerate(data.split(b"\n"), 1)
+        self._each(file, "lines", [(number, Place(file, number), line) for number, line in lines if line.strip()])
+
+    def _each(self, file: str, what: str, rows: Sequence[tuple[int, Place, Any]]) -> None:
+        skipped: list[str] = []
+        for number, place, document in rows:
+            try:
+                taken = self._take(place, document)
+            except ProtocolError:  # a line that was cut off, or something else that a program wrote
+                taken = False
+            if not taken:
+                skipped.append(str(number))
+        if len(skipped) == len(rows):
+            hint = "one request a line, bare or under `request` or `body`"
+            raise ConfigError(f"{file} has no requests in it", hint=hint)
+        if skipped:
+            some = ", ".join(skipped[:5]) + (", …" if len(skipped) > 5 else "")
+            self.notes.append(f"{file}: {len(skipped)} {what} are neither tools nor requests: {some}")
+
+    def _take(self, place: Place, document: Any, depth: int = 0) -> bool:
+        """Whether there are tools or a request in it, or in what it wraps."""
+        from ..audit.log_rules import Recorded
+        from ..bridge.detect import detect
+        from ..wire import get, mcp
+
+        if type(document) in (bytes, str):
+            document = _parse(document) if document.strip()[:1] in (b"{", "{") else None
+        try:
+            found = detect(document)
+        except ProtocolError:
+            return self._take_inside(place, document, depth)
+        if found.kind == "request":
+            self.requests.append(Recorded(place, get(found.wire).decode_request(document), get(found.wire)))
+        elif found.kind != "tools":
+            return self._take_inside(place, document, depth)
+        elif found.wire == mcp.NAME:
+            self._list(place, mcp.list_tools([document] if "inputSchema" in document else document))
+        else:
+            declared = document.get("tools", [document]) if type(document) is dict else document
+            self._list(place, get(found.wire).decode_tools(declared))
+        return True
+
+    def _take_inside(self, place: Place, document: Any, depth: int) -> bool:
+        if type(document) is not dict or depth >= _DEEPEST:
+            return False
+        inside = [(key, document[key]) for key in _INSIDE if type(document.get(key)) in (dict, str)]
+        return any(self._take(place._replace(at=f"{place.at}/{key}"), one, depth + 1) for key, one in inside)
+
+    def _list(self, place: Place, tools: Sequence[Tool]) -> None:
+        self.listed += tools
+        self.places += [place] * len(tools)
+
+    def tools(self) -> tuple[Tool, ...]:
+        """Each once, however many requests declare it."""
+        import msgspec
+
+        declared = (tool for recorded in self.requests for tool in recorded.request.tools)
+        requested = {msgspec.json.encode(tool): tool for tool in declared}
+        return (*self.listed, *requested.values())
+
+
+def read_all(files: Sequence[str]) -> Given:
+    """A folder stands for the Python source in it."""
+    given = Given()
+    for file in files:
+        folder = Path(file)
+        for one in map(str, sorted(folder.rglob("*.py"))) if folder.is_dir() else (file,):
+            given.add(one)
+    return given
+
+
+def load(file: str) -> Any:
+    return _parse(_bytes(file))
+
+
+def _is_log(data: bytes) -> bool:
+    """Several documents, one a line."""
+    first, _, rest = data.strip().partition(b"\n")
+    if not first.startswith(b"{") or not rest.lstrip().startswith(b"{"):
+        return False
+    try:
+        return type(_parse(first)) is dict
+    except ProtocolError:
+        return False
+
+
+def _har_entries(document: Any) -> list[Any] | None:
+    """What a browser or a proxy has recorded."""
+    log = document.get("log") if type(document) is dict else None
+    entries = log.get("entries") if type(log) is dict else None
+    return entries if type(entries) is list else None
+
+
+def _parse(data: bytes | str) -> Any:
+    from ..stream.strict import parse
+
+    return parse(data)
+
+
+def _bytes(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from error

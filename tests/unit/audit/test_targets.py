@@ -1,0 +1,143 @@
+"""Targets choose columns and rules; `portable` is all of them at once."""
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+
+from toolwire.audit.findings import RULES
+from toolwire.audit.targets import concerns
+from toolwire.audit.tools import audit_tools
+from toolwire.cli.main import main
+from toolwire.ir import Tool
+from toolwire.schema import DIALECTS, lower
+
+CORE = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "description": "the city"},
+        "days": {"type": "array", "items": {"type": "integer"}},
+        "kind": {"type": "string", "enum": ["rain", "sun"]},
+        "where": {"type": "object", "properties": {"lat": {"type": "number"}}, "required": ["lat"]},
+        "size": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+    },
+    "required": ["city", "days", "kind", "where", "size"],
+}
+
+
+def portable(**fields):
+    schema = {**CORE, "properties": {**CORE["properties"], **fields}, "required": [*CORE["required"], *fields]}
+    found = audit_tools([Tool("f", "Get it.", schema)], select=["TW041"])
+    return {(finding.path.removeprefix("/input_schema/properties"), finding.message) for finding in found}
+
+
+def test_the_core_is_portable_and_every_dialect_agrees():
+    assert portable() == set()
+    for name in DIALECTS:
+        assert not lower(CORE, name).losses
+
+
+@pytest.mark.parametrize(
+    ("field", "words", "who"),
+    [
+        ({"type": "string", "minLength": 1}, "minLength is not known here", {"anthropic_strict", "ollama"}),
+        (
+            {"type": "string", "format": "uri"},
+            "the format 'uri' is not known here",
+            {"openai_strict", "gemini", "gbnf"},
+        ),
+        ({"type": ["string", "null"]}, "type is one word, and not null", {"gemini"}),
+        ({"type": "integer", "enum": [1, 2]}, "an enum of something else than strings", {"gemini"}),
+        ({"type": "array"}, "an array without items", {"openai_strict", "anthropic_strict", "gemini", "ollama"}),
+        ({"const": "x"}, "const is not known here", {"anthropic_strict", "gemini", "ollama"}),
+        (
+            {"type": "object", "properties": {"a": {"type": "string"}}},
+            "not every property is required",
+            {"openai_strict"},
+        ),
+        (
+            {"type": "object", "properties": {}, "additionalProperties": {"type": "string"}},
+            "additionalProperties is not false",
+            {"openai_strict", "anthropic_strict"},
+        ),
+    ],
+)
+def test_a_construct_is_found_with_those_who_do_not_take_it(field, words, who):
+    said = {message.rpartition(" (")[0]: message.rpartition(" (")[2].rstrip(")") for _, message in portable(x=field)}
+    assert set(said[words].split(", ")) == who
+
+
+def test_closing_an_object_is_left_to_each_of_them():
+    assert portable(x={"type": "object", "properties": {}, "required": [], "additionalProperties": False}) == set()
+
+
+def test_the_command(tmp_path, capsys):
+    path = tmp_path / "tools.json"
+    path.write_text(json.dumps([{"name": "f", "input_schema": {"type": "object", "properties": {"a": {}}}}]))
+    main(["audit", str(path), "--target", "portable", "--format", "json"])
+    document = json.loads(capsys.readouterr().out)
+    assert list(document["tools"][0]) == ["tool", "portable", "tokens"]
+    assert "TW041" in {finding["rule"] for finding in document["findings"]}
+    main(["audit", str(path), "--format", "json"])
+    assert "TW041" not in {finding["rule"] for finding in json.loads(capsys.readouterr().out)["findings"]}
+    main(["audit", str(path), "--target", "gemini,ollama", "--ignore", "TQ", "--format", "json"])
+    document = json.loads(capsys.readouterr().out)
+    assert list(document["tools"][0]) == ["tool", "gemini", "ollama", "tokens"]
+    assert not {"TW030", "TW041"} & {finding["rule"] for finding in document["findings"]}
+    assert main(["audit", str(path), "--target", "nobody"]) == 2
+    assert "openai_strict" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("rule", "target", "matters"),
+    [
+        ("TW002", "openai", True),
+        ("TW002", "anthropic", False),
+        ("TW001", "ollama", True),
+        ("TQ02", "gemini", True),
+        ("TW030", "openai", False),
+        ("TW030", "openai_strict", True),
+        ("TW003", "anthropic_strict", True),
+        ("TW021", "anthropic_strict", True),
+        ("TW023", "gemini", True),
+        ("TW023", "gemini_json_schema", False),
+        ("TW004", "gemini_json_schema", True),
+        ("TW014", "portable", True),
+    ],
+)
+def test_which_rules_matter_where(rule, target, matters):
+    assert concerns(rule, RULES[rule].providers, [target]) is matters
+
+
+class Page(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.texts, self.links = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in ("src", "href") or name.startswith("on")]
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def test_the_page_shows_what_it_was_given_and_follows_none_of_it(tmp_path, capsys):
+    evil = '<script>alert(1)</script><img src=x onerror="alert(2)">&amp;\u202e'
+    path = tmp_path / "tools.json"
+    tool = {
+        "name": evil,
+        "description": evil,
+        "input_schema": {"type": "object", "properties": {evil: {"type": "array"}}},
+    }
+    path.write_text(json.dumps([tool]), encoding="utf-8")
+    assert main(["audit", str(path), "--format", "html"]) == 1
+    out = capsys.readouterr().out
+    page = Page()
+    page.feed(out)
+    assert not {"script", "img", "link", "iframe"} & set(page.tags)
+    assert page.links == []
+    assert "\u202e" not in out and "url(" not in out and "@import" not in out
+    assert any("<script>alert(1)</script>" in text for text in page.texts)  # as words
+    for words in ("TW002", "gemini_json_schema", "tokens", "prefers-color-scheme: dark", "default-src 'none'"):
+        assert words in out

@@ -1,0 +1,48 @@
+"""The core that every dialect takes: made of the rows, not written by hand."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from toolwire.schema import DIALECTS, lower
+
+TESTS = Path(__file__).parents[2]
+VECTORS = json.loads((TESTS / "vectors/schema/schemas.json").read_text(encoding="utf-8"))
+OTHERS = [name for name in DIALECTS if name != "portable"]
+OPEN = [name for name in OTHERS if not DIALECTS[name].closed]
+
+
+def test_it_has_only_what_all_have():
+    core = DIALECTS["portable"]
+    assert core.keywords == {"type", "properties", "required", "items", "enum", "anyOf", "description"}
+    for name in OTHERS:
+        row = DIALECTS[name]
+        assert core.keywords <= row.keywords
+        for limit in ("depth", "properties", "enum_values", "tools", "most_min_items"):
+            assert getattr(row, limit) is None or getattr(core, limit) <= getattr(row, limit)
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["about"])
+@pytest.mark.parametrize("name", OPEN)
+def test_what_is_portable_is_taken_as_it_is(name, vector):
+    portable = lower(vector["schema"], "portable")
+    if portable.conforms:
+        assert lower(portable.schema, name).unchanged
+
+
+def test_a_null_is_a_word_because_no_notation_of_it_is_known_everywhere():
+    schema = {"type": "object", "properties": {"days": {"type": ["integer", "null"]}}, "required": ["days"]}
+    lowered = lower(schema, "portable")
+    assert lowered.schema["properties"] == {
+        "days": {"anyOf": [{"type": "integer"}, {"type": "string", "enum": ["null"]}]}
+    }
+    assert lowered.lift({"days": "null"}) == {"days": None}
+    assert lowered.encode({"days": None}) == {"days": "null"}
+    assert not lowered.losses
+
+
+def test_names_that_one_of_them_refuses_are_carried_under_another():
+    lowered = lower({"type": "object", "properties": {"a.b": {"type": "string"}}, "required": ["a.b"]}, "portable")
+    assert lowered.schema["required"] == ["a_b"]
+    assert lowered.lift({"a_b": "x"}) == {"a.b": "x"}
