@@ -36,7 +36,6 @@ class Anthropic:
         name_length=128,
         id=r"[a-zA-Z0-9_-]+",
         id_length=128,
-        strict_tools=20,
         max_tokens=request.DEFAULT_MAX_TOKENS,
         min_budget=1024,
     )
