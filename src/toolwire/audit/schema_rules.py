@@ -16,6 +16,7 @@ from ..schema.nodes import Node, Record, Union
 from ..schema.patterns import acceptable
 from ..schema.read import Source, read
 from ..schema.refs import contains_itself
+from ..schema.strain import doubts
 from .findings import Hit, Level, rule
 
 __all__ = ["schema_rule"]
@@ -105,7 +106,7 @@ schema_rule("TW029", "error", "openai_strict gemini_json_schema", "something bes
     _of("openai_strict", "stands beside $ref")
 )
 schema_rule("TW034", "error", "openai_strict", "larger than strict mode allows", "split the tool")(
-    _of("openai_strict", "nested deeper", "more than 5000 properties", "more than 1000 enum values")
+    _of("openai_strict", "nested deeper", "more than 5000 properties", "more than 1000 enum values", "characters")
 )
 
 
@@ -170,11 +171,10 @@ def defaults(schema: Object) -> Iterator[Hit]:
             yield Hit(f"{at}/default", f"{node['default']!r}")
 
 
-@schema_rule("TW035", "warning", "gemini", "nested deeper than Gemini likes", "flatten it")
-def deep(schema: Object) -> Iterator[Hit]:
-    deepest = max(walk(schema), key=lambda found: found[2])
-    if deepest[2] > 5:
-        yield Hit(deepest[0], f"{deepest[2]} objects around it")
+@schema_rule("TW035", "warning", "gemini", "deeper or larger than Gemini likes", "flatten it, shorten names and enums")
+def strained(schema: Object) -> Iterator[Hit]:
+    for doubt in doubts(schema, DIALECTS["gemini_json_schema"]):
+        yield Hit("", doubt)
 
 
 @schema_rule("TW036", "warning", "all", "a oneOf whose branches may overlap", "give each branch a tag of its own")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from ..ir.tools import Tool
 from ..schema.conform import cost
+from ..schema.dialects import DIALECTS
 from ..schema.lowering import lower
 from .findings import Hit, rule
 from .tokens import tokens_of
@@ -97,12 +98,13 @@ def too_many_tokens(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 def strict_budget(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     strict = [tool for tool in tools if tool.strict and tool.input_schema is not None]
     costs = [cost(lower(tool.input_schema, "anthropic_strict").schema) for tool in strict]
+    bounds = DIALECTS["anthropic_strict"]
     for count, most, what in (
-        (len(strict), 20, "strict tools"),
-        (sum(one for one, _ in costs), 24, "optional parameters in strict tools"),
-        (sum(one for _, one in costs), 16, "unions in strict tools"),
+        (len(strict), bounds.strict_tools, "strict tools"),
+        (sum(one for one, _ in costs), bounds.optional_parameters, "optional parameters in strict tools"),
+        (sum(one for _, one in costs), bounds.union_parameters, "unions in strict tools"),
     ):
-        if count > most:
+        if most is not None and count > most:
             yield -1, Hit("", f"{count} {what}; a request may have {most}")
 
 

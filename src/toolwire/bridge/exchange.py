@@ -12,9 +12,11 @@ from ..ir.events import ResponseStart
 from ..ir.losses import Losses
 from ..ir.parts import ToolCall
 from ..ir.request import Request
-from ..ir.response import Response
+from ..ir.response import Fault, Response
+from ..ir.tools import Tool
 from ..schema.lowering import Lowered
-from ..wire.protocol import Capabilities
+from ..wire.protocol import Capabilities, Wire
+from .name_tool import name_tool
 from .names import Names
 from .restorer import Restorer
 
@@ -24,7 +26,7 @@ __all__ = ["Exchange"]
 class Exchange:
     """What to undo in an answer; an empty one only sees to it that every call has an id."""
 
-    __slots__ = ("_has_freeform", "_names", "_request", "lifts")
+    __slots__ = ("_fitted", "_has_freeform", "_names", "_request", "_wire", "lifts")
 
     def __init__(
         self,
@@ -32,12 +34,16 @@ class Exchange:
         request: Request | None = None,
         has_freeform: bool = True,
         lifts: dict[str, Lowered] | None = None,
+        wire: Wire | None = None,
+        fitted: list[tuple[Tool, int]] | None = None,
     ) -> None:
         self.lifts = lifts or {}
         """By the names they had there: tools whose arguments come in another shape."""
         self._names = names
         self._request = request
         self._has_freeform = has_freeform
+        self._wire = wire
+        self._fitted = fitted or []
 
     @property
     def one_call(self) -> bool:
@@ -67,8 +73,14 @@ class Exchange:
         for choice, other in enumerate(response.alternatives, 1):
             other_parts, other_stop = restorer.answer(choice, other.parts, other.stop)
             alternatives.append(replace(other, parts=other_parts, stop=other_stop))
-        fault = response.fault or restorer.fault
+        fault = restorer.fault if response.fault is None else self.restore_fault(response.fault)
         return replace(response, parts=parts, stop=stop, alternatives=tuple(alternatives), fault=fault)
+
+    def restore_fault(self, fault: Fault) -> Fault:
+        """An error of the provider; the tool that it blames has the name that the request gives it."""
+        if fault.breach is None or self._wire is None or self._request is None:
+            return fault
+        return replace(fault, breach=name_tool(fault.breach, self._wire, self._request, self._fitted))
 
     def original_name(self, namespace: str | None, name: str) -> tuple[str | None, str]:
         """(namespace, name) of a tool as the request has it, from what the target was told."""

@@ -1,7 +1,8 @@
 """Schemas of tools, fitted to what the target takes: lowered into its dialect, within its budgets, or left out.
 
-Strict is said only where the result qualifies. What a provider bounds for a whole request (optional parameters, unions) is
-met by taking strictness from the costliest tools; a tool that fits in no way at all is left out, and the others go.
+Strict is said only where the result qualifies. What a provider bounds for a whole request (strict tools, optional parameters,
+unions) is met by taking strictness from as few tools as possible; a tool that fits in no way at all is left out, and the
+others go.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ..schema.conform import cost
 from ..schema.dialects import DIALECTS, Dialect
 from ..schema.lowering import Lowered, lower
 from ..wire.protocol import Wire
+from .budget import Cost, affordable
 
 __all__ = ["fit_schemas"]
 
@@ -23,32 +25,56 @@ Placed = tuple[Tool, int]
 
 def fit_schemas(tools: list[Placed], wire: Wire, losses: Losses) -> tuple[list[Placed], dict[str, Lowered]]:
     """The tools with schemas that the target takes, and by name how their arguments are carried, where they change."""
-    loose, strict = DIALECTS[wire.dialect], DIALECTS.get(f"{wire.dialect}_strict")
-    wanted = strict is not None and wire.capabilities.strict and any(tool.strict for tool, _ in tools)
-    relaxed = _over_budget(tools, strict, losses) if wanted and strict is not None else frozenset()
+    loose = DIALECTS[wire.dialect]
+    strict = DIALECTS.get(f"{wire.dialect}_strict") if wire.capabilities.strict else None
+    relaxed = frozenset[int]() if strict is None else _relaxed(tools, strict, losses)
     fitted: list[Placed] = []
     lifts: dict[str, Lowered] = {}
     for tool, index in tools:
-        if tool.input_schema is None or tool.kind != "function" or index < 0:
+        if index in relaxed:
+            tool = replace(tool, strict=None)
+        if not _has_schema(tool, index):
             fitted.append((tool, index))
             continue
-        if tool.strict and strict is not None and wire.capabilities.strict and index not in relaxed:
-            lowered = _lowered(tool, strict)
-            if lowered is not None and lowered.conforms:
-                fitted.append((_with(tool, lowered, index, lifts, losses), index))
-                continue
-            detail = "the schema does not qualify: sent without"
-            losses.add(f"/tools/{index}/strict", "strict", "dropped", detail)
-            tool = replace(tool, strict=None)
-        elif index in relaxed:
-            tool = replace(tool, strict=None)
-        lowered = _lowered(tool, loose)
+        lowered = _lowered(tool, strict if tool.strict and strict is not None else loose)
         if lowered is None or not lowered.conforms:
-            detail = f"its schema cannot be made to fit {loose.name}"
+            detail = f"its schema cannot be made to fit {loose.name}{_because(lowered)}"
             losses.add(f"/tools/{index}", "tool", "dropped", detail, "error")
             continue
         fitted.append((_with(tool, lowered, index, lifts, losses), index))
     return fitted, lifts
+
+
+def _has_schema(tool: Tool, index: int) -> bool:
+    return tool.input_schema is not None and tool.kind == "function" and index >= 0
+
+
+def _because(lowered: Lowered | None) -> str:
+    return f" ({lowered.problem})" if lowered is not None and lowered.problem is not None else ""
+
+
+def _relaxed(tools: list[Placed], strict: Dialect, losses: Losses) -> frozenset[int]:
+    """The tools whose strictness has to go: those whose schemas do not qualify, and as few others as the budget asks for."""
+    wanted = [(tool, index) for tool, index in tools if tool.strict and tool.kind == "function" and index >= 0]
+    costs: dict[int, Cost] = {}
+    for tool, index in wanted:
+        lowered = None if tool.input_schema is None else _lowered(tool, strict)
+        if tool.input_schema is not None and (lowered is None or not lowered.conforms):
+            detail = f"the schema does not qualify{_because(lowered)}: sent without"
+            losses.add(f"/tools/{index}/strict", "strict", "dropped", detail)
+        else:
+            costs[index] = _cost(lowered, strict)
+    most = (strict.optional_parameters or 0, strict.union_parameters or 0)
+    indices = tuple(costs)
+    kept = {indices[number] for number in affordable(tuple(costs.values()), most, strict.strict_tools)}
+    for index in sorted(costs.keys() - kept):
+        detail = f"a request may have {strict.strict_tools} strict tools, with {most[0]} optional parameters and {most[1]} unions"
+        losses.add(f"/tools/{index}/strict", "strict", "dropped", detail)
+    return frozenset(index for _, index in wanted if index not in kept)
+
+
+def _cost(lowered: Lowered | None, strict: Dialect) -> Cost:
+    return (0, 0) if lowered is None or strict.optional_parameters is None else cost(lowered.schema)
 
 
 def _lowered(tool: Tool, dialect: Dialect) -> Lowered | None:
@@ -59,7 +85,7 @@ def _lowered(tool: Tool, dialect: Dialect) -> Lowered | None:
 
 
 def _with(tool: Tool, lowered: Lowered, index: int, lifts: dict[str, Lowered], losses: Losses) -> Tool:
-    if lowered.unchanged:
+    if lowered.unchanged and not lowered.losses:
         return tool
     path = f"/tools/{index}/input_schema"
     for loss in lowered.losses:
@@ -70,26 +96,3 @@ def _with(tool: Tool, lowered: Lowered, index: int, lifts: dict[str, Lowered], l
     if lowered.changes_arguments:
         lifts[tool.name] = lowered
     return replace(tool, input_schema=lowered.schema)
-
-
-def _over_budget(tools: list[Placed], strict: Dialect, losses: Losses) -> frozenset[int]:
-    """The fewest tools whose strictness has to go, the costliest first."""
-    if strict.optional_parameters is None or strict.union_parameters is None:
-        return frozenset()
-    costs = {
-        index: cost(lowered.schema)
-        for tool, index in tools
-        if tool.strict and tool.kind == "function" and tool.input_schema is not None
-        if (lowered := _lowered(tool, strict)) is not None and lowered.conforms
-    }
-    relaxed: set[int] = set()
-    optional, unions = (sum(one[part] for one in costs.values()) for part in (0, 1))
-    for index in sorted(costs, key=lambda index: sum(costs[index]), reverse=True):
-        if optional <= strict.optional_parameters and unions <= strict.union_parameters:
-            break
-        relaxed.add(index)
-        optional, unions = optional - costs[index][0], unions - costs[index][1]
-        detail = f"all strict tools together may have {strict.optional_parameters} optional parameters"
-        detail += f" and {strict.union_parameters} unions"
-        losses.add(f"/tools/{index}/strict", "strict", "dropped", detail)
-    return frozenset(relaxed)

@@ -28,7 +28,7 @@ def fit_tools(
     request: Request, wire: Wire, names: Names, losses: Losses
 ) -> tuple[list[tuple[Tool, int]], dict[str, Lowered]]:
     """The tools as the target can declare them, each with its index in the request; and whose arguments change shape."""
-    can, limits = wire.capabilities, wire.limits
+    can = wire.capabilities
     fitted: list[tuple[Tool, int]] = []
     seen: dict[tuple[str | None, str], int] = {}
     for tool, index in _allowed_only(request, can, losses):
@@ -41,7 +41,7 @@ def fit_tools(
             hint = f"it is declared at /tools/{first} already; rename or drop one"
             raise EncodeError(f"two tools are called {tool.name!r}", pointer=join("tools", index, "name"), hint=hint)
         fitted.append((_fit_tool(tool, f"/tools/{index}", can, wire.name, names, losses), index))
-    fitted = _few_strict(_within_limit(fitted, limits.tools, request, losses), limits.strict_tools, losses)
+    fitted = _within_limit(fitted, wire.limits.tools, request, losses)
     if can.declared_history and not fitted:
         return _declare_history(request, names, losses), {}
     if not any(tool.kind == "builtin" for tool, _ in fitted):
@@ -138,17 +138,6 @@ def _within_limit(
         if index not in kept:
             losses.add(join("tools", index), "tool", "dropped", f"the target takes {most} tools", "error")
     return [(tool, index) for tool, index in tools if index in kept]
-
-
-def _few_strict(tools: list[tuple[Tool, int]], most: int | None, losses: Losses) -> list[tuple[Tool, int]]:
-    """No more strict tools than the target takes; the others are declared without."""
-    strict = [index for tool, index in tools if tool.strict]
-    if most is None or len(strict) <= most:
-        return tools
-    relaxed = frozenset(strict[most:])
-    for index in strict[most:]:
-        losses.add(join("tools", index, "strict"), "strict", "dropped", f"the target takes {most} strict tools")
-    return [(replace(tool, strict=None) if index in relaxed else tool, index) for tool, index in tools]
 
 
 def _declare_history(request: Request, names: Names, losses: Losses) -> list[tuple[Tool, int]]:

@@ -86,7 +86,8 @@ def prepare(request: Request, wire: Wire | str, *, spoken_by: str | None = None)
         request.stream,
         request.extra,
     )
-    return Prepared(fitted, Exchange(names, request, can.freeform, lifts), losses, turns, placed_tools)
+    exchange = Exchange(names, request, can.freeform, lifts, wire, placed_tools)
+    return Prepared(fitted, exchange, losses, turns, placed_tools)
 
 
 def _report_extras(request: Request, wire: str, losses: Losses) -> None:

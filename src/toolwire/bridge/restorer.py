@@ -68,6 +68,7 @@ class Restorer:
         "_original_name",
         "_refusals",
         "_refused",
+        "_restore_fault",
         "_unwrapping",
         "_wrapped",
         "fault",
@@ -78,6 +79,7 @@ class Restorer:
         self.losses = losses
         self.fault: Fault | None = None
         self._original_name = exchange.original_name
+        self._restore_fault = exchange.restore_fault
         self._one_call = exchange.one_call
         self._wrapped = exchange.wrapped
         self._lifts = exchange.lifts
@@ -123,6 +125,8 @@ class Restorer:
             self._ids.salt = event.id
         elif isinstance(event, ResponseEnd):
             return self._finish(event)
+        elif isinstance(event, StreamFault):
+            return (replace(event, fault=self._restore_fault(event.fault)),)
         elif isinstance(event, TextStart) and event.refusal:
             self._refused = True
         return (event,)

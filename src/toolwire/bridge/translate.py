@@ -3,8 +3,8 @@
     translate(body, source="anthropic", target="openai_chat", kind="request").body
     translate(answer, source="openai_chat", target="anthropic", kind="response", request=body).body
 
-For an answer, `request` is the client's original request, in the target wire: it rebuilds the Exchange, so that names and
-ids come back as the client knows them. The same wire on both sides is left untouched.
+For an answer or an error, `request` is the client's original request, in the target wire: it rebuilds the Exchange, so that
+names and ids come back as the client knows them. The same wire on both sides is left untouched.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError, ProtocolError
 from ..ir.losses import Loss, Losses, refuse
 from ..ir.parts import what_is
-from ..ir.pointer import JSON, Object, join, resolve
+from ..ir.pointer import JSON, Object, existing, join
 from ..ir.request import Request
 from ..ir.response import Fault, Response
 from ..ir.text import to_bytes
@@ -88,7 +88,7 @@ def translate(
     if source == target and model is None:
         return _untouched(body, source, kind)
     try:
-        translation = _KINDS[kind](body, source, target, request if kind == "response" else model)
+        translation = _KINDS[kind](body, source, target, request if kind in ("response", "error") else model)
     except RecursionError:
         raise ProtocolError("nested too deeply") from None
     except (AttributeError, TypeError):
@@ -171,19 +171,7 @@ def _located_in_answer(found: Losses, document: Object, reader: Wire, answer: Re
 def _locate_all(losses: Iterable[Loss], document: Object, locate: Callable[[str], str], into: Losses) -> None:
     """With pointers into the source document."""
     for loss in losses:
-        into.add(_existing(document, locate(loss.path)), loss.concept, loss.action, loss.detail, loss.severity)
-
-
-def _existing(document: Object, pointer: str) -> str:
-    """The pointer, or what is left of it where the document really has something."""
-    while pointer:
-        try:
-            resolve(document, pointer)
-        except (KeyError, IndexError, TypeError, ValueError):
-            pointer = pointer.rpartition("/")[0]
-        else:
-            return pointer
-    return pointer
+        into.add(existing(document, locate(loss.path)), loss.concept, loss.action, loss.detail, loss.severity)
 
 
 def _translate_response(body: JSON, source: str, target: str, request: JSON) -> Translation:
@@ -219,6 +207,9 @@ def _lost_with(answer: Response) -> Losses:
 
 
 def _write_fault(fault: Fault, writer: Wire, losses: Losses | None = None) -> Translation:
+    if fault.breach is not None:
+        # no wire has a place for it, and the words of another provider say little about the client's own document
+        fault = replace(fault, message=f"{fault.message} ({fault.breach})")
     status, body, headers = writer.encode_error(fault)
     told = writer.decode_error(status, body, headers)
     losses = Losses() if losses is None else losses
@@ -229,13 +220,15 @@ def _write_fault(fault: Fault, writer: Wire, losses: Losses | None = None) -> Tr
     return Translation(body, tuple(losses), status, headers=headers)
 
 
-def _translate_error(body: JSON, source: str, target: str, _: JSON) -> Translation:
+def _translate_error(body: JSON, source: str, target: str, request: JSON) -> Translation:
     if isinstance(body, (bytes, str)):
         try:
             body = parse(body)
         except ProtocolError:
             pass  # an error page is an error all the same
-    return _write_fault(get(source).decode_error(None, body), get(target))
+    reader, writer = get(source), get(target)
+    fault = reader.decode_error(None, body)
+    return _write_fault(_exchange(request, writer, reader).restore_fault(fault), writer)
 
 
 def _translate_tools(body: JSON, source: str, target: str, _: JSON) -> Translation:

@@ -39,7 +39,7 @@ from .losses import Loss, Losses, refuse
 from .parts import Artefact, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from .pointer import JSON, Object
 from .request import Message, OutputFormat, Params, ReasoningConfig, Request
-from .response import Alternative, Fault, Response, Stop, Usage
+from .response import Alternative, Breach, Fault, Response, Stop, Usage
 from .tools import Grammar, Tool, ToolChoice
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "Alternative",
     "ArgumentEnd",
     "Artefact",
+    "Breach",
     "CallDelta",
     "CallEnd",
     "CallStart",

@@ -117,12 +117,15 @@ class ConfigError(ToolwireError):
 
 
 class UpstreamError(ToolwireError):
-    """The provider answered with an error; `fault` is what it said."""
+    """The provider answered with an error; `fault` is what it said, `fault.breach` the limit that was broken, if one was."""
 
     default_status = 502
 
     def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.message, pointer=fault.param or "", status=fault.status)
+        breach = fault.breach
+        pointer = fault.param or "" if breach is None else breach.at + breach.pointer
+        hint = "" if breach is None else str(breach)
+        super().__init__(fault.message, pointer=pointer, hint=hint, status=fault.status)
         self.fault = fault
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-__all__ = ["JSON", "Object", "join", "resolve", "split"]
+__all__ = ["JSON", "Object", "existing", "join", "resolve", "split"]
 
 # The type checker's word for a parsed JSON document. Decoders look before they leap, so `Any` stays at the border.
 JSON: TypeAlias = Any
@@ -26,3 +26,15 @@ def resolve(document: JSON, pointer: str) -> JSON:
     for segment in split(pointer):
         document = document[int(segment)] if isinstance(document, list) else document[segment]
     return document
+
+
+def existing(document: JSON, pointer: str) -> str:
+    """The pointer, or what is left of it where the document really has something."""
+    while pointer:
+        try:
+            resolve(document, pointer)
+        except (KeyError, IndexError, TypeError, ValueError):
+            pointer = pointer.rpartition("/")[0]
+        else:
+            return pointer
+    return pointer

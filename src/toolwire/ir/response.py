@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from .parts import Extra, Part, Text, ToolCall
 from .value import Value
 
-__all__ = ["Alternative", "Fault", "FaultKind", "Response", "Stop", "StopReason", "Usage"]
+__all__ = ["Alternative", "Breach", "Fault", "FaultKind", "Response", "Stop", "StopReason", "Usage"]
 
 StopReason: TypeAlias = Literal[
     "stop",
@@ -63,6 +63,29 @@ class Usage(Value, frozen=True):
         return (self.input or 0) + (self.output or 0)
 
 
+class Breach(Value, frozen=True):
+    """The limit of a provider that a request broke, as far as the provider's error tells.
+
+    `tool` is a name, or an index where the provider gives no name. `at` points at the declaration in the document that was
+    sent, `pointer` goes on from there in canonical terms (`/name`, `/input_schema/properties/a`); a property that the
+    provider gives only the position of is `[3]`. `Exchange.restore_fault` puts all three in the terms of the request.
+
+    >>> print(Breach("name", 3, "/tools/3", "/name", hint="rename it"))
+    limit name, tool 3: rename it
+    """
+
+    limit: str
+    tool: str | int | None = None
+    at: str = ""
+    pointer: str = ""
+    rule: str | None = None
+    hint: str = ""
+
+    def __str__(self) -> str:
+        who = "" if self.tool is None else f", tool {self.tool!r}"
+        return f"limit {self.limit}{who}: {self.hint}"
+
+
 class Fault(Value, frozen=True):
     """A provider's error, as a value: what happened, with which status, and when to try again."""
 
@@ -75,6 +98,7 @@ class Fault(Value, frozen=True):
     retryable: bool | None = None
     request_id: str | None = None
     extra: Extra = {}
+    breach: Breach | None = None
 
 
 class Alternative(Value, frozen=True):

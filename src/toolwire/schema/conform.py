@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..ir.pointer import JSON, Object, join
+from ..ir.text import dumps
 from .dialects import Dialect
 from .keys import is_legal
 from .patterns import acceptable
 
-__all__ = ["conforms", "cost", "violations", "walk"]
+__all__ = ["conforms", "cost", "long_enum", "subschemas", "violations", "walk"]
 
 _COMBINATORS = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
 _MAPS = frozenset(("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"))
@@ -31,7 +32,7 @@ def _violations(schema: JSON, dialect: Dialect) -> Iterator[str]:
         yield "/: not an object"
         return
     yield from _root(schema, dialect)
-    properties = values = 0
+    properties = values = characters = 0
     for at, node, depth in walk(schema):
         for problem in _node(node, dialect, schema):
             yield f"{at or '/'}: {problem}"
@@ -41,15 +42,29 @@ def _violations(schema: JSON, dialect: Dialect) -> Iterator[str]:
             properties += len(node["properties"])
         if type(node.get("enum")) is list:
             values += len(node["enum"])
+        if dialect.characters is not None:
+            characters += _characters(node)
     optional, unions = cost(schema) if dialect.optional_parameters is not None else (0, 0)
     for count, most, what in (
         (properties, dialect.properties, "properties"),
         (values, dialect.enum_values, "enum values"),
+        (characters, dialect.characters, "characters in names and values"),
         (optional, dialect.optional_parameters, "optional parameters"),
         (unions, dialect.union_parameters, "parameters that are unions"),
     ):
         if most is not None and count > most:
             yield f"/: more than {most} {what}"
+
+
+def _characters(node: Object) -> int:
+    """What counts towards a dialect's `characters`."""
+    names = [*_keys(node, "properties"), *_keys(node, "$defs"), *_keys(node, "definitions")]
+    values = [*(node["enum"] if type(node.get("enum")) is list else ()), *([node["const"]] if "const" in node else ())]
+    return sum(map(len, names)) + sum(len(value if type(value) is str else dumps(value)) for value in values)
+
+
+def _keys(node: Object, keyword: str) -> Iterable[str]:
+    return node[keyword] if type(node.get(keyword)) is dict else ()
 
 
 def cost(schema: JSON) -> tuple[int, int]:
@@ -93,6 +108,17 @@ def walk(schema: Object) -> Iterator[tuple[str, Object, int]]:
                 waiting.extend(found)
             elif keyword in _SINGLE and type(value) is dict:
                 waiting.append((f"{at}/{keyword}", value, inner if keyword == "additionalProperties" else depth))
+
+
+def subschemas(node: Object) -> Iterator[Object]:
+    """Those right below it."""
+    for keyword, value in node.items():
+        if keyword in _MAPS and type(value) is dict:
+            yield from (one for one in value.values() if type(one) is dict)
+        elif keyword in _LISTS and type(value) is list:
+            yield from (one for one in value if type(one) is dict)
+        elif keyword in _SINGLE and type(value) is dict:
+            yield value
 
 
 def _node(node: Object, dialect: Dialect, root: Object) -> Iterator[str]:
@@ -147,11 +173,22 @@ def _shape(node: Object, dialect: Dialect) -> Iterator[str]:
             yield "an enum of something else than strings"
         if dialect.enum == "primitive" and any(type(v) in (dict, list) for v in values):
             yield "an enum of something else than single values"
+    if type(values) is list and (words := long_enum(values, dialect)) is not None:
+        yield f"an enum of {words}"
     if dialect.anything == "string":
         if kind == "array" and "items" not in node:
             yield "an array without items"
         if not {"type", "anyOf", "$ref", "enum", "const"} & node.keys():
             yield "a schema without a type"
+
+
+def long_enum(values: list[JSON], dialect: Dialect) -> str | None:
+    """How it is too long, if it is."""
+    if dialect.long_enum is None or len(values) <= dialect.long_enum[0]:
+        return None
+    if sum(len(value) for value in values if type(value) is str) <= dialect.long_enum[1]:
+        return None
+    return "more than {} values with more than {} characters".format(*dialect.long_enum)
 
 
 def _reference(node: Object, dialect: Dialect, root: Object) -> Iterator[str]:

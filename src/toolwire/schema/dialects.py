@@ -69,8 +69,14 @@ class Dialect(Value, frozen=True):
     depth: int | None = None
     properties: int | None = None
     enum_values: int | None = None
-    # and all schemas of a request together
-    tools: int | None = None
+    characters: int | None = None
+    """In names of properties and definitions, in enums and in constants."""
+    long_enum: tuple[int, int] | None = None
+    """(values, characters): an enum of more strings than this may not have more characters than that."""
+    likely_depth: int | None = None
+    """Refused sometimes: nobody says where the limit is. More is reported, and sent."""
+    likely_states: int | None = None
+    # and all strict schemas of a request together
     strict_tools: int | None = None
     optional_parameters: int | None = None
     union_parameters: int | None = None
@@ -80,7 +86,7 @@ class Dialect(Value, frozen=True):
         return f"{self.name}@{self.version}"
 
 
-_OPENAI = Dialect("openai", "2026-08", _ALL, whole=True, tools=128)
+_OPENAI = Dialect("openai", "2026-08", _ALL, whole=True)
 _OPENAI_STRICT = Dialect(
     "openai_strict",
     "2026-08",
@@ -104,7 +110,8 @@ _OPENAI_STRICT = Dialect(
     depth=10,
     properties=5000,
     enum_values=1000,
-    tools=128,
+    characters=120_000,
+    long_enum=(250, 15_000),
 )
 _ANTHROPIC = Dialect("anthropic", "2026-10", _ALL, whole=True, property_name=r"[a-zA-Z0-9_.-]{1,64}")
 _ANTHROPIC_STRICT = Dialect(
@@ -126,6 +133,9 @@ _ANTHROPIC_STRICT = Dialect(
     optional_parameters=24,
     union_parameters=16,
 )
+# Users have seen 42 properties with names of 34 characters pass, and 43 refused (googleapis/python-aiplatform#4301); and arrays
+# whose maxItems add up to more than about 960 (googleapis/python-genai#2170).
+_GEMINI_STATES = 1530
 _GEMINI = Dialect(
     "gemini",
     "2026-10",
@@ -145,7 +155,8 @@ _GEMINI = Dialect(
     lone_any_of=True,
     formats=frozenset({"date-time"}),
     property_name=r"[a-zA-Z_][a-zA-Z0-9_]{0,63}",
-    tools=512,
+    likely_depth=5,
+    likely_states=_GEMINI_STATES,
 )
 _GEMINI_JSON = Dialect(
     "gemini_json_schema",
@@ -153,7 +164,8 @@ _GEMINI_JSON = Dialect(
     _ALL,
     whole=True,
     ref_siblings=False,
-    tools=512,
+    likely_depth=5,
+    likely_states=_GEMINI_STATES,
 )
 _GRAMMAR = Dialect("llguidance", "1.9", _ALL - {"not", "if", "then", "else"}, enforced=True)
 
@@ -178,8 +190,8 @@ DIALECTS: dict[str, Dialect] = {
             refs="inline",
             recursion=False,
         ),
-        replace(_OPENAI, name="mistral", version="2026-10", tools=None),
-        replace(_OPENAI, name="cohere", version="2026-10", tools=None),
+        replace(_OPENAI, name="mistral", version="2026-10"),
+        replace(_OPENAI, name="cohere", version="2026-10"),
         # what the engines for open models can enforce
         replace(
             _GRAMMAR,

@@ -9,6 +9,7 @@ from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
 from . import codec as codecs
 from .codec import Codec
+from .conform import long_enum
 from .dialects import Dialect
 from .formats import ASSERTED, format_pattern
 from .nodes import Enum, Node, Number, String
@@ -117,8 +118,11 @@ def _digits(writer: Writer, bounds: dict[str, float]) -> str | None:
 def enum(writer: Writer, node: Enum) -> Emitted:
     values = list(node.values)
     most = writer.dialect.enum_values
-    if most is not None and len(values) > most:
-        writer.unenforced(node, "enum", f"more than {most} values: told in the description, checked afterwards")
+    too_many = (
+        f"more than {most} values" if most is not None and len(values) > most else long_enum(values, writer.dialect)
+    )
+    if too_many is not None:
+        writer.unenforced(node, "enum", f"{too_many}: told in the description, checked afterwards")
         kinds = {_type_of(value) for value in values}
         kind = kinds.pop() if len(kinds) == 1 else "string"
         return Emitted(writer.described({"type": kind}, node, [f"one of {short(values)}"]))

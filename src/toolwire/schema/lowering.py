@@ -25,6 +25,7 @@ from .dialects import DIALECTS, Dialect, dialect
 from .emit import Emitter
 from .leaves import Emitted
 from .read import Source, read
+from .strain import doubts
 
 __all__ = ["Lowered", "lower"]
 
@@ -32,19 +33,23 @@ __all__ = ["Lowered", "lower"]
 class Lowered:
     """One schema in one dialect."""
 
-    __slots__ = ("codec", "conforms", "dialect", "losses", "schema", "unchanged")
+    __slots__ = ("codec", "dialect", "losses", "problem", "schema", "unchanged")
 
     def __init__(
-        self, schema: Object, codec: Codec | None, losses: tuple[Loss, ...], into: Dialect, *, conforms: bool
+        self, schema: Object, codec: Codec | None, losses: tuple[Loss, ...], into: Dialect, problem: str | None = None
     ) -> None:
         self.schema = schema
         self.losses = losses
         self.dialect = into
-        self.conforms = conforms
-        """Whether the dialect takes the result; if not, a loss says why."""
+        self.problem = problem
+        """Why the dialect does not take the result; None if it does. All reasons are among the losses."""
         self.codec = codec
         self.unchanged = False
         """The schema is the one that was given."""
+
+    @property
+    def conforms(self) -> bool:
+        return self.problem is None
 
     @property
     def changes_arguments(self) -> bool:
@@ -75,7 +80,9 @@ def _cached(content: bytes, name: str) -> Lowered:
 
 def _lower(schema: JSON, row: Dialect) -> Lowered:
     if type(schema) is dict and conforms(schema, row):
-        whole = Lowered(schema, None, (), row, conforms=True)
+        losses = Losses()
+        _report_doubts(schema, row, losses)
+        whole = Lowered(schema, None, tuple(losses), row)
         whole.unchanged = True
         return whole
     source = read(schema)
@@ -86,7 +93,13 @@ def _lower(schema: JSON, row: Dialect) -> Lowered:
     problems = violations(emitted.schema, row)
     for problem in problems:
         losses.add("", "schema", "weakened", f"{row.name} does not take it: {problem}", "error")
-    return Lowered(emitted.schema, emitted.codec, tuple(losses), row, conforms=not problems)
+    _report_doubts(emitted.schema, row, losses)
+    return Lowered(emitted.schema, emitted.codec, tuple(losses), row, problems[0] if problems else None)
+
+
+def _report_doubts(schema: Object, row: Dialect, losses: Losses) -> None:
+    for doubt in doubts(schema, row):
+        losses.add("", "schema", "weakened", f"{row.name} may refuse it: {doubt}", "warning")
 
 
 def _emit(source: Source, row: Dialect, losses: Losses) -> Emitted:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from ..ir.pointer import JSON, Object
 from ..ir.response import Fault, FaultKind
 from .faults import (
@@ -21,7 +23,9 @@ from .faults import (
     status_of_kind,
     words_of,
 )
+from .openai_limits import SIGNATURES
 from .protocol import EncodedFault
+from .signatures import Signature, with_breach
 
 __all__ = ["code_of", "decode_error", "encode_error", "read_fault", "write_fault"]
 
@@ -81,7 +85,9 @@ def _kind_of_code(code: str) -> FaultKind | None:
     return _BY_CODE.get(code) or ("invalid_request" if code.startswith("invalid_") or "image" in code else None)
 
 
-def read_fault(error: JSON, wire: str, status: int | None = None) -> Fault:
+def read_fault(
+    error: JSON, wire: str, status: int | None = None, signatures: tuple[Signature, ...] = SIGNATURES
+) -> Fault:
     """`error` is the object inside the envelope."""
     if type(error) is not dict:
         return Fault(kind_of_status(status or 500), words_of(error, status or 500), status or 500)
@@ -92,7 +98,7 @@ def read_fault(error: JSON, wire: str, status: int | None = None) -> Fault:
     own = {key: value for key, value in error.items() if key not in _FIELDS}
     if kind_name is not None and kind_name != _TYPES[kind]:
         own["type"] = kind_name
-    return Fault(
+    fault = Fault(
         kind,
         str(error.get("message") or words_of(None, status or status_of_kind(kind))),
         status or _as_status(code) or status_of_kind(kind),
@@ -100,6 +106,7 @@ def read_fault(error: JSON, wire: str, status: int | None = None) -> Fault:
         error.get("param") if type(error.get("param")) is str else None,
         extra={wire: own} if own else {},
     )
+    return with_breach(fault, signatures)
 
 
 def _as_status(code: JSON) -> int | None:
@@ -111,19 +118,17 @@ def write_fault(fault: Fault, wire: str) -> Object:
     return {**out, **fault.extra.get(wire, {})}
 
 
-def decode_error(wire: str, status: int | None, body: JSON, headers: Mapping[str, str] | None) -> Fault:
+def decode_error(
+    wire: str,
+    status: int | None,
+    body: JSON,
+    headers: Mapping[str, str] | None,
+    signatures: tuple[Signature, ...] = SIGNATURES,
+) -> Fault:
     inner = (body.get("error") or body.get("detail") or body) if type(body) is dict else body
-    fault = read_fault(inner, wire, status)
-    return Fault(
-        fault.kind,
-        fault.message,
-        fault.status,
-        fault.code,
-        fault.param,
-        retry_after(headers),
-        should_retry(headers),
-        request_id(headers),
-        fault.extra,
+    fault = read_fault(inner, wire, status, signatures)
+    return replace(
+        fault, retry_after=retry_after(headers), retryable=should_retry(headers), request_id=request_id(headers)
     )
 
 

@@ -20,6 +20,7 @@ from ..ir.request import Request
 from ..ir.response import Fault, Response
 from ..ir.tools import Tool
 from ..ir.value import Value
+from .signatures import Signature
 
 __all__ = ["Capabilities", "Encoded", "EncodedFault", "Kind", "Limits", "StreamDecoder", "StreamEncoder", "Wire"]
 
@@ -34,10 +35,10 @@ class Limits(Value, frozen=True):
     id: str  # a regular expression for call ids
     id_length: int
     tools: int | None = None
-    strict_tools: int | None = None
     stops: int | None = None  # stop sequences
     max_tokens: int | None = None  # what to ask for where the wire requires a number and the request has none
     min_budget: int = 0  # the least number of tokens to think with; a wire that has one also wants less than max_tokens
+    signatures: tuple[Signature, ...] = ()  # how its errors tell which limit was broken
 
 
 class Capabilities(Value, frozen=True):

@@ -17,6 +17,7 @@ from ..protocol import Capabilities, Encoded, EncodedFault, Limits, StreamDecode
 from ..shape import each
 from . import fault, request
 from .blocks import NAME, PROVIDER
+from .limits import SIGNATURES
 from .places import SIGNS, locator
 from .response import decode_response, encode_response
 from .tools import discovered, read_tool, write_tool
@@ -36,9 +37,9 @@ class Anthropic:
         name_length=128,
         id=r"[a-zA-Z0-9_-]+",
         id_length=128,
-        strict_tools=20,
         max_tokens=request.DEFAULT_MAX_TOKENS,
         min_budget=1024,
+        signatures=SIGNATURES,
     )
 
     def __init__(self, version: str, system_anywhere: bool) -> None:
@@ -76,7 +77,7 @@ class Anthropic:
         return request.encode_request(canonical, self.version)
 
     def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
-        return fault.decode_error(status, body, headers)
+        return fault.decode_error(status, body, headers, self.limits.signatures)
 
     def encode_error(self, value: Fault) -> EncodedFault:
         return fault.encode_error(value)

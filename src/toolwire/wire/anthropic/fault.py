@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, FaultKind
 from ..faults import (
@@ -22,7 +24,9 @@ from ..faults import (
     words_of,
 )
 from ..protocol import EncodedFault
+from ..signatures import Signature, with_breach
 from .blocks import NAME
+from .limits import SIGNATURES
 
 __all__ = ["decode_error", "encode_error", "read_fault", "write_fault"]
 
@@ -55,7 +59,7 @@ _STATUSES: dict[FaultKind, tuple[int, ...]] = {
 }
 
 
-def read_fault(body: JSON, status: int | None = None) -> Fault:
+def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signature, ...] = SIGNATURES) -> Fault:
     """`body` is the whole envelope."""
     error = body.get("error") if type(body) is dict else None
     if type(error) is not dict:
@@ -66,7 +70,7 @@ def read_fault(body: JSON, status: int | None = None) -> Fault:
     own = {key: value for key, value in error.items() if key not in ("type", "message")}
     if error.get("type") != _TYPES[kind]:
         own["type"] = error.get("type")
-    return Fault(
+    fault = Fault(
         kind,
         str(error.get("message") or words_of(None, status or 500)),
         status or _STATUSES.get(kind, (status_of_kind(kind),))[0],
@@ -74,6 +78,7 @@ def read_fault(body: JSON, status: int | None = None) -> Fault:
         request_id=body.get("request_id") if type(body.get("request_id")) is str else None,
         extra={NAME: own} if own else {},
     )
+    return with_breach(fault, signatures)
 
 
 def write_fault(fault: Fault) -> Object:
@@ -86,18 +91,18 @@ def write_fault(fault: Fault) -> Object:
     return out
 
 
-def decode_error(status: int | None, body: JSON, headers: Mapping[str, str] | None) -> Fault:
-    fault = read_fault(body, status)
-    return Fault(
-        fault.kind,
-        fault.message,
-        fault.status,
-        fault.code,
-        None,
-        retry_after(headers),
-        should_retry(headers),
-        fault.request_id or request_id(headers),
-        fault.extra,
+def decode_error(
+    status: int | None,
+    body: JSON,
+    headers: Mapping[str, str] | None,
+    signatures: tuple[Signature, ...] = SIGNATURES,
+) -> Fault:
+    fault = read_fault(body, status, signatures)
+    return replace(
+        fault,
+        retry_after=retry_after(headers),
+        retryable=should_retry(headers),
+        request_id=fault.request_id or request_id(headers),
     )
 
 

@@ -17,6 +17,7 @@ from ...ir.response import Fault
 from ...ir.tools import Tool
 from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
 from . import fault as faults
+from .limits import SIGNATURES
 from .parts import PROVIDER
 from .places import SIGNS, locator
 from .request import decode_request, encode_request
@@ -36,7 +37,13 @@ class Gemini:
     conversation = "contents"
     signs = SIGNS
     limits = Limits(
-        name=r"[a-zA-Z_][a-zA-Z0-9_.:-]*", name_length=128, id=r"[\x21-\x7e]+", id_length=128, tools=512, stops=5
+        name=r"[a-zA-Z_][a-zA-Z0-9_.:-]*",
+        name_length=128,
+        id=r"[\x21-\x7e]+",
+        id_length=128,
+        tools=512,
+        stops=5,
+        signatures=SIGNATURES,
     )
     capabilities = Capabilities(
         choices=frozenset({"auto", "required", "none", "tool", "allowed", "validated"}),
@@ -65,7 +72,7 @@ class Gemini:
     locator = staticmethod(locator)
 
     def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
-        return faults.decode_error(status, body, headers)
+        return faults.decode_error(status, body, headers, self.limits.signatures)
 
     def encode_error(self, fault: Fault) -> EncodedFault:
         return faults.encode_error(fault)

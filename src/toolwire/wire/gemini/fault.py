@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, FaultKind
 from ..faults import (
@@ -23,6 +25,8 @@ from ..faults import (
     words_of,
 )
 from ..protocol import EncodedFault
+from ..signatures import Signature, with_breach
+from .limits import SIGNATURES
 from .spelling import NAME
 
 __all__ = ["decode_error", "encode_error", "read_fault", "write_fault"]
@@ -72,7 +76,7 @@ _STATUSES: dict[FaultKind, tuple[int, ...]] = {
 _RETRY = "type.googleapis.com/google.rpc.RetryInfo"
 
 
-def read_fault(body: JSON, status: int | None = None) -> Fault:
+def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signature, ...] = SIGNATURES) -> Fault:
     """`body` is the whole envelope."""
     if type(body) is list and body:
         body = body[0]
@@ -86,13 +90,14 @@ def read_fault(body: JSON, status: int | None = None) -> Fault:
     own = {key: value for key, value in error.items() if key not in ("code", "message", "status")}
     if word != _WORDS[kind]:
         own["status"] = error.get("status")
-    return Fault(
+    fault = Fault(
         kind,
         str(error.get("message") or words_of(None, status or 500)),
         status or status_of_kind(kind),
         retry_after=_retry_delay(error.get("details")),
         extra={NAME: own} if own else {},
     )
+    return with_breach(fault, signatures)
 
 
 def _retry_delay(details: JSON) -> float | None:
@@ -111,18 +116,18 @@ def write_fault(fault: Fault) -> Object:
     return {"error": {**error, **fault.extra.get(NAME, {})}}
 
 
-def decode_error(status: int | None, body: JSON, headers: Mapping[str, str] | None) -> Fault:
-    fault = read_fault(body, status)
-    return Fault(
-        fault.kind,
-        fault.message,
-        fault.status,
-        None,
-        None,
-        fault.retry_after if fault.retry_after is not None else retry_after(headers),
-        should_retry(headers),
-        request_id(headers),
-        fault.extra,
+def decode_error(
+    status: int | None,
+    body: JSON,
+    headers: Mapping[str, str] | None,
+    signatures: tuple[Signature, ...] = SIGNATURES,
+) -> Fault:
+    fault = read_fault(body, status, signatures)
+    return replace(
+        fault,
+        retry_after=fault.retry_after if fault.retry_after is not None else retry_after(headers),
+        retryable=should_retry(headers),
+        request_id=request_id(headers),
     )
 
 

@@ -15,6 +15,7 @@ from ...ir.request import Request
 from ...ir.response import Fault
 from ...ir.tools import Tool
 from .. import openai_fault
+from ..openai_limits import SIGNATURES
 from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
 from ..shape import each
 from .content import NAME
@@ -34,7 +35,15 @@ class OpenAIChat:
     terminal = rb'"finish_reason": ?"'
     conversation = "messages"
     signs = SIGNS
-    limits = Limits(name=r"[a-zA-Z0-9_-]+", name_length=64, id=r"[a-zA-Z0-9_-]+", id_length=40, tools=128, stops=4)
+    limits = Limits(
+        name=r"[a-zA-Z0-9_-]+",
+        name_length=64,
+        id=r"[a-zA-Z0-9_-]+",
+        id_length=40,
+        tools=128,
+        stops=4,
+        signatures=SIGNATURES,
+    )
     capabilities = Capabilities(
         choices=frozenset({"auto", "required", "none", "tool", "allowed"}),
         media=frozenset({"image", "audio", "file"}),
@@ -56,7 +65,7 @@ class OpenAIChat:
     locator = staticmethod(locator)
 
     def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
-        return openai_fault.decode_error(NAME, status, body, headers)
+        return openai_fault.decode_error(NAME, status, body, headers, self.limits.signatures)
 
     def encode_error(self, fault: Fault) -> EncodedFault:
         return openai_fault.encode_error(NAME, fault)

@@ -15,6 +15,7 @@ from ...ir.request import Request
 from ...ir.response import Fault
 from ...ir.tools import Tool
 from .. import openai_fault
+from ..openai_limits import SIGNATURES
 from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
 from .content import NAME
 from .places import SIGNS, locator
@@ -33,7 +34,7 @@ class OpenAIResponses:
     terminal = rb'"type": ?"response\.(?:completed|incomplete|failed)"'
     conversation = "input"
     signs = SIGNS
-    limits = Limits(name=r"[a-zA-Z0-9_-]+", name_length=128, id=r"[a-zA-Z0-9_-]+", id_length=64)
+    limits = Limits(name=r"[a-zA-Z0-9_-]+", name_length=128, id=r"[a-zA-Z0-9_-]+", id_length=64, signatures=SIGNATURES)
     capabilities = Capabilities(
         lone_reasoning=False,
         choices=frozenset({"auto", "required", "none", "tool", "allowed"}),
@@ -55,7 +56,7 @@ class OpenAIResponses:
     locator = staticmethod(locator)
 
     def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
-        return openai_fault.decode_error(NAME, status, body, headers)
+        return openai_fault.decode_error(NAME, status, body, headers, self.limits.signatures)
 
     def encode_error(self, fault: Fault) -> EncodedFault:
         return openai_fault.encode_error(NAME, fault)

@@ -1,0 +1,41 @@
+"""What a provider allows all strict tools of a request together, met by giving up as few of them as possible.
+
+Each tool costs optional parameters and unions, and the request has so many of each. Which tools stay is a knapsack with small
+numbers: exact, over all sums that can be reached.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TypeAlias
+
+__all__ = ["Cost", "affordable"]
+
+Cost: TypeAlias = tuple[int, int]
+
+
+@lru_cache(256)
+def affordable(costs: tuple[Cost, ...], most: Cost, count: int | None) -> tuple[int, ...]:
+    """The numbers of as many tools as fit: the sums within `most`, no more tools than `count`; of equals, the first ones.
+
+    >>> affordable(((5, 0), (20, 0), (10, 0)), (24, 16), 20)
+    (0, 2)
+    """
+    wanted = len(costs) if count is None else min(count, len(costs))
+    if wanted == len(costs) and _sum(costs, 0) <= most[0] and _sum(costs, 1) <= most[1]:
+        return tuple(range(wanted))
+    kept: dict[Cost, tuple[int, ...]] = {(0, 0): ()}
+    best: tuple[int, ...] = ()
+    for number, (optional, unions) in enumerate(costs):
+        if len(best) == wanted:
+            break
+        for (spent, joined), chosen in list(kept.items()):
+            after = spent + optional, joined + unions
+            if after[0] <= most[0] and after[1] <= most[1] and len(chosen) >= len(kept.get(after, ())):
+                kept[after] = (*chosen, number)
+                best = max(best, kept[after], key=len)
+    return best
+
+
+def _sum(costs: tuple[Cost, ...], part: int) -> int:
+    return sum(cost[part] for cost in costs)

@@ -1,0 +1,52 @@
+"""Who broke a limit, in the terms of the request: a provider knows a tool by the name it was sent under, or by its place."""
+
+from __future__ import annotations
+
+from msgspec.structs import asdict, replace
+
+from ..ir.errors import ToolwireError
+from ..ir.pointer import JSON, existing, join, resolve, split
+from ..ir.request import Request
+from ..ir.response import Breach
+from ..ir.tools import Tool
+from ..wire.protocol import Wire
+
+__all__ = ["name_tool"]
+
+
+def name_tool(breach: Breach, wire: Wire, request: Request, fitted: list[tuple[Tool, int]]) -> Breach:
+    """With the caller's name for the tool and pointers into `request`, whose tools went to `wire` as `fitted`."""
+    sent = _sent_name(breach, wire, tuple(tool for tool, _ in fitted))
+    tool, index = next(((tool, index) for tool, index in fitted if tool.name == sent), (None, -1))
+    if tool is None or index < 0:
+        return breach
+    original = request.tools[index]
+    pointer = _with_names(breach.pointer, tool.input_schema)
+    return replace(breach, tool=original.name, at=join("tools", index), pointer=existing(asdict(original), pointer))
+
+
+def _sent_name(breach: Breach, wire: Wire, tools: tuple[Tool, ...]) -> str | None:
+    if isinstance(breach.tool, str):
+        return breach.tool
+    if breach.tool is None:
+        return None
+    try:
+        declaration = resolve({"tools": wire.encode_tools(tools)[0]}, breach.at)
+        (tool,) = wire.decode_tools([declaration])
+    except (ToolwireError, LookupError, TypeError, ValueError):
+        return None  # no such place in what was sent: the provider means something else
+    return tool.name
+
+
+def _with_names(pointer: str, schema: JSON) -> str:
+    """A property that is given by its position among its siblings, by its name instead."""
+    segments: list[str] = []
+    for segment in split(pointer):
+        if segments and segments[-1] == "properties" and segment.startswith("["):
+            try:
+                around = resolve({"input_schema": schema}, join(*segments))
+                segment = list(around)[int(segment[1:-1])]
+            except (LookupError, TypeError, ValueError):
+                break
+        segments.append(segment)
+    return join(*segments)

@@ -1,0 +1,56 @@
+"""What a provider may refuse, though it does not say where the limit is: deep schemas, and those with many states.
+
+A provider that compiles a schema into an automaton pays for text (names, enums) and for every item that a bounded list may
+have. The estimate counts a state for each character and two around each value, times the number of items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..ir.pointer import JSON, Object
+from .conform import subschemas, walk
+from .dialects import Dialect
+
+__all__ = ["doubts", "estimated_states"]
+
+_ENOUGH = 10**9
+
+
+def doubts(schema: Object, dialect: Dialect) -> Iterator[str]:
+    """Why the dialect's provider may refuse a schema that breaks none of its rules."""
+    if dialect.likely_depth is not None:
+        depth = max(around for _, _, around in walk(schema))
+        if depth > dialect.likely_depth:
+            yield f"{depth} objects inside each other; more than {dialect.likely_depth} are too many for some models"
+    if dialect.likely_states is not None:
+        states = estimated_states(schema)
+        if states > dialect.likely_states:
+            yield f"about {states} states; {dialect.likely_states} have been too many"
+
+
+def estimated_states(schema: Object) -> int:
+    """
+    >>> estimated_states({"type": "object", "properties": {"tags": {"type": "array", "maxItems": 10, "items": {"enum": ["ab"]}}}})
+    48
+    """
+    total = 0
+    waiting = [(schema, 1)]
+    while waiting and total < _ENOUGH:
+        node, times = waiting.pop()
+        total += times * (2 + _text(node))
+        items = node.get("maxItems")
+        inner = times * items if type(items) is int and items > 1 else times
+        waiting += [(one, inner) for one in subschemas(node)]
+    return min(total, _ENOUGH)
+
+
+def _text(node: Object) -> int:
+    """The characters that the model may have to write."""
+    properties, values = node.get("properties"), node.get("enum")
+    names = sum(map(len, properties)) if type(properties) is dict else 0
+    return names + (sum(map(_length, values)) if type(values) is list else 0)
+
+
+def _length(value: JSON) -> int:
+    return len(value) if type(value) is str else 1

@@ -1,0 +1,114 @@
+"""How providers say that a request broke one of their limits.
+
+A signature is data: the limit (where one exists, the name of the field of `Limits`, `Capabilities` or `Dialect` that holds
+it), the audit rule that finds the same thing beforehand, the words of the error, and what to do. Each wire has a list of
+them beside its limits. The words are a regular expression over the message and, on a line of its own, the code, with
+groups that say who is to blame:
+
+    path       where, as the provider writes it: tools.3.custom.name, tools[0].function_declarations[2].parameters
+    tool       the tool's name
+    context    where in its schema, as a Python tuple: ('properties', 'paths')
+    keyword    the last step of where
+
+They are compiled when the first error comes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from ..ir.pointer import join
+from ..ir.response import Breach, Fault
+
+__all__ = ["Signature", "breach_in", "read_place", "with_breach"]
+
+_MOST = 4000  # characters of a message that are looked at: an error names its limit early
+_STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
+_QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"|(\d+)")
+_SCHEMAS = ("parameters", "parametersJsonSchema", "parameters_json_schema", "input_schema")
+_DECLARATIONS = ("function_declarations", "functionDeclarations")
+_FIELDS = (*_SCHEMAS, "name", "description", "strict")
+_IN_SCHEMA = ("properties", "items", "$defs", "anyOf")
+_CAMEL = {"any_of": "anyOf", "additional_properties": "additionalProperties", "prefix_items": "prefixItems"}
+
+
+class Signature(NamedTuple):
+    limit: str
+    rule: str | None
+    words: str
+    remedy: str
+
+
+def with_breach(fault: Fault, signatures: Iterable[Signature]) -> Fault:
+    breach = breach_in(fault, signatures)
+    return fault if breach is None else replace(fault, breach=breach)
+
+
+def breach_in(fault: Fault, signatures: Iterable[Signature]) -> Breach | None:
+    """The limit that the first fitting signature names; None where the error is about something else."""
+    if fault.kind != "invalid_request":
+        return None
+    words = f"{fault.message[:_MOST]}\n{(fault.code or '')[:_MOST]}"
+    for signature in signatures:
+        match = re.search(signature.words, words)
+        if match is not None:
+            return _breach(signature, match.groupdict(), (fault.param or "")[:_MOST])
+    return None
+
+
+def _breach(signature: Signature, groups: dict[str, str | None], param: str) -> Breach:
+    at, index, pointer = read_place(groups.get("path") or param)
+    if (context := groups.get("context")) is not None:
+        pointer = "/input_schema" + join(*("".join(found) for found in _QUOTED.findall(context)))
+    if keyword := groups.get("keyword"):
+        pointer += join(keyword)
+    advice = "" if signature.rule is None else f"; `toolwire audit --select {signature.rule}` finds every such place"
+    tool = groups.get("tool") or index
+    return Breach(signature.limit, tool, at, pointer, signature.rule, signature.remedy + advice)
+
+
+def read_place(path: str) -> tuple[str, int | None, str]:
+    """(pointer to the declaration in the document, its index, pointer from there in canonical terms).
+
+    >>> read_place("tools.14.custom.input_schema.properties")
+    ('/tools/14', 14, '/input_schema/properties')
+    >>> read_place("tools[0].function_declarations[6].parameters.properties[3].value.any_of[0]")
+    ('/tools/0/functionDeclarations/6', 6, '/input_schema/properties/[3]/anyOf/0')
+    """
+    steps = [(bracketed or plain, bool(bracketed)) for bracketed, plain in _STEP.findall(path)]
+    words = [word for word, _ in steps]
+    match words:
+        case ["tools", entry, list_name, number, *_] if list_name in _DECLARATIONS and _is_index(entry, number):
+            return join("tools", entry, "functionDeclarations", number), int(number), _inside(steps[4:])
+        case ["tools", list_name, number, *_] if list_name in _DECLARATIONS and _is_index(number):
+            return join("tools", 0, "functionDeclarations", number), int(number), _inside(steps[3:])
+        case ["tools", number, *_] if _is_index(number):
+            return join("tools", number), int(number), _inside(steps[2:])
+        case [first, *_] if first in _IN_SCHEMA:
+            return "", None, "/input_schema" + _inside(steps)
+    return join(*words), None, ""
+
+
+def _is_index(*words: str) -> bool:
+    return all(word.isdecimal() and len(word) < 7 for word in words)
+
+
+def _inside(steps: list[tuple[str, bool]]) -> str:
+    """What stands around the fields of a declaration (`function`, `custom`, …) is left out."""
+    while steps and steps[0][0] not in (*_FIELDS, *_IN_SCHEMA):
+        steps = steps[1:]
+    segments: list[str] = []
+    for number, (word, bracketed) in enumerate(steps):
+        before = segments[-1] if segments else ""
+        if before.startswith("[") and word == "value":
+            continue
+        if before == "properties":
+            by_position = bracketed and word.isdecimal() and steps[number + 1 : number + 2] == [("value", False)]
+            segments.append(f"[{word}]" if by_position else word)
+        else:
+            segments.append("input_schema" if not segments and word in _SCHEMAS else _CAMEL.get(word, word))
+    return join(*segments)
