@@ -3,6 +3,7 @@
 docs/wires.md          by asking the codecs: each concept is encoded on each wire, and what appears is where it goes
 docs/architecture.svg  by asking the import contracts (picture.py)
 docs/rules.md          by asking the rules of the audit
+docs/violations.md     by asking every dialect (violations.py)
 
 make docs                          write
 python docs/generate.py --check    exit 1 if a file is not what the code says
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 from picture import PICTURE, draw
+from violations import VIOLATIONS_PAGE, violations_page
 
 from toolwire.audit.code_rules import CODE_CHECKS
 from toolwire.audit.findings import RULES
@@ -331,7 +333,7 @@ def rules_page() -> str:
 
 
 def main() -> int:
-    made = {PAGE: page(), PICTURE: draw(), RULES_PAGE: rules_page()}
+    made = {PAGE: page(), PICTURE: draw(), RULES_PAGE: rules_page(), VIOLATIONS_PAGE: violations_page()}
     if "--check" not in sys.argv:
         for path, text in made.items():
             path.write_text(text, encoding="utf-8")
