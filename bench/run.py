@@ -12,6 +12,8 @@ import sys
 import venv
 from pathlib import Path
 
+from bfcl import PACKAGE
+
 HERE = Path(__file__).parent
 # LiteLLM wants an older openai than the others, so there are two environments.
 ENVIRONMENTS = {
@@ -26,6 +28,8 @@ ENVIRONMENTS = {
         "mcp",
     ),
 }
+# Wheels that carry data and would bring half the world with them.
+ALONE = {".venv-schemas": (PACKAGE,)}
 NAMES = ("translate", "stream", "scanner", "start", "schemas")
 
 
@@ -36,7 +40,9 @@ def main() -> None:
         print(f"bench: {name} …", file=sys.stderr, flush=True)
         if name == "schemas":
             results[name] = _run(".venv-schemas", name)
-            results[name]["rows"] += _run(".venv", name, "LiteLLM")["rows"]
+            others = _run(".venv", name, "LiteLLM")["corpora"]
+            for corpus, other in zip(results[name]["corpora"], others, strict=True):
+                corpus["rows"] += other["rows"]
         else:
             results[name] = _run(".venv", name)
     text = "\n".join([_head(), *(_REPORTS[name](results[name]) for name in chosen)])
@@ -55,12 +61,15 @@ def _run(environment: str, name: str, *arguments: str) -> dict:
 def _python(environment: str) -> Path:
     folder = HERE / environment
     python = folder / "bin" / "python"
-    if not (folder / "ready").exists():
+    ready, wanted = folder / "ready", "\n".join([*ENVIRONMENTS[environment], *ALONE.get(environment, ())])
+    if not ready.exists() or ready.read_text(encoding="utf-8") != wanted:
         print("bench: setting up the peers, once …", file=sys.stderr, flush=True)
-        venv.create(folder, with_pip=True)
+        venv.create(folder, with_pip=True, clear=True)
         install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*install, "--editable", HERE.parent, *ENVIRONMENTS[environment]], check=True)
-        (folder / "ready").touch()
+        if environment in ALONE:
+            subprocess.run([*install, "--no-deps", *ALONE[environment]], check=True)
+        ready.write_text(wanted, encoding="utf-8")
     return python
 
 
@@ -152,9 +161,25 @@ def _start(result: dict) -> str:
 
 
 def _schemas(result: dict) -> str:
+    times = ", ".join(
+        f"{row['dialect']} {row['first'] * 1000:.0f} ms, again {row['again'] * 1000:.0f} ms" for row in result["speed"]
+    )
+    parts = [
+        "## Fit a schema to a provider (`bench/schemas.py`)\n",
+        "Twelve made-up values a side. Perfect: the provider takes it, every value can be written and comes back, nothing",
+        "comes back that the original forbids. Peers have no way back and no report; theirs are their own functions for the",
+        "purpose.\n",
+    ]
+    for corpus in result["corpora"]:
+        if corpus["count"]:
+            parts += [f"{corpus['count']:,} schemas {corpus['about']}:\n", _preserved(corpus["rows"])]
+    return "\n".join([*parts, f"Lowering {result['speed'][0]['schemas']:,} schemas of real servers: {times}.\n"])
+
+
+def _preserved(measured: list[dict]) -> str:
     order = {"openai_strict": 0, "anthropic_strict": 1, "gemini": 2}
     rows = []
-    for row in sorted(result["rows"], key=lambda row: (order[row["dialect"]], -row.get("perfect", 0))):
+    for row in sorted(measured, key=lambda row: (order[row["dialect"]], -row.get("perfect", 0))):
         tested = row["tested"]
         shares = [
             f"{100 * row.get(what, 0) / tested:.1f}"
@@ -163,19 +188,7 @@ def _schemas(result: dict) -> str:
         unreported = f"{100 * row.get('unreported', 0) / tested:.1f}" if row["name"] == "toolwire" else "no report"
         rows.append((row["dialect"], row["name"], *shares, unreported))
     headers = ("dialect", "by", "perfect %", "crashed", "not conformant", "incomplete", "unsound", "unreported")
-    times = ", ".join(
-        f"{row['dialect']} {row['first'] * 1000:.0f} ms, again {row['again'] * 1000:.0f} ms" for row in result["speed"]
-    )
-    return "\n".join(
-        [
-            "## Fit a schema to a provider (`bench/schemas.py`)\n",
-            f"{result['count']:,} schemas that real servers publish, twelve made-up values a side. Perfect: the provider takes",
-            "it, every value can be written and comes back, nothing comes back that the original forbids. Peers have no way",
-            "back and no report; theirs are their own functions for the purpose.\n",
-            _table(headers, rows),
-            f"Lowering {result['speed'][0]['schemas']:,} schemas: {times}.\n",
-        ]
-    )
+    return _table(headers, rows)
 
 
 _REPORTS = {"translate": _translate, "stream": _stream, "scanner": _scanner, "start": _start, "schemas": _schemas}

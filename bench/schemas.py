@@ -4,6 +4,8 @@ Perfect: no crash, the dialect takes it, every value of the original can be writ
 that the original forbids (toolwire.testing.preservation). Peers have no way back, so theirs is the identity.
 
     TOOLWIRE_SCHEMAS    a folder of *.jsonl with `input_schema`; the tests' own vectors otherwise
+
+A second corpus, the functions of a leaderboard, is measured beside it where its wheel is installed (bfcl.py).
 """
 
 import copy
@@ -15,6 +17,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from bfcl import PACKAGE, functions
 from toolwire.schema import DIALECTS, lower
 from toolwire.testing.preservation import judge
 
@@ -199,15 +202,18 @@ def speed(corpus: list[tuple[str, dict]]) -> list[dict]:
 
 def main() -> dict:
     logging.disable(logging.CRITICAL)
-    corpus = schemas()
     ours = [("toolwire", dialect, None) for dialect in ("openai_strict", "anthropic_strict", "gemini")]
     only = sys.argv[1:]
     chosen = [row for row in [*ours, *peers()] if not only or any(row[0].startswith(name) for name in only)]
-    rows = []
-    for name, dialect, function in chosen:
-        print(f"schemas: {name} → {dialect} …", file=sys.stderr, flush=True)
-        rows.append(measure(name, dialect, function, corpus))
-    return {"rows": rows, "speed": speed(corpus), "count": len(corpus)}
+    published = schemas()
+    corpora = []
+    for about, corpus in (("that real servers publish", published), (f"of {PACKAGE}", functions())):
+        rows = []
+        for name, dialect, function in chosen if corpus else ():
+            print(f"schemas {about}: {name} → {dialect} …", file=sys.stderr, flush=True)
+            rows.append(measure(name, dialect, function, corpus))
+        corpora.append({"about": about, "count": len(corpus), "rows": rows})
+    return {"corpora": corpora, "speed": speed(published)}
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 docs/wires.md          by asking the codecs: each concept is encoded on each wire, and what appears is where it goes
 docs/architecture.svg  by asking the import contracts (picture.py)
 docs/rules/            by asking the rules of the audit: a page each, and an index
+docs/violations.md     by asking every dialect (violations.py)
 
 make docs                          write
 python docs/generate.py --check    exit 1 if a file is not what the code says
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 from picture import PICTURE, draw
+from violations import VIOLATIONS_PAGE, violations_page
 
 from toolwire.audit.explain import every_rule, page_of
 from toolwire.bridge.prepare import prepare
@@ -331,7 +333,7 @@ def rules_pages() -> dict[Path, str]:
 
 
 def main() -> int:
-    made = {PAGE: page(), PICTURE: draw(), **rules_pages()}
+    made = {PAGE: page(), PICTURE: draw(), VIOLATIONS_PAGE: violations_page(), **rules_pages()}
     gone = [path for path in RULES.glob("*") if path not in made]
     if "--check" not in sys.argv:
         RULES.mkdir(exist_ok=True)
@@ -339,7 +341,7 @@ def main() -> int:
             path.unlink()
         for path, text in made.items():
             path.write_text(text, encoding="utf-8")
-        print(f"wrote {PAGE.name}, {PICTURE.name} and {len(made) - 2} pages in {RULES.name}/")
+        print(f"wrote {PAGE.name}, {PICTURE.name}, {VIOLATIONS_PAGE.name} and {len(made) - 3} pages in {RULES.name}/")
         return 0
     stale = [path for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in [*stale, *gone]:

@@ -1,7 +1,7 @@
 """What must hold, numbered, and which test holds it.
 
 CASES are the tricky cases of the wires (the numbers are those of the fact sheet that the product was built from), BAD_INPUTS
-the inputs that must end in a typed error. A test names its number by a marker:
+the inputs that must end in a typed error, PAINS what users have reported of others. A test names its number by a marker:
 
     @pytest.mark.case("57")
     def test_...
@@ -16,6 +16,8 @@ from typing import NamedTuple
 class Entry(NamedTuple):
     behaviour: str
     deferred: str = ""
+    later: str = ""
+    """What of it does not hold yet, and why; the rest has its test."""
 
 
 _OTHER_WIRE = "a wire that is not there yet"
@@ -167,4 +169,33 @@ BAD_INPUTS = {
     42: Entry("results in reverse order"),
     43: Entry("Gemini calls without ids, the same name twice"),
     44: Entry("a thousand parallel calls"),
+}
+
+PAINS = {
+    1: Entry("only keywords that Gemini knows reach it, and every removal is a loss"),
+    2: Entry("references are inlined where a dialect has none, and mean the same"),
+    3: Entry("a reference to a property keeps what stands there"),
+    4: Entry("a type is one word on Gemini"),
+    5: Entry("no wire gets an empty list of tools"),
+    6: Entry("the audit names a cycle before anything is sent, and the tool is sent all the same"),
+    7: Entry("a definition that is used twice does not contain itself"),
+    8: Entry("where a cycle is cut there is a warning, and never an empty schema"),
+    9: Entry("maps, unions and anything come back as they were"),
+    10: Entry("no combinator at the root, and its rule is still enforced"),
+    11: Entry("what the model leaves out has its Python default"),
+    12: Entry("strict is said only of schemas that pass the strict checker"),
+    13: Entry("the root is always an object"),
+    14: Entry("one bad outputSchema takes only its own tool out"),
+    15: Entry(
+        "what cannot be enforced is a loss, and an error in strict mode; a schema that cannot be read accepts nothing",
+        later="grammars are compiled by constrained decoding, which is not there yet: it has to refuse what it cannot compile",
+    ),
+    57: Entry(
+        "no more tools are sent than the provider takes; those that are left out are losses",
+        later="finding the right ones among thousands, with the recall told, belongs to retrieval",
+    ),
+    58: Entry(
+        "the tokens of each tool are counted for each wire",
+        later="the table of the audit shows those of one wire; hoisting $defs and trimming descriptions to save them is not done",
+    ),
 }

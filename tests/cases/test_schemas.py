@@ -274,6 +274,9 @@ def test_what_a_dialect_cannot_enforce_is_checked_on_the_way_back():
 def test_ollama_is_told_in_words_what_it_would_drop():
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1, "description": "how many"}}}
     assert lower(schema, "ollama").schema["properties"]["n"]["description"] == "how many (minimum: 1)"
+    counts = {"type": "object", "properties": {"m": {"type": "object", "additionalProperties": {"type": "integer"}}}}
+    told = lower(counts, "ollama").schema["properties"]["m"]["description"]
+    assert told == 'additionalProperties: {"type":"integer"}'
 
 
 def test_strict_is_said_only_where_the_schema_qualifies():

@@ -38,3 +38,12 @@ def test_every_case_has_a_test():
 
 def test_every_bad_input_has_a_test():
     _check(dict(ledger.BAD_INPUTS), "bad_input")
+
+
+def test_every_pain_has_a_test():
+    _check(dict(ledger.PAINS), "pain")
+
+
+def test_what_comes_later_has_a_part_that_holds_today():
+    for entry in (*ledger.CASES.values(), *ledger.BAD_INPUTS.values(), *ledger.PAINS.values()):
+        assert not (entry.deferred and entry.later)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ..ir.errors import EncodeError, ProtocolError, UpstreamError
 from ..ir.fold import fold
+from ..ir.losses import Losses
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import JSON, Object, join
 from ..ir.request import Request
@@ -15,6 +16,7 @@ from ..wire import get, mcp
 from .detect import detect, is_stream
 from .exchange import Exchange
 from .fit_history import fit_results
+from .readable import readable_tools
 
 __all__ = ["calls", "list_tools", "results"]
 
@@ -59,7 +61,14 @@ def results(answers: Iterable[ToolResult], wire: str) -> list[Object]:
     return conversation
 
 
-def list_tools(body: JSON | bytes | str, wire: str) -> tuple[Tool, ...]:
-    """The tools of a discovery reply: MCP's `tools/list`, or a provider's tool search. Wires without one say so."""
+def list_tools(body: JSON | bytes | str, wire: str, *, losses: Losses | None = None) -> tuple[Tool, ...]:
+    """The tools of a discovery reply: MCP's `tools/list`, or a provider's tool search. Wires without one say so.
+
+    One MCP declaration that cannot be read refuses the reply; with `losses`, it is left out and told there.
+    """
     document = parse(body) if isinstance(body, (bytes, str)) else body
-    return mcp.list_tools(document) if wire == mcp.NAME else get(wire).list_tools(document)
+    if wire != mcp.NAME:
+        return get(wire).list_tools(document)
+    if losses is None:
+        return mcp.list_tools(document)
+    return readable_tools(mcp.declarations(document), wire, losses)[0]

@@ -18,11 +18,10 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError, ProtocolError
 from ..ir.losses import Loss, Losses, refuse
 from ..ir.parts import what_is
-from ..ir.pointer import JSON, Object, existing, join
+from ..ir.pointer import JSON, Object, existing, join, split
 from ..ir.request import Request
 from ..ir.response import Fault, Response
 from ..ir.text import to_bytes
-from ..ir.tools import Tool
 from ..stream.strict import as_bytes, kind_of, parse, parse_object
 from ..wire import get, mcp
 from ..wire.protocol import Wire
@@ -31,6 +30,7 @@ from .fit_tools import fit_tools
 from .foreign import report_extra
 from .names import Names
 from .prepare import Prepared, prepare
+from .readable import readable_tools
 from .report_answer import AnswerReporter
 
 __all__ = ["Translation", "parsed", "translate"]
@@ -233,28 +233,38 @@ def _translate_error(body: JSON, source: str, target: str, request: JSON) -> Tra
 
 def _translate_tools(body: JSON, source: str, target: str, _: JSON) -> Translation:
     document = parse(body) if isinstance(body, (bytes, str)) else body
-    tools = _decode_tools(document, source)
-    losses = Losses()
+    losses, fitting = Losses(), Losses()
+    tools, places = readable_tools(_declarations(document, source), source, losses)
     if target != mcp.NAME:
         writer = get(target)
         names = Names(writer.limits, writer.capabilities.namespaces)
-        fitted, _ = fit_tools(Request(tools=tools), writer, names, losses)
+        fitted, _ = fit_tools(Request(tools=tools), writer, names, fitting)
         tools = tuple(tool for tool, _ in fitted)
         written, more = writer.encode_tools(tools)
     else:
         written, more = mcp.encode_tools(tools)
-    losses.extend(more)
+    fitting.extend(more)
+    for loss in fitting:
+        losses.add(_declared_at(loss.path, places), loss.concept, loss.action, loss.detail, loss.severity)
     wrapped = type(document) is dict and "tools" in document
     return Translation({"tools": written} if wrapped else written, tuple(losses))
 
 
-def _decode_tools(document: JSON, source: str) -> tuple[Tool, ...]:
+def _declarations(document: JSON, source: str) -> list[JSON]:
     if source == mcp.NAME and type(document) is dict and "result" in document:
-        return mcp.list_tools(document)
-    declarations = document.get("tools", [document]) if type(document) is dict else document
-    if type(declarations) is not list:
-        raise ProtocolError(f"expected an array of tools, got {kind_of(declarations)}", pointer="/tools")
-    return mcp.decode_tools(declarations) if source == mcp.NAME else get(source).decode_tools(declarations)
+        return mcp.declarations(document)
+    declared = document.get("tools", [document]) if type(document) is dict else document
+    if type(declared) is not list:
+        raise ProtocolError(f"expected an array of tools, got {kind_of(declared)}", pointer="/tools")
+    return declared
+
+
+def _declared_at(path: str, places: list[int]) -> str:
+    """With the index that the tool has in the document, where others could not be read."""
+    match split(path):
+        case ["tools", index, *rest] if int(index) < len(places):
+            return join("tools", places[int(index)], *rest)
+    return path
 
 
 _KINDS = {

@@ -271,7 +271,10 @@ def _shared(name: str, version: str, rows: Sequence[Dialect]) -> Dialect:
         depth=least("depth"),
         properties=least("properties"),
         enum_values=least("enum_values"),
-        tools=least("tools"),
+        characters=least("characters"),
+        long_enum=least("long_enum"),
+        likely_depth=least("likely_depth"),
+        likely_states=least("likely_states"),
     )
 
 

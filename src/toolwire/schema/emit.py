@@ -125,9 +125,13 @@ class Emitter:
                 schema["default"] = notes["default"]
             elif notes["default"] is not None:
                 words = [*words, f"default: {leaves.short(notes['default'])}"]
-        for keyword in ("title", "examples", "deprecated"):
+            else:
+                self.unsaid(node, "default", "null by default is the same as absent")
+        for keyword in ("title", "examples", "example", "deprecated"):
             if keyword in notes and keyword in can:
                 schema[keyword] = notes[keyword]
+            elif keyword in notes:
+                self.unsaid(node, keyword, "there is no word for it here")
         said = notes.get("description")
         text = said if type(said) is str else ""
         if words:
@@ -139,6 +143,10 @@ class Emitter:
 
     def unenforced(self, node: Node, keyword: str, detail: str = "told in the description, checked afterwards") -> None:
         self.losses.add(node.at + join(keyword), keyword, "weakened", detail)
+
+    def unsaid(self, node: Node, keyword: str, detail: str) -> None:
+        """What changes nothing by not being said."""
+        self.losses.add(node.at + join(keyword), keyword, "dropped", detail, "info")
 
     def remark(self, node: Node, concept: str, detail: str) -> None:
         self.losses.add(node.at, concept, "rewritten", detail, "info")

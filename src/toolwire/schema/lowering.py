@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from ..ir.errors import ProtocolError
 from ..ir.losses import Loss, Losses
-from ..ir.pointer import JSON, Object
+from ..ir.pointer import JSON, Object, split
 from ..ir.text import to_bytes
 from ..stream.strict import parse
 from .codec import Codec
@@ -90,6 +90,8 @@ def _lower(schema: JSON, row: Dialect) -> Lowered:
     emitted = _emit(source, row, losses)
     for finding in source.findings:
         losses.add(finding.at, "schema", "weakened", finding.what, "warning")
+    for pointer in source.unread:
+        losses.add(pointer, split(pointer)[-1], "dropped", "it says nothing to a model", "info")
     problems = violations(emitted.schema, row)
     for problem in problems:
         losses.add("", "schema", "weakened", f"{row.name} does not take it: {problem}", "error")

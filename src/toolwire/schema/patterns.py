@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["acceptable", "length_pattern"]
+__all__ = ["acceptable", "length_pattern", "looks_around"]
 
 _LOOKS_AROUND = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]|\(\?P?<|\\[kpPuxc]").search
 _BOUNDARY = re.compile(r"\\[bB]").search
@@ -22,6 +22,11 @@ def acceptable(pattern: str, policy: str) -> bool:
     if policy == "anchored":
         return pattern.startswith("^") and pattern.endswith("$") and "(?:" not in pattern
     return True
+
+
+def looks_around(pattern: str) -> bool:
+    """Ahead, behind, or back at what has matched: no engine that is linear in the text does that."""
+    return re.search(r"\(\?<?[=!]|\\[1-9k]", pattern) is not None
 
 
 def length_pattern(low: int, high: int | None) -> tuple[str | None, int, int | None]:

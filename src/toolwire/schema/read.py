@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ..ir.pointer import JSON, Object, resolve
+from ..ir.pointer import JSON, Object, join, resolve
 from .fits import same
 from .meet import meet
 from .nodes import Any, Array, Boolean, Enum, Never, Node, Null, Number, Record, Ref, String, Tuple, Union
@@ -59,6 +59,8 @@ _OF_TYPE = {
     "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
 }
 _OF_TYPE["integer"] = _OF_TYPE["number"]
+_READ = _REMARKS.union(_COMBINED, *_OF_TYPE.values()) | {"type", "enum", "const", "nullable", "then", "else"}
+_READ |= {"$defs", "definitions"}
 _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
@@ -73,17 +75,19 @@ class Finding(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A schema as nodes. `defs` are what its references lead to, by JSON pointer."""
+    """A schema as nodes. `defs` are what its references lead to, `unread` the keywords that say nothing here, both by
+    JSON pointer."""
 
     root: Node
     defs: dict[str, Node]
     findings: tuple[Finding, ...]
+    unread: tuple[str, ...] = ()
 
 
 def read(schema: JSON) -> Source:
     reader = _Reader(schema)
     root = reader.node(schema, "", 0)
-    return Source(root, reader.defs, tuple(dict.fromkeys(reader.findings)))
+    return Source(root, reader.defs, tuple(dict.fromkeys(reader.findings)), tuple(reader.unread))
 
 
 class _Reader:
@@ -91,6 +95,7 @@ class _Reader:
         self.document = document
         self.defs: dict[str, Node] = {}
         self.findings: list[Finding] = []
+        self.unread: list[str] = []
         self._reading: set[str] = set()
         self._anchors: dict[str, str] | None = None
 
@@ -105,6 +110,8 @@ class _Reader:
         if depth > DEPTH:
             self.findings.append(Finding(at, f"nested deeper than {DEPTH}"))
             return Any(at=at)
+        if not schema.keys() <= _READ:
+            self.unread += [at + join(keyword) for keyword in schema if keyword not in _READ]
         node = self._own(schema, at, depth)
         if not _COMBINED.isdisjoint(schema):
             for part in self._combined(schema, at, depth):

@@ -126,6 +126,7 @@ def _finished(
 ) -> Emitted:
     dialect = emitter.dialect
     more, more_codec, more_fills = None, None, False
+    words: list[str] = []
     out: Object = {"type": "object", "properties": properties, "required": required}
     if node.rest is not None and dialect.maps == "entries":
         more = keys.new("additional_properties")
@@ -141,10 +142,13 @@ def _finished(
         if "additionalProperties" in dialect.keywords:
             out["additionalProperties"] = inner.schema or True
         else:
+            words = [f"additionalProperties: {leaves.short(inner.schema or True)}"]
             emitter.unenforced(node, "additionalProperties")
     elif node.closed and "additionalProperties" in dialect.keywords:
         out["additionalProperties"] = False
-    out = emitter.described(emitter.closed(out), node, [])
+    elif node.closed:
+        emitter.unsaid(node, "additionalProperties", "other properties are refused when arguments come back")
+    out = emitter.described(emitter.closed(out), node, words)
     changes = (
         more is not None
         or more_codec is not None

@@ -1,6 +1,5 @@
 """Calls of Functionary 3.2: messages to recipients; `all` is the user.
 
->>>all
 Let me look.>>>f
 {"a": 1}
 """

@@ -18,7 +18,7 @@ from .protocol import Kind
 from .shape import each, finish, leftover, obj, optional_string, string
 from .signs import score, tools_of
 
-__all__ = ["NAME", "SIGNS", "decode_tools", "encode_tools", "list_tools"]
+__all__ = ["NAME", "SIGNS", "declarations", "decode_tools", "encode_tools", "list_tools"]
 
 NAME = "mcp"
 _TOOL = frozenset({"name", "description", "inputSchema", "outputSchema"})
@@ -34,17 +34,22 @@ def _reply(body: JSON) -> JSON:
 
 def list_tools(body: JSON) -> tuple[Tool, ...]:
     """The tools of a `tools/list` reply."""
+    return decode_tools(declarations(body))
+
+
+def declarations(body: JSON) -> list[JSON]:
+    """What a `tools/list` reply declares, as it stands there."""
     reply = _reply(body)
     tools = reply.get("tools") if type(reply) is dict else reply
     if type(tools) is not list:
         raise ProtocolError(
             "expected a tools/list reply", pointer="/tools", hint='{"tools": […]} or the JSON-RPC message'
         )
-    return decode_tools(tools)
+    return tools
 
 
-def decode_tools(declarations: list[JSON]) -> tuple[Tool, ...]:
-    return tuple(each({"tools": declarations}, "tools", _read_tool))
+def decode_tools(declared: list[JSON]) -> tuple[Tool, ...]:
+    return tuple(each({"tools": declared}, "tools", _read_tool))
 
 
 def _read_tool(raw: JSON) -> Tool:

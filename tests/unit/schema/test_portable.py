@@ -19,7 +19,16 @@ def test_it_has_only_what_all_have():
     for name in OTHERS:
         row = DIALECTS[name]
         assert core.keywords <= row.keywords
-        for limit in ("depth", "properties", "enum_values", "tools", "most_min_items"):
+        for limit in (
+            "depth",
+            "properties",
+            "enum_values",
+            "characters",
+            "long_enum",
+            "likely_depth",
+            "likely_states",
+            "most_min_items",
+        ):
             assert getattr(row, limit) is None or getattr(core, limit) <= getattr(row, limit)
 
 

@@ -1,0 +1,74 @@
+"""The functions of the Berkeley Function Calling Leaderboard, as JSON Schema: a second corpus for schemas.py.
+
+They come with the wheel `bfcl-eval`, which run.py installs without its dependencies. Its types are words of Python, Java and
+JavaScript; each function is taken once, by its name and parameters.
+"""
+
+import json
+from pathlib import Path
+
+PACKAGE = "bfcl-eval==2026.3.23"
+_PLACE = ".venv-schemas/lib/python*/site-packages/bfcl_eval/data"
+_TYPES = {
+    "dict": "object",
+    "HashMap": "object",
+    "Hashtable": "object",
+    "float": "number",
+    "double": "number",
+    "long": "integer",
+    "short": "integer",
+    "byte": "integer",
+    "Bigint": "integer",
+    "tuple": "array",
+    "list": "array",
+    "Array": "array",
+    "ArrayList": "array",
+    "Queue": "array",
+    "Stack": "array",
+    "bool": "boolean",
+    "Boolean": "boolean",
+    # as the leaderboard itself tells its models
+    "any": "string",
+    "Any": "string",
+    "String": "string",
+    "char": "string",
+    "": "string",
+}
+
+
+def functions() -> list[tuple[str, dict]]:
+    """(name, schema) of each; empty where the wheel is not installed."""
+    found: dict[str, tuple[str, dict]] = {}
+    for folder in Path(__file__).parent.glob(_PLACE):
+        for file in sorted(folder.rglob("*.json")):
+            if "possible_answer" not in file.parts:
+                for function in _declared(file):
+                    key = json.dumps([function["name"], function["parameters"]], sort_keys=True)
+                    found.setdefault(key, (function["name"], _normal(function["parameters"])))
+    return list(found.values())
+
+
+def _declared(file: Path) -> list[dict]:
+    text = file.read_text(encoding="utf-8")
+    try:
+        rows = json.loads(text)
+    except json.JSONDecodeError:
+        rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+    rows = [row for row in (rows if isinstance(rows, list) else [rows]) if isinstance(row, dict)]
+    listed = [row["function"] for row in rows if "function" in row]
+    functions = [one for entry in listed for one in (entry if isinstance(entry, list) else [entry])]
+    return [one for one in [*functions, *rows] if isinstance(one, dict) and "parameters" in one and "name" in one]
+
+
+def _normal(schema: dict) -> dict:
+    out = dict(schema)
+    if isinstance(out.get("type"), str):
+        out["type"] = _TYPES.get(out["type"], out["type"])
+    if isinstance(out.get("properties"), dict):
+        out["properties"] = {
+            name: _normal(inner) if isinstance(inner, dict) else inner for name, inner in out["properties"].items()
+        }
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(out.get(keyword), dict):
+            out[keyword] = _normal(out[keyword])
+    return out

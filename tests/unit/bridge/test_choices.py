@@ -1,0 +1,147 @@
+"""Tool choice and parallel calls: every mode on every wire, and between all of them."""
+
+import pytest
+
+import toolwire
+from conftest import WIRES
+from toolwire.ir import Message, Params
+from toolwire.wire import get
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+TOOLS = (toolwire.Tool("f", input_schema=SCHEMA), toolwire.Tool("g", input_schema=SCHEMA))
+
+
+def choice(mode, *names, required=False):
+    return toolwire.ToolChoice(mode, names, required)
+
+
+CHOICES = {
+    "unset": None,
+    "auto": choice("auto"),
+    "required": choice("required"),
+    "none": choice("none"),
+    "tool": choice("tool", "f"),
+    "allowed": choice("allowed", "f"),
+    "allowed, required": choice("allowed", "f", required=True),
+    "validated": choice("validated"),
+}
+
+
+def mode(word, *names):
+    return {"functionCallingConfig": {"mode": word, **({"allowedFunctionNames": list(names)} if names else {})}}
+
+
+def nested(word):
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": word, "tools": tools}}
+
+
+def flat(word):
+    return {"type": "allowed_tools", "mode": word, "tools": [{"type": "function", "name": "f"}]}
+
+
+# anthropic, gemini, openai_chat, openai_responses
+TABLE = {
+    "unset": (None, None, None, None),
+    "auto": ({"type": "auto"}, mode("AUTO"), "auto", "auto"),
+    "required": ({"type": "any"}, mode("ANY"), "required", "required"),
+    "none": ({"type": "none"}, mode("NONE"), "none", "none"),
+    "tool": (
+        {"type": "tool", "name": "f"},
+        mode("ANY", "f"),
+        {"type": "function", "function": {"name": "f"}},
+        {"type": "function", "name": "f"},
+    ),
+    "allowed": ({"type": "auto"}, mode("VALIDATED", "f"), nested("auto"), flat("auto")),
+    "allowed, required": ({"type": "any"}, mode("ANY", "f"), nested("required"), flat("required")),
+    "validated": ({"type": "auto"}, mode("VALIDATED"), "auto", "auto"),
+}
+PARALLEL = (None, True, False)
+# what a choice is to who reads it from a wire that has no word for it
+READ_AS = {
+    ("allowed", "anthropic"): "auto",
+    ("allowed, required", "anthropic"): "required",
+    ("allowed, required", "gemini"): "tool",  # one name that must be called is that tool
+    ("validated", "anthropic"): "auto",
+    ("validated", "openai_chat"): "auto",
+    ("validated", "openai_responses"): "auto",
+}
+
+
+def request(name, parallel):
+    user = Message("user", (toolwire.Text("hi"),))
+    return toolwire.Request("m", (user,), TOOLS, CHOICES[name], parallel, Params(max_tokens=9))
+
+
+def expected(name, parallel, wire):
+    """The fields that say it."""
+    cell = TABLE[name][WIRES.index(wire)]
+    if wire == "gemini":
+        return {} if cell is None else {"toolConfig": cell}
+    if wire == "anthropic":
+        if parallel is not None and name != "none":
+            cell = {**(cell or {"type": "auto"}), "disable_parallel_tool_use": not parallel}
+        return {} if cell is None else {"tool_choice": cell}
+    said = {} if cell is None else {"tool_choice": cell}
+    return said if parallel is None else {**said, "parallel_tool_calls": parallel}
+
+
+def said(body):
+    return {key: body[key] for key in ("tool_choice", "parallel_tool_calls", "toolConfig") if key in body}
+
+
+def names_in(body):
+    tools = body["tools"][0].get("functionDeclarations", body["tools"])
+    return [tool.get("function", tool)["name"] for tool in tools]
+
+
+def written(name, parallel, wire):
+    prepared = toolwire.prepare(request(name, parallel), wire)
+    body, more = get(wire).encode_request(prepared.request)
+    return body, [*prepared.losses, *more]
+
+
+@pytest.mark.parametrize("parallel", PARALLEL)
+@pytest.mark.parametrize("name", CHOICES)
+@pytest.mark.parametrize("wire", WIRES)
+def test_every_choice_on_every_wire(wire, name, parallel):
+    body, losses = written(name, parallel, wire)
+    assert said(body) == expected(name, parallel, wire)
+    restricted = name.startswith("allowed") and wire == "anthropic"
+    assert names_in(body) == (["f"] if restricted else ["f", "g"])
+    weakened = {loss.path for loss in losses if loss.severity != "info"}
+    no_word = {"/choice"} if name == "validated" and wire != "gemini" else set()
+    one_call = {"/parallel"} if parallel is False and wire == "gemini" else set()
+    assert weakened == no_word | one_call
+
+
+@pytest.mark.parametrize("target", WIRES)
+@pytest.mark.parametrize("source", WIRES)
+def test_every_choice_between_all_wires(source, target):
+    for name in CHOICES:
+        for parallel in PARALLEL:
+            carry(source, target, name, parallel)
+
+
+def carry(source, target, name, parallel):
+    body, _ = written(name, parallel, source)
+    meant = READ_AS.get((name, source), name)
+    if source == target:
+        assert toolwire.translate(body, source=source, target=target).body is body
+        return
+    if source == "gemini" or (source == "anthropic" and name == "none"):
+        parallel = None  # nothing there said it
+    if source == "anthropic" and name == "unset" and parallel is not None:
+        meant = "auto"
+    there = toolwire.translate(body, source=source, target=target, model="m").body
+    assert said(there) == expected(meant, parallel, target), (name, parallel)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", ["required", "tool", "allowed", "validated"])
+def test_a_choice_without_tools_is_not_sent(wire, name):
+    user = Message("user", (toolwire.Text("hi"),))
+    alone = toolwire.Request("m", (user,), (), CHOICES[name], False, Params(max_tokens=9))
+    prepared = toolwire.prepare(alone, wire)
+    assert said(get(wire).encode_request(prepared.request).body) == {}
+    assert [loss.path for loss in prepared.losses if loss.concept == "tool choice"] == ["/choice"]

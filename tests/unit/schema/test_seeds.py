@@ -1,0 +1,108 @@
+"""The tools of the seeds in every dialect and on every wire: calls that fit come back, calls that do not are refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import toolwire
+from conftest import WIRES
+from toolwire.ir import InvalidArguments, Message, Params
+from toolwire.schema import DIALECTS, lower, validator, violations
+from toolwire.testing.refusals import refusal
+from toolwire.wire import get
+
+VECTORS = Path(__file__).parents[2] / "vectors/schema"
+TOOLS = {tool["name"]: tool for tool in json.loads((VECTORS / "seeds.json").read_text(encoding="utf-8"))}
+VIOLATIONS = json.loads((VECTORS / "violations.json").read_text(encoding="utf-8"))
+
+
+def violating(violation):
+    return f"{violation['tool']}: {violation['about']}"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("name", TOOLS)
+def test_calls_that_fit_are_written_and_come_back(name, dialect):
+    schema = TOOLS[name]["schema"]
+    lowered = lower(schema, dialect)
+    assert lowered.conforms and not violations(lowered.schema, lowered.dialect)
+    for call in TOOLS[name]["calls"]:
+        validator(schema).check(call)
+        validator(lowered.schema).check(lowered.encode(call))
+        assert lowered.lift(lowered.encode(call)) == call
+
+
+@pytest.mark.parametrize("strict", [None, True])
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", TOOLS)
+def test_calls_make_the_whole_way_over_every_wire(name, wire, strict):
+    """Declared on the wire, called in the wire's own answer, and read as the original means it."""
+    tool = toolwire.Tool(name, TOOLS[name]["description"], TOOLS[name]["schema"], strict=strict)
+    user = Message("user", (toolwire.Text("hi"),))
+    request = toolwire.Request("m", (user,), (tool,), params=Params(max_tokens=9))
+    prepared = toolwire.prepare(request, wire)
+    (declared,) = get(wire).decode_tools(get(wire).encode_request(prepared.request).body["tools"])
+    lowered = prepared.exchange.lifts.get(name)
+    for call in TOOLS[name]["calls"]:
+        said = call if lowered is None else lowered.encode(call)
+        validator(declared.input_schema).check(said)
+        answer, _ = get(wire).encode_response(toolwire.Response("r", "m", (toolwire.ToolCall("c", name, said),)))
+        (read,) = prepared.exchange.restore(get(wire).decode_response(answer)).calls
+        assert (read.name, read.arguments) == (name, call)
+
+
+def test_a_default_stays_where_it_can_be_said_and_is_told_elsewhere():
+    for dialect in DIALECTS:
+        field = lower(TOOLS["search_products"]["schema"], dialect).schema["properties"]["max_results"]
+        assert field.get("default") == 10 or "default: 10" in field["description"]
+
+
+@pytest.mark.parametrize("violation", VIOLATIONS, ids=violating)
+def test_a_violation_is_what_it_says(violation):
+    with pytest.raises(InvalidArguments) as caught:
+        validator(TOOLS[violation["tool"]]["schema"]).check(violation["arguments"])
+    assert caught.value.pointer == violation["path"]
+    first = validator(TOOLS[violation["tool"]]["schema"]).problems(violation["arguments"])[0]
+    assert first.keyword == violation["keyword"]
+
+
+@pytest.mark.parametrize("violation", VIOLATIONS, ids=violating)
+def test_no_violation_arrives(violation):
+    """docs/violations.md shows where each of them fails."""
+    schema = TOOLS[violation["tool"]]["schema"]
+    for dialect, row in DIALECTS.items():
+        found = refusal(schema, dialect, violation["arguments"])
+        assert found is not None, dialect
+        if found.where == "lifted":
+            validator(schema).check(found.arrives)
+        else:
+            first = found.problems[0]
+            assert (first.path, first.keyword) == (violation["path"], violation["keyword"]), dialect
+        assert found.where != "unwritable" or row.enforced
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("name", TOOLS)
+def test_what_fits_is_not_refused(name, dialect):
+    for call in TOOLS[name]["calls"]:
+        assert refusal(TOOLS[name]["schema"], dialect, call) is None
+
+
+WHERE = {
+    "a required property is missing": {"openai": "told", "openai_strict": "unwritable", "gemini": "told"},
+    "a property that is not declared": {"anthropic": "told", "anthropic_strict": "unwritable", "gemini": "local"},
+    "null for an optional string": {"openai": "told", "openai_strict": "lifted", "anthropic_strict": "unwritable"},
+    "a string that is too long": {"openai_strict": "unwritable", "anthropic_strict": "unwritable", "ollama": "local"},
+    "a number above its range": {"openai_strict": "unwritable", "anthropic_strict": "local", "gemini": "told"},
+    "a number of an enum as a string": {"openai_strict": "unwritable", "gemini": "lifted"},
+    "an address without its sign": {"openai_strict": "unwritable", "gbnf": "local"},
+}
+
+
+@pytest.mark.parametrize("about", WHERE)
+def test_where_it_fails(about):
+    (violation,) = [violation for violation in VIOLATIONS if violation["about"] == about]
+    schema = TOOLS[violation["tool"]]["schema"]
+    for dialect, where in WHERE[about].items():
+        assert refusal(schema, dialect, violation["arguments"]).where == where
