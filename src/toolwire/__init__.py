@@ -42,7 +42,7 @@ _HOMES = {
     "LossError": "ir.errors",
     "UpstreamError": "ir.errors",
 }
-_ROOMS = ("ir", "stream", "schema", "wire", "bridge", "testing")
+_ROOMS = ("ir", "stream", "schema", "wire", "text", "bridge", "testing")
 
 __all__ = [
     "EncodeError",

@@ -1,0 +1,209 @@
+"""Native calls for a model that has none: any wire, any text format.
+
+    emulation = emulate(request, "hermes")                        # tools in the prompt, history in words
+    prepared = prepare(emulation.request, "openai_chat")          # a request without tools, for whatever wire
+    answer = emulation.restore(prepared.exchange.restore(response))   # calls again
+    again = emulation.retry(response)                             # once, where the answer could not be read
+
+For a stream, `emulation.restorer()` takes the events. It is a pure function of the request, like `prepare`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ..ir.errors import ConfigError
+from ..ir.fold import fold, unfold
+from ..ir.losses import Losses
+from ..ir.parts import Part, Text, ToolCall, ToolResult
+from ..ir.pointer import Object, join
+from ..ir.request import Message, OutputFormat, Request
+from ..ir.response import Response
+from ..ir.tools import Tool
+from ..text import get
+from ..text.engine.format import Format
+from ..text.engine.json_calls import JsonCalls
+from ..text.engine.writer import Diagnostic
+from .emulate_answer import AnswerReader
+from .emulate_history import FREEFORM, in_words
+
+__all__ = ["Emulation", "emulate"]
+
+_OUR_ID = re.compile(r"call(\d{5})").fullmatch
+_WORTH_A_RETRY = frozenset({"malformed", "invalid_arguments", "truncated", "other_format"})
+
+
+class Emulation:
+    """A request in words, and the way back."""
+
+    def __init__(self, original: Request, form: Format, *, constrain: bool, retried: bool) -> None:
+        self.losses = Losses()
+        self._original = original
+        self._form = form
+        self._constrain = constrain
+        self._retried = retried
+        self._tools = _offered(original, self.losses)
+        self.request = self._in_words()
+
+    def restore(self, response: Response) -> Response:
+        """The answer with its calls read out of the text."""
+        reader = self.restorer()
+        events = [made for event in unfold(response) for made in reader.feed(event)]
+        restored = fold(events) if response.stop is not None or response.fault is not None else response
+        return replace(restored, created=response.created)
+
+    def restorer(self) -> AnswerReader:
+        """The same for the events of a stream; `should_stop` says when to abort the generation."""
+        return AnswerReader(
+            self._form,
+            self._tools,
+            first_call=_first_free(self._original),
+            most_calls=0 if self._forbids() else 1 if self._original.parallel is False else None,
+            freeform=frozenset(tool.name for tool in self._original.tools if tool.kind == "freeform"),
+        )
+
+    def retry(self, response: Response) -> Emulation | None:
+        """The same request with what was wrong with the answer, once; None where there is nothing to say.
+
+        `response` is the answer as the model gave it. An answer with a complete call is never asked for again: whoever
+        runs it would run it twice.
+        """
+        problem = self.problem(response)
+        if problem is None or self._retried:
+            return None
+        words = "".join(part.text for part in response.parts if isinstance(part, Text))
+        said = Message("assistant", (Text(words),)) if words.strip() else None
+        told = Message("user", (Text(problem),))
+        messages = (*self._original.messages, *filter(None, (said,)), told)
+        return Emulation(
+            replace(self._original, messages=messages), self._form, constrain=self._constrain, retried=True
+        )
+
+    def problem(self, response: Response) -> str | None:
+        """What the model should be told about its answer; None where the answer can be used."""
+        reader = self.restorer()
+        events = [made for event in unfold(response) for made in reader.feed(event)]
+        parts = fold(events).parts if response.stop is not None else ()
+        if any(isinstance(part, ToolCall) and part.state == "complete" for part in parts):
+            return None
+        found = [note for note in reader.diagnostics if note.code in _WORTH_A_RETRY]
+        if found:
+            return f"Your call could not be read. {_described(found)}\n{self._how()}"
+        if self._demands():
+            return f"You have to call {self._which()} now. {self._how()}"
+        return None
+
+    def _how(self) -> str:
+        return self._form.render_tools(self._tools).rpartition("\n\nTo call a function, ")[2].partition("\n\n")[0]
+
+    def _in_words(self) -> Request:
+        request, form = self._original, self._form
+        messages = in_words(request.messages, form, self._tools, self.losses)
+        params = request.params
+        if form.stops and self._tools and not self._forbids():
+            params = replace(params, stop=tuple(dict.fromkeys((*form.stops, *(params.stop or ())))))
+        return replace(
+            request,
+            messages=_with_instructions(messages, self._instructions()),
+            tools=(),
+            choice=None,
+            parallel=None,
+            params=params,
+            output=self._output(),
+        )
+
+    def _instructions(self) -> str:
+        if self._forbids() or not self._tools:
+            return "Answer in words; do not call a function." if self._forbids() else ""
+        lines = [self._form.render_tools(self._tools)]
+        examples = [ToolCall("", tool.name, example) for tool in self._tools for example in tool.examples[:3]]
+        if examples:
+            written = "\n".join(self._form.render_call(one, self._tools).text for one in examples)
+            lines.append(f"Examples of calls:\n{written}")
+        if self._demands():
+            lines.append(f"You have to call {self._which()} now, and say nothing else.")
+        elif self._original.parallel is False:
+            lines.append("Make at most one call in a turn.")
+        return "\n\n".join(lines)
+
+    def _forbids(self) -> bool:
+        return self._original.choice is not None and self._original.choice.mode == "none"
+
+    def _demands(self) -> bool:
+        choice = self._original.choice
+        return choice is not None and (choice.mode in ("required", "tool") or choice.required)
+
+    def _which(self) -> str:
+        names = [tool.name for tool in self._tools]
+        return f"the function {names[0]}" if len(names) == 1 else f"one of the functions {', '.join(names)}"
+
+    def _output(self) -> OutputFormat | None:
+        """A grammar for the call, where the server takes one, the call is demanded and the format is plain JSON."""
+        calls = self._form.calls
+        plain = isinstance(calls, JsonCalls) and "{" in calls.bare
+        if not (self._constrain and plain and self._demands() and self._original.output is None and self._tools):
+            return self._original.output
+        shapes = [_call_schema(tool) for tool in self._tools]
+        shape = shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
+        schema: Object = {
+            "type": "object",
+            "properties": {"tool_call": shape},
+            "required": ["tool_call"],
+            "additionalProperties": False,
+        }
+        return OutputFormat("json_schema", schema, "tool_call")
+
+
+def emulate(request: Request, form: Format | str, *, constrain: bool = False) -> Emulation:
+    """`request` for a model that reads and writes calls as text; `constrain` where its server can enforce JSON Schema."""
+    found = get(form) if isinstance(form, str) else form
+    if request.choice is not None and request.choice.mode == "tool" and not _offered(request, Losses()):
+        raise ConfigError(f"the tool {request.choice.names} that has to be called is not offered")
+    return Emulation(request, found, constrain=constrain, retried=False)
+
+
+def _offered(request: Request, losses: Losses) -> tuple[Tool, ...]:
+    """The tools that may be called, as functions; what only a provider can run is left out."""
+    choice = request.choice
+    names = choice.names if choice is not None and choice.mode in ("tool", "allowed") else None
+    offered = []
+    for index, tool in enumerate(request.tools):
+        if tool.kind == "builtin":
+            losses.add(join("tools", index), tool.name, "dropped", "only its provider can run it", "error")
+        elif names is None or tool.name in names:
+            offered.append(replace(tool, kind="function", input_schema=FREEFORM) if tool.kind == "freeform" else tool)
+    return tuple(offered)
+
+
+def _call_schema(tool: Tool) -> Object:
+    return {
+        "type": "object",
+        "properties": {"name": {"const": tool.name}, "arguments": tool.input_schema or {"type": "object"}},
+        "required": ["name", "arguments"],
+        "additionalProperties": False,
+    }
+
+
+def _with_instructions(messages: Sequence[Message], instructions: str) -> tuple[Message, ...]:
+    if not instructions:
+        return tuple(messages)
+    if messages and messages[0].role in ("system", "developer"):
+        first = messages[0]
+        parts: tuple[Part, ...] = (*first.parts, Text(f"\n\n{instructions}"))
+        return (replace(first, parts=parts), *messages[1:])
+    return (Message("system", (Text(instructions),)), *messages)
+
+
+def _first_free(request: Request) -> int:
+    """The number of the next call: ids are unique in a conversation."""
+    parts = [part for message in request.messages for part in message.parts]
+    ids = [part.id for part in parts if isinstance(part, ToolCall)]
+    ids += [part.call_id for part in parts if isinstance(part, ToolResult)]
+    return max((int(found[1]) + 1 for one in ids if (found := _OUR_ID(one))), default=0)
+
+
+def _described(notes: Sequence[Diagnostic]) -> str:
+    return " ".join(f"At character {note.position}: {note.detail}." for note in notes[:3])

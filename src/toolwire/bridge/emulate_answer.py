@@ -1,0 +1,150 @@
+"""An answer in words, read back: text goes through the format's parser, everything else passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from ..ir.events import (
+    ArgumentEnd,
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    ResponseEnd,
+    StreamFault,
+    TextDelta,
+    TextEnd,
+    TextStart,
+)
+from ..ir.response import Stop
+from ..ir.tools import Tool
+from ..text.engine.format import Format, Parser
+from ..text.engine.writer import Diagnostic
+
+__all__ = ["AnswerReader"]
+
+_CUT = frozenset({"length", "context_window", "content_filter", "error", "unknown"})
+
+
+class AnswerReader:
+    """Events in, events out. Calls beyond `most_calls` are left out."""
+
+    def __init__(
+        self,
+        form: Format,
+        tools: Iterable[Tool],
+        *,
+        first_call: int = 0,
+        most_calls: int | None = None,
+        freeform: frozenset[str] = frozenset(),
+    ) -> None:
+        self._form = form
+        self._tools = tuple(tools)
+        self._first_call = first_call
+        self._most = most_calls
+        self._freeform = freeform
+        self._parsers: dict[int, Parser] = {}
+        self._choice_of: dict[int, int] = {}
+        self._keys: dict[tuple[int, int], int] = {}
+        self._next_key = 0
+        self._calls: dict[int, int] = {}
+        self._left_out: set[int] = set()
+        self._inputs: dict[int, str] = {}
+        self._ended = False
+
+    @property
+    def should_stop(self) -> bool:
+        """Nothing that comes now counts: abort the generation, then `close`."""
+        return bool(self._parsers) and all(parser.should_stop for parser in self._parsers.values())
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        return [note for parser in self._parsers.values() for note in parser.diagnostics]
+
+    def feed(self, event: Event) -> list[Event]:
+        """What `event` means, with the calls in its text."""
+        if isinstance(event, TextStart) and not event.refusal:
+            self._choice_of[event.key] = event.choice
+            return []
+        if isinstance(event, TextDelta) and event.key in self._choice_of:
+            choice = self._choice_of[event.key]
+            return self._out(choice, self._parser(choice).feed(event.text))
+        if isinstance(event, TextEnd) and event.key in self._choice_of:
+            return []
+        if isinstance(event, ResponseEnd):
+            return self._finish(event)
+        if isinstance(event, StreamFault):
+            return [*self._close_all({}), event]
+        key = getattr(event, "key", None)
+        return [event] if key is None else [replace(event, key=self._key(-1, key))]
+
+    def close(self) -> list[Event]:
+        """The end of a stream that was aborted because `should_stop` said so."""
+        return [] if self._ended else self._finish(ResponseEnd((Stop("stop"),)))
+
+    def _finish(self, end: ResponseEnd) -> list[Event]:
+        self._ended = True
+        stops = dict(enumerate(end.stops))
+        events = self._close_all(stops)
+        told = tuple(self._stop(choice, stop) for choice, stop in stops.items())
+        return [*events, replace(end, stops=told)]
+
+    def _close_all(self, stops: dict[int, Stop]) -> list[Event]:
+        events: list[Event] = []
+        for choice, parser in self._parsers.items():
+            stop = stops.get(choice)
+            events += self._out(choice, parser.close(finished=stop is not None and stop.reason not in _CUT))
+        return events
+
+    def _stop(self, choice: int, stop: Stop) -> Stop:
+        called = self._calls.get(choice, 0) > 0
+        return replace(stop, reason="tool_calls", sequence=None) if called and stop.reason not in _CUT else stop
+
+    def _parser(self, choice: int) -> Parser:
+        found = self._parsers.get(choice)
+        if found is None:
+            found = self._parsers[choice] = self._form.parser(self._tools, first_call=self._first_call)
+        return found
+
+    def _key(self, source: int, key: int) -> int:
+        found = self._keys.get((source, key))
+        if found is None:
+            found = self._keys[source, key] = self._next_key
+            self._next_key += 1
+        return found
+
+    def _out(self, choice: int, events: Iterable[Event]) -> list[Event]:
+        """The parser's events under our own keys, for this choice, without the calls that are too many."""
+        made: list[Event] = []
+        for event in events:
+            key = self._key(choice, event.key)  # type: ignore[union-attr]  # a parser gives only items
+            if isinstance(event, CallStart):
+                number = self._calls.get(choice, 0)
+                if self._most is not None and number >= self._most:
+                    self._left_out.add(key)
+                else:
+                    self._calls[choice] = number + 1
+            if key in self._left_out:
+                continue
+            moved: Event = replace(event, key=key)
+            if hasattr(moved, "choice") and choice:
+                moved = replace(moved, choice=choice)
+            made += self._freed(moved, key)
+        return made
+
+    def _freed(self, event: Event, key: int) -> list[Event]:
+        """A freeform call again, where the tool went out as a function with one input."""
+        if isinstance(event, CallStart) and event.name in self._freeform:
+            self._inputs[key] = ""
+            return [replace(event, kind="freeform")]
+        if key not in self._inputs:
+            return [event]
+        if isinstance(event, (CallDelta, ArgumentEnd)):
+            return []
+        if isinstance(event, CallEnd):
+            given = (event.arguments or {}).get("input")
+            raw = given if isinstance(given, str) else event.raw or ""
+            return [CallDelta.of(key, raw), replace(event, arguments=None, raw=raw)]
+        return [event]

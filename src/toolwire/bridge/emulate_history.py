@@ -1,0 +1,64 @@
+"""A history of calls and results as a model knows it that has only words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from ..ir.losses import Losses
+from ..ir.parts import Media, Part, Text, ToolCall, ToolResult
+from ..ir.pointer import Object, join
+from ..ir.request import Message
+from ..ir.tools import Tool
+from ..text.engine.format import Format
+
+__all__ = ["FREEFORM", "in_words"]
+
+FREEFORM: Object = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+
+
+def in_words(messages: Iterable[Message], form: Format, tools: Sequence[Tool], losses: Losses) -> list[Message]:
+    """Calls written as the model would write them, results as it expects them."""
+    names: dict[str, str] = {}
+    spoken = []
+    for index, message in enumerate(messages):
+        calls = [part for part in message.parts if isinstance(part, ToolCall)]
+        names.update({call.id: call.name for call in calls})
+        parts = _said(message, calls, form, tools, losses, index) if calls else _heard(message, form, names)
+        spoken.append(replace(message, parts=parts))
+    return spoken
+
+
+def _said(
+    message: Message, calls: list[ToolCall], form: Format, tools: Sequence[Tool], losses: Losses, index: int
+) -> tuple[Part, ...]:
+    """One text: what was said, then the calls."""
+    others = tuple(part for part in message.parts if not isinstance(part, (ToolCall, Text)))
+    words = "".join(part.text for part in message.parts if isinstance(part, Text))
+    if form.one_call and len(calls) > 1:
+        losses.add(join("messages", index), "parallel calls", "rewritten", "the format has one call a turn", "info")
+    written = form.render_calls([_as_function(call) for call in calls], tools)
+    for loss in written.losses:
+        losses.add(join("messages", index) + loss.path, loss.concept, loss.action, loss.detail, "warning")
+    between = "\n" if words and not words.endswith("\n") else ""
+    return (*others, Text(f"{words}{between}{written.text}"))
+
+
+def _as_function(call: ToolCall) -> ToolCall:
+    if call.kind == "freeform":
+        return replace(call, kind="function", arguments={"input": call.raw or ""}, raw=None)
+    return call
+
+
+def _heard(message: Message, form: Format, names: dict[str, str]) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    for part in message.parts:
+        if not isinstance(part, ToolResult):
+            parts.append(part)
+            continue
+        named = part if part.name else replace(part, name=names.get(part.call_id))
+        before = "\n" if parts and isinstance(parts[-1], Text) else ""
+        parts.append(Text(before + form.render_result(named)))
+        parts += [piece for piece in part.parts if isinstance(piece, Media)]
+    return tuple(parts)

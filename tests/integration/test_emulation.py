@@ -1,0 +1,241 @@
+"""Calls on models that have none: a scripted model for every text format, behind every wire, whole and streaming.
+
+The model is scripted, the wires are real: what it is asked is decoded from the body, what it says is encoded as that
+wire's provider would, and cut into small pieces.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import toolwire
+from toolwire import Message, Request, Response, Text, Tool, ToolCall, ToolChoice, ToolResult
+from toolwire.bridge.emulate import emulate
+from toolwire.bridge.prepare import prepare
+from toolwire.ir.fold import fold, unfold
+from toolwire.ir.response import Stop
+from toolwire.testing import same
+
+WEATHER = Tool(
+    "get_weather",
+    "The weather in a city",
+    {
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+        "required": ["city"],
+    },
+)
+CLOCK = Tool("get_time", "The time", {"type": "object", "properties": {"zone": {"type": "string"}}})
+ASKED = Request(
+    model="small-model",
+    messages=(Message("system", (Text("Be brief."),)), Message("user", (Text("Weather in Paris?"),))),
+    tools=(WEATHER, CLOCK),
+)
+ARGUMENTS = {"city": "Paris", "days": 2}
+
+
+def words_of(messages) -> str:
+    return "\n".join(part.text for message in messages for part in message.parts if isinstance(part, Text))
+
+
+class ScriptedModel:
+    """Reads what arrives on the wire; says its lines one after the other."""
+
+    def __init__(self, wire: str, *lines: str) -> None:
+        self.wire = toolwire.wire.get(wire)
+        self.lines = list(lines)
+        self.heard: list[Request] = []
+
+    def _answer(self, body) -> Response:
+        self.heard.append(self.wire.decode_request(body))
+        return Response(id="r1", model="small-model", parts=(Text(self.lines.pop(0)),), stop=Stop("stop"))
+
+    def whole(self, body):
+        return self.wire.encode_response(self._answer(body))[0]
+
+    def stream(self, body) -> bytes:
+        encoder = self.wire.stream_encoder()
+        return b"".join(encoder.feed(event) for event in _spoken_slowly(unfold(self._answer(body))))
+
+
+def _spoken_slowly(events):
+    for event in events:
+        if type(event).__name__ == "TextDelta":
+            for start in range(0, len(event.text), 5):
+                yield type(event).of(event.key, event.text[start : start + 5])
+        else:
+            yield event
+
+
+def ask_whole(request, form, model):
+    emulation = emulate(request, form)
+    prepared = prepare(emulation.request, model.wire)
+    body, _ = model.wire.encode_request(prepared.request)
+    response = model.wire.decode_response(model.whole(body))
+    return emulation.restore(prepared.exchange.restore(response))
+
+
+def ask_streaming(request, form, model):
+    emulation = emulate(request, form)
+    prepared = prepare(emulation.request, model.wire)
+    body, _ = model.wire.encode_request(prepared.request)
+    decoder, names, reader = model.wire.stream_decoder(), prepared.exchange.restorer(), emulation.restorer()
+    data = model.stream(body)
+    events = []
+    for start in range(0, len(data), 11):
+        for event in decoder.feed(data[start : start + 11]):
+            for named in names.feed(event):
+                events += reader.feed(named)
+    for event in decoder.close():
+        for named in names.feed(event):
+            events += reader.feed(named)
+    return fold(events)
+
+
+@pytest.mark.parametrize("ask", [ask_whole, ask_streaming])
+@pytest.mark.parametrize("wire", toolwire.wire.names())
+@pytest.mark.parametrize("form", toolwire.text.names())
+def test_a_call_goes_out_comes_back_and_is_answered(form, wire, ask):
+    text = toolwire.text.get(form)
+    call = ToolCall("call00000", "get_weather", ARGUMENTS)
+    spoken = text.render_call(call, ASKED.tools)
+    assert not spoken.losses
+    model = ScriptedModel(wire, spoken.text, "It will rain.")
+    answer = ask(ASKED, form, model)
+    (made,) = [part for part in answer.parts if isinstance(part, ToolCall)]
+    assert (made.name, made.state) == ("get_weather", "complete")
+    assert same(made.arguments, ARGUMENTS)
+    assert answer.stop is not None
+    assert answer.stop.reason == "tool_calls"
+    heard = model.heard[0]
+    assert not heard.tools
+    assert "get_weather" in words_of(heard.messages)
+    assert set(text.stops) <= set(heard.params.stop or ()) or wire == "openai_responses"  # which has no stop words
+
+    replied = Message("user", (ToolResult(made.id, None, (Text("rain, 12 degrees"),)),))
+    again = Request(
+        model="small-model", messages=(*ASKED.messages, Message("assistant", answer.parts), replied), tools=ASKED.tools
+    )
+    final = ask(again, form, model)
+    assert [part.text for part in final.parts] == ["It will rain."]
+    remembered = words_of(model.heard[1].messages)
+    assert text.render_call(made, ASKED.tools).text in remembered
+    assert "rain, 12 degrees" in remembered
+
+
+def test_the_stream_says_when_to_stop():
+    emulation = emulate(ASKED, "function_xml")
+    reader = emulation.restorer()
+    said = "<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\nEXECUTION RESULT of [get_weather]: sun"
+    seen = []
+    for event in unfold(Response(id="r", parts=(Text(said),), stop=Stop("stop"))):
+        seen += reader.feed(event)
+        if reader.should_stop:
+            break
+    response = fold([*seen, *reader.close()])
+    assert [part.arguments for part in response.parts if isinstance(part, ToolCall)] == [{"city": "Paris"}]
+    assert response.stop == Stop("tool_calls")
+    assert not [part for part in response.parts if isinstance(part, Text)]
+
+
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        (ToolChoice("required"), "one of the functions get_weather, get_time"),
+        (ToolChoice("tool", ("get_time",)), "the function get_time"),
+        (ToolChoice("allowed", ("get_weather",), required=True), "the function get_weather"),
+    ],
+)
+def test_a_demanded_call_is_demanded_in_words(choice, told):
+    request = emulate(Request(messages=ASKED.messages, tools=ASKED.tools, choice=choice), "hermes").request
+    assert told in words_of(request.messages)
+    assert request.choice is None
+
+
+def test_a_forbidden_call_is_neither_offered_nor_passed_on():
+    emulation = emulate(Request(messages=ASKED.messages, tools=ASKED.tools, choice=ToolChoice("none")), "hermes")
+    assert "get_weather" not in words_of(emulation.request.messages)
+    said = toolwire.text.get("hermes").render_call(ToolCall("x", "get_weather", ARGUMENTS)).text
+    answer = emulation.restore(Response(parts=(Text(f"No.{said}"),), stop=Stop("stop")))
+    assert [part.text for part in answer.parts] == ["No."]
+    assert answer.stop == Stop("stop")
+
+
+def test_one_call_at_a_time_means_one():
+    emulation = emulate(Request(messages=ASKED.messages, tools=ASKED.tools, parallel=False), "hermes")
+    calls = [ToolCall("a", "get_weather", ARGUMENTS), ToolCall("b", "get_time", {})]
+    said = toolwire.text.get("hermes").render_calls(calls).text
+    answer = emulation.restore(Response(parts=(Text(said),), stop=Stop("stop")))
+    assert [part.name for part in answer.parts if isinstance(part, ToolCall)] == ["get_weather"]
+
+
+def test_an_answer_that_cannot_be_read_is_asked_for_again_once():
+    emulation = emulate(ASKED, "hermes")
+    broken = Response(parts=(Text('<tool_call>{"name": get_weather}</tool_call>'),), stop=Stop("stop"))
+    again = emulation.retry(broken)
+    assert again is not None
+    told = words_of(again.request.messages[-1:])
+    assert "could not be read" in told
+    assert "<tool_call>" in told
+    assert again.retry(broken) is None
+
+
+def test_an_answer_with_a_complete_call_is_never_asked_for_again():
+    emulation = emulate(ASKED, "hermes")
+    said = toolwire.text.get("hermes").render_call(ToolCall("x", "get_weather", ARGUMENTS)).text
+    assert emulation.retry(Response(parts=(Text(f"{said}<tool_call>{{broken"),), stop=Stop("stop"))) is None
+
+
+def test_a_missing_call_is_asked_for_where_one_was_demanded():
+    request = Request(messages=ASKED.messages, tools=ASKED.tools, choice=ToolChoice("required"))
+    again = emulate(request, "function_xml").retry(Response(parts=(Text("It is sunny."),), stop=Stop("stop")))
+    assert again is not None
+    assert "You have to call" in words_of(again.request.messages[-1:])
+
+
+def test_a_server_that_takes_a_schema_is_given_one():
+    request = Request(messages=ASKED.messages, tools=ASKED.tools, choice=ToolChoice("required"))
+    output = emulate(request, "generic_json", constrain=True).request.output
+    assert output is not None
+    shapes = output.schema["properties"]["tool_call"]["anyOf"]
+    assert [shape["properties"]["name"]["const"] for shape in shapes] == ["get_weather", "get_time"]
+    assert emulate(ASKED, "generic_json", constrain=True).request.output is None
+    made = {"tool_call": {"name": "get_time", "arguments": {"zone": "UTC"}}}
+    answer = emulate(request, "generic_json").restore(
+        Response(parts=(Text(toolwire.ir.text.dumps(made)),), stop=Stop("stop"))
+    )
+    assert [part.name for part in answer.parts if isinstance(part, ToolCall)] == ["get_time"]
+
+
+def test_a_call_that_was_cut_off_is_not_complete():
+    emulation = emulate(ASKED, "function_xml")
+    said = "<function=get_weather>\n<parameter=city>Paris</parameter>\n"
+    cut = emulation.restore(Response(parts=(Text(said),), stop=Stop("length")))
+    assert [part.state for part in cut.parts if isinstance(part, ToolCall)] == ["truncated"]
+    stopped = emulation.restore(Response(parts=(Text(said),), stop=Stop("stop_sequence", "</function")))
+    assert [part.state for part in stopped.parts if isinstance(part, ToolCall)] == ["complete"]
+
+
+def test_ids_go_on_where_the_conversation_stopped():
+    before = (
+        Message("assistant", (ToolCall("call00041", "get_weather", ARGUMENTS),)),
+        Message("user", (ToolResult("call00041", "get_weather", (Text("rain"),)),)),
+    )
+    emulation = emulate(Request(messages=(*ASKED.messages, *before), tools=ASKED.tools), "hermes")
+    said = toolwire.text.get("hermes").render_call(ToolCall("x", "get_time", {})).text
+    answer = emulation.restore(Response(parts=(Text(said),), stop=Stop("stop")))
+    assert [part.id for part in answer.parts if isinstance(part, ToolCall)] == ["call00042"]
+
+
+def test_a_freeform_tool_is_a_function_with_one_input_and_comes_back_freeform():
+    patch = Tool("patch", "Apply a patch", kind="freeform")
+    emulation = emulate(Request(messages=ASKED.messages, tools=(patch,)), "hermes")
+    said = toolwire.text.get("hermes").render_call(ToolCall("x", "patch", {"input": "*** Begin"})).text
+    (call,) = emulation.restore(Response(parts=(Text(said),), stop=Stop("stop"))).parts
+    assert (call.kind, call.raw) == ("freeform", "*** Begin")
+
+
+def test_a_tool_that_only_its_provider_can_run_is_a_loss():
+    search = Tool("web_search", kind="builtin")
+    emulation = emulate(Request(messages=ASKED.messages, tools=(search, WEATHER)), "hermes")
+    assert [loss.path for loss in emulation.losses] == ["/tools/0"]
