@@ -18,6 +18,7 @@ _HOMES = {
     "results": "bridge.shortcuts",
     "list_tools": "bridge.shortcuts",
     "prepare": "bridge.prepare",
+    "emulate": "bridge.emulate",
     # the canonical model
     "Tool": "ir.tools",
     "ToolChoice": "ir.tools",
@@ -64,10 +65,12 @@ __all__ = [
     "UpstreamError",
     "calls",
     "detect",
+    "emulate",
     "fold",
     "list_tools",
     "prepare",
     "results",
+    "text",
     "tool",
     "translate",
     "translate_stream",
@@ -95,8 +98,10 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from . import text as text
     from . import wire as wire
     from .bridge.detect import detect as detect
+    from .bridge.emulate import emulate as emulate
     from .bridge.prepare import prepare as prepare
     from .bridge.shortcuts import calls as calls
     from .bridge.shortcuts import list_tools as list_tools

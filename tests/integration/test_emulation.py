@@ -126,7 +126,9 @@ def test_a_call_goes_out_comes_back_and_is_answered(form, wire, ask):
 def test_the_stream_says_when_to_stop():
     emulation = emulate(ASKED, "function_xml")
     reader = emulation.restorer()
-    said = "<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\nEXECUTION RESULT of [get_weather]: sun"
+    said = (
+        "<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\nEXECUTION RESULT of [get_weather]: sun"
+    )
     seen = []
     for event in unfold(Response(id="r", parts=(Text(said),), stop=Stop("stop"))):
         seen += reader.feed(event)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..audit.log_rules import Recorded
     from ..ir.tools import Tool
 
-__all__ = ["Given", "load", "read_all"]
+__all__ = ["Given", "load", "read_all", "read_bytes"]
 
 _LOGS = (".jsonl", ".ndjson", ".log")
 _INSIDE = ("request", "body", "payload", "json", "postData", "text")
@@ -38,7 +38,7 @@ class Given:
         self.notes: list[str] = []
 
     def add(self, file: str) -> None:
-        data = _bytes(file)
+        data = read_bytes(file)
         if file.endswith(".py"):
             self.sources.append((file, data.decode("utf-8", "replace")))
         elif file.endswith(_LOGS) or _is_log(data):
@@ -136,7 +136,7 @@ def read_all(files: Sequence[str]) -> Given:
 
 
 def load(file: str) -> Any:
-    return _parse(_bytes(file))
+    return _parse(read_bytes(file))
 
 
 def _is_log(data: bytes) -> bool:
@@ -163,7 +163,7 @@ def _parse(data: bytes | str) -> Any:
     return parse(data)
 
 
-def _bytes(file: str) -> bytes:
+def read_bytes(file: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`toolwire formats`: the wires, what they can say and what they allow."""
+"""`toolwire formats`: the wires, what they can say and what they allow; the text formats, and who writes them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import Any
 
+from ..text.engine.format import Format
 from ..wire.protocol import Wire
 from .show import paint, table
 
@@ -15,7 +16,8 @@ _EXAMPLES = """\
 examples:
   toolwire formats
   toolwire formats anthropic
-  toolwire formats --json | jq '.[].limits'
+  toolwire formats hermes                 a text format, with a call and a result as the model sees them
+  toolwire formats --json | jq '.wires[].limits'
 """
 _FLAGS = {
     "freeform": "tools whose input is plain text",
@@ -35,26 +37,70 @@ _FLAGS = {
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "formats",
-        help="list the wires with their capabilities and limits",
-        description="List the wires with their capabilities and limits.",
+        help="list the wires and the text formats with their capabilities",
+        description="List the wires with their capabilities and limits, and the text formats with the models that write them.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("wire", nargs="?", help="only this one")
+    parser.add_argument("name", nargs="?", help="only this one")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from .. import text
     from ..wire import get, names
 
-    wires = [get(arguments.wire)] if arguments.wire else [get(name) for name in names()]
+    chosen = arguments.name
+    in_text = chosen in text.names()
+    wires = [] if in_text else [get(chosen)] if chosen else [get(name) for name in names()]
+    formats = [text.get(chosen)] if in_text else [] if chosen else [text.get(name) for name in text.names()]
     if arguments.json:
-        print(json.dumps([_as_json(wire) for wire in wires], indent=2, sort_keys=True))
+        document = {"wires": [_as_json(wire) for wire in wires], "text": [_format_as_json(form) for form in formats]}
+        print(json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False))
         return 0
-    for line in _overview(wires):
-        print(line)
+    lines = _overview(wires) if wires else []
+    if in_text:
+        lines = _one(formats[0])
+    elif formats:
+        rows = [(form.name, _flags(form), form.title, ", ".join(form.families) or "any") for form in formats]
+        head, *rest = table(rows, ("text format", "", "calls", "models"))
+        lines += ["", paint(head, "bold"), *rest, "", "1 one call a turn   r reasoning   s stops generation by itself"]
+    print("\n".join(lines))
     return 0
+
+
+def _flags(form: Format) -> str:
+    marks = (("1", form.one_call), ("r", bool(form.reasoning)), ("s", bool(form.stops)))
+    return "".join(mark if is_set else "·" for mark, is_set in marks)
+
+
+def _one(form: Format) -> list[str]:
+    from ..ir.parts import ToolCall
+
+    call = ToolCall("call00000", "get_weather", {"city": "Paris", "days": 2})
+    return [
+        f"{form.name}: {form.title}",
+        f"models: {', '.join(form.families) or 'any that is told how'}",
+        "",
+        "a call:",
+        form.render_call(call).text,
+        "",
+        "its result:",
+        form.render_result(call.result("12 degrees")),
+    ]
+
+
+def _format_as_json(form: Format) -> dict[str, Any]:
+    return {
+        "name": form.name,
+        "title": form.title,
+        "families": list(form.families),
+        "one_call": form.one_call,
+        "reasoning": [list(pair) for pair in form.reasoning],
+        "stops": list(form.stops),
+        "needs_tools": form.needs_tools,
+    }
 
 
 def _as_json(wire: Wire) -> dict[str, Any]:

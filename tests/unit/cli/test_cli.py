@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import toolwire
 from toolwire.cli.main import main
 
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "temperature": 1}
@@ -104,7 +105,7 @@ def test_no_command_is_bad_usage(capsys):
     assert caught.value.code == 2
 
 
-@pytest.mark.parametrize("command", ["demo", "convert", "formats"])
+@pytest.mark.parametrize("command", ["demo", "convert", "parse", "formats"])
 def test_help_has_examples(command, capsys):
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])
@@ -117,8 +118,52 @@ def test_formats(capsys):
     out = capsys.readouterr().out
     assert all(name in out for name in ("anthropic", "gemini", "openai_chat", "openai_responses", "2023-06-01"))
     assert main(["formats", "gemini", "--json"]) == 0
-    (gemini,) = json.loads(capsys.readouterr().out)
+    (gemini,) = json.loads(capsys.readouterr().out)["wires"]
     assert gemini["limits"]["tools"] == 512
+
+
+def test_formats_knows_the_text_formats(capsys):
+    assert main(["formats", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["text"]
+    assert [form["name"] for form in listed] == toolwire.text.names()
+    assert main(["formats", "hermes"]) == 0
+    assert '<tool_call>\n{"name": "get_weather"' in capsys.readouterr().out
+
+
+QWEN = "Sure.\n<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>"
+
+
+def test_parse(tmp_path, capsys):
+    text, tools = tmp_path / "answer.txt", tmp_path / "tools.json"
+    text.write_text(QWEN)
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    tools.write_text(json.dumps([{"name": "f", "inputSchema": schema}]))
+    assert main(["parse", str(text), "--stream-sizes", "1,3,7"]) == 0
+    out, err = capsys.readouterr()
+    assert '{"a":1}' in out
+    assert "qwen3_xml" in err
+    assert "the same in pieces of 1,3,7" in err
+    assert main(["parse", str(text), "--tools", str(tools), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["format"] == "qwen3_xml"
+    assert told["parts"][1]["arguments"] == {"a": "1"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        ([], 1, "malformed"),
+        (["--format", "hermse"], 2, "did you mean 'hermes'"),
+        (["--model", "nobody-knows-it"], 2, "no format is known"),
+        (["--stream-sizes", "0"], 2, "not numbers of characters"),
+        (["--tools", "/does/not/exist.json"], 2, "cannot read"),
+    ],
+)
+def test_parse_says_what_is_wrong(arguments, code, told, tmp_path, capsys):
+    text = tmp_path / "answer.txt"
+    text.write_text("<tool_call>{name: 1}</tool_call>")
+    assert main(["parse", str(text), *arguments]) == code
+    assert told in capsys.readouterr().err
 
 
 def test_demo(capsys):

@@ -80,10 +80,11 @@ class Format(Value, frozen=True):
     ) -> Parsed:
         """The parts of a whole turn; `finished` where the model stopped by itself and was not cut off."""
         parser = self.parser(tools, first_call=first_call, reasoning=reasoning)
-        folder = Folder()
-        for event in (*parser.feed(text), *parser.close(finished=finished), ResponseEnd((Stop("stop"),))):
-            folder.feed(event)
-        return Parsed(folder.response().parts, tuple(parser.diagnostics))
+        return _parsed(parser, (text,), finished=finished)
+
+    def parse_pieces(self, pieces: Iterable[str], tools: Iterable[Tool] = (), *, finished: bool = True) -> Parsed:
+        """The same for a turn that comes in pieces; how it is cut makes no difference."""
+        return _parsed(self.parser(tools), pieces, finished=finished)
 
     def render_tools(self, tools: Sequence[Tool]) -> str:
         """What goes into the prompt: the tools, and unless the model was trained on the format, how to call one."""
@@ -105,6 +106,16 @@ class Format(Value, frozen=True):
     def render_result(self, result: ToolResult) -> str:
         """The result as the model expects it."""
         return self.results.render(result)
+
+
+def _parsed(parser: Parser, pieces: Iterable[str], *, finished: bool) -> Parsed:
+    folder = Folder()
+    for piece in pieces:
+        for event in parser.feed(piece):
+            folder.feed(event)
+    for event in (*parser.close(finished=finished), ResponseEnd((Stop("stop"),))):
+        folder.feed(event)
+    return Parsed(folder.response().parts, tuple(parser.diagnostics))
 
 
 def _unlike(index: int, calls: Sequence[ToolCall], back: Sequence[ToolCall]) -> Loss | None:

@@ -1,0 +1,140 @@
+"""`toolwire parse`: the tool calls in a model's text."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError
+from .show import paint, table
+
+if TYPE_CHECKING:
+    from ..ir.parts import Part
+    from ..ir.tools import Tool
+    from ..text.engine.format import Format, Parsed
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """\
+examples:
+  toolwire parse answer.txt                              the format is recognised
+  toolwire parse answer.txt --format qwen3_xml --tools tools.json
+  ollama run qwen3 "…" | toolwire parse - --model qwen3 --json
+  toolwire parse answer.txt --stream-sizes 1,3,7         the same in pieces?
+
+With --tools, names and types are settled by the schemas: "42" is a string where the tool wants one.
+exit codes: 0 read   1 a call is broken, or pieces give another answer   2 wrong usage or unreadable input
+"""
+_BROKEN = frozenset({"malformed", "truncated", "invalid_arguments", "other_format"})
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "parse",
+        help="read the tool calls in a model's text",
+        description="Read the tool calls in a model's text.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="the text; - is standard input")
+    parser.add_argument("--format", default="auto", metavar="F", help="a name of `toolwire formats`, or auto")
+    parser.add_argument("--model", help="the model that wrote it, to choose the format by")
+    parser.add_argument("--tools", metavar="T.json", help="the tools it was offered: a list or a request of any wire")
+    parser.add_argument("--stream-sizes", metavar="N,N", help="feed it in pieces of these sizes and compare")
+    parser.add_argument("--cut", action="store_true", help="the model was cut off: what is not closed is not complete")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    text = _read(arguments.file)
+    form = _format(arguments, text)
+    tools = _tools(arguments.tools)
+    parsed = form.parse(text, tools, finished=not arguments.cut)
+    differing = [
+        size for size in _sizes(arguments.stream_sizes) if _in_pieces(form, text, tools, size, arguments) != parsed
+    ]
+    if arguments.json:
+        print(json.dumps(_as_json(form, parsed, differing), indent=2, ensure_ascii=False))
+    else:
+        _print(form, parsed, differing, arguments.stream_sizes)
+    return 1 if differing or any(note.code in _BROKEN for note in parsed.diagnostics) else 0
+
+
+def _read(file: str) -> str:
+    from .audit_input import read_bytes
+
+    return read_bytes(file).decode("utf-8", "replace")
+
+
+def _format(arguments: argparse.Namespace, text: str) -> Format:
+    from ..text import detect, get
+
+    if arguments.format != "auto":
+        return get(arguments.format)
+    name = detect(arguments.model) if arguments.model else detect(f"{text}\n")
+    if name is None and arguments.model:
+        raise ConfigError(f"no format is known for {arguments.model!r}", hint="choose one with --format")
+    return get(name or "hermes")
+
+
+def _tools(file: str | None) -> tuple[Tool, ...]:
+    if file is None:
+        return ()
+    from .audit_input import read_all
+
+    given = read_all([file])
+    return (*given.listed, *(tool for recorded in given.requests for tool in recorded.request.tools))
+
+
+def _sizes(given: str | None) -> list[int]:
+    try:
+        sizes = [int(size) for size in given.split(",")] if given else []
+    except ValueError:
+        sizes = [0]
+    if any(size < 1 for size in sizes):
+        raise ConfigError(f"--stream-sizes {given}: not numbers of characters", hint="--stream-sizes 1,3,7")
+    return sizes
+
+
+def _in_pieces(form: Format, text: str, tools: Sequence[Tool], size: int, arguments: argparse.Namespace) -> Parsed:
+    pieces = (text[start : start + size] for start in range(0, len(text), size))
+    return form.parse_pieces(pieces, tools, finished=not arguments.cut)
+
+
+def _as_json(form: Format, parsed: Parsed, differing: list[int]) -> dict[str, Any]:
+    import msgspec
+
+    document: dict[str, Any] = {
+        "format": form.name,
+        "parts": [msgspec.to_builtins(part) for part in parsed.parts],
+        "diagnostics": [msgspec.to_builtins(note) for note in parsed.diagnostics],
+    }
+    if differing:
+        document["differs_in_pieces_of"] = differing
+    return document
+
+
+def _print(form: Format, parsed: Parsed, differing: list[int], sizes: str | None) -> None:
+    print(paint(f"{form.name}: {form.title}", "dim", sys.stderr), file=sys.stderr)
+    if parsed.parts:
+        print("\n".join(table([_row(part) for part in parsed.parts], ("part", "name", "state", "content"))))
+    for note in parsed.diagnostics:
+        colour = "red" if note.code in _BROKEN else "yellow"
+        print(f"{paint(note.code, colour, sys.stderr)} at character {note.position}: {note.detail}", file=sys.stderr)
+    if differing:
+        print(f"{paint('different', 'red', sys.stderr)} in pieces of {differing}", file=sys.stderr)
+    elif sizes:
+        print(f"the same in pieces of {sizes}", file=sys.stderr)
+
+
+def _row(part: Part) -> tuple[str, str, str, str]:
+    from ..ir.parts import Reasoning, Text, ToolCall, what_is
+
+    if isinstance(part, ToolCall):
+        return "call", part.name, part.state, part.text
+    words = part.text if isinstance(part, (Text, Reasoning)) else ""
+    return what_is(part), "", "", words.strip()
