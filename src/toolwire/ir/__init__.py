@@ -4,6 +4,7 @@ Knows nothing but itself. Everything else in toolwire is written in terms of the
 """
 
 from .errors import (
+    BrokenJSON,
     ConfigError,
     EncodeError,
     InvalidArguments,
@@ -47,6 +48,7 @@ __all__ = [
     "Alternative",
     "ArgumentEnd",
     "Artefact",
+    "BrokenJSON",
     "CallDelta",
     "CallEnd",
     "CallStart",
