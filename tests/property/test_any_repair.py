@@ -1,6 +1,7 @@
 """Repair of anything: what is sound is left alone, what is cut off is never completed, and nothing else is ever raised."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,22 @@ def test_a_prefix_of_a_vector_never_holds_what_the_whole_does_not(value, schema)
                 found = repair_arguments(spelling[:cut], schema, policy=policy)
                 if found.arguments is not None:
                     assert_part_of(found.arguments, value)
+
+
+STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+@given(value=objects, place=st.integers(0, 10**4), twice=st.booleans())
+def test_a_mark_too_few_or_too_many_is_never_silently_wrong(value, place, twice):
+    """One comma, colon or bracket: it comes out as it was, or not at all."""
+    text = json.dumps({"value": value, "last": "x"})
+    masked = STRINGS.sub(lambda found: "s" * len(found.group()), text)
+    marks = [at for at, char in enumerate(masked) if char in ",:{}[]"]
+    at = marks[place % len(marks)]
+    broken = text[:at] + text[at] * 2 * twice + text[at + 1 :]
+    for policy in POLICIES:
+        found = repair_arguments(broken, FREE, policy=policy)
+        assert found.arguments is None or dumps(found.arguments) == dumps({"value": value, "last": "x"})
 
 
 @given(text=st.one_of(BRACKETS, BRACKETS.map('{{"a": "{}'.format), st.text()))

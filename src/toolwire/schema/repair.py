@@ -20,6 +20,7 @@ from ..ir.text import dumps, to_bytes
 from ..ir.value import Value
 from ..stream.repair import Repaired, mend, readings
 from ..stream.strict import kind_of, parse
+from .brackets import moved_brackets
 from .coerce import Coercion
 from .envelope import unwrap, unwrap_members
 from .fits import fits
@@ -31,6 +32,7 @@ from .validate import DEPTH, Problem, Validator, depth_of, validator
 __all__ = ["POLICIES", "Policy", "Repair", "Step", "repair_arguments"]
 
 Policy: TypeAlias = Literal["strict", "safe", "aggressive"]
+_AROUND = frozenset({"prose", "surplus_closer"})
 POLICIES: tuple[Policy, ...] = ("strict", "safe", "aggressive")
 
 
@@ -89,10 +91,22 @@ class _Ladder:
             if policy == "safe" or error.reason == "truncated":
                 return _refusal(error)
             return self._only_reading(text, finished, error)
-        if "prose" in found.steps and not self._means(found.value):
-            words = "there is text around this object, and it is not what was asked for"
-            return Repair(None, _steps(found), (Problem("", "json", words),))
+        doubt = self._doubt(found)
+        if doubt is not None:
+            return Repair(None, _steps(found), (doubt,))
         return self.from_value(found.value, _steps(found), policy)
+
+    def _doubt(self, found: Repaired) -> Problem | None:
+        """What only a schema can tell about a repaired text."""
+        if not _AROUND.isdisjoint(found.steps) and not self._means(found.value):
+            words = (
+                "there is more than this object, and it is not what was asked for; write one object and nothing else"
+            )
+            return Problem("", "invalid", words)
+        if any(self._accepts(one) and fits(self._root, one, self._target) for one in moved_brackets(found)):
+            words = "ambiguous: a bracket is missing, at the end or further in; write the whole object again"
+            return Problem("", "ambiguous", words)
+        return None
 
     def from_value(self, value: JSON, steps: tuple[Step, ...], policy: Policy) -> Repair:
         if policy == "strict" or depth_of(value) > DEPTH:
@@ -133,7 +147,7 @@ class _Ladder:
         fitting = [
             Repair(one.value, _steps(one))
             for one in found
-            if self._accepts(one.value) and fits(self._root, one.value, self._target)
+            if self._accepts(one.value) and fits(self._root, one.value, self._target) and self._doubt(one) is None
         ] or self._coerced(found)
         if len(fitting) == 1:
             return fitting[0]
@@ -144,7 +158,7 @@ class _Ladder:
         return _refusal(error)
 
     def _coerced(self, found: list[Repaired]) -> list[Repair]:
-        attempts = [self.from_value(one.value, _steps(one), "aggressive") for one in found]
+        attempts = [self.from_value(one.value, _steps(one), "aggressive") for one in found if self._doubt(one) is None]
         fitting = [
             one for one in attempts if one.arguments is not None and fits(self._root, one.arguments, self._target)
         ]

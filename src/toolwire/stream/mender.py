@@ -22,7 +22,16 @@ DEPTH = 200
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _HASH_COMMENT = re.compile(r"#(?=[\s#])")  # with a space, for #fff is a colour
 _ODD_SPACE = re.compile(r"[\s\ufeff\u200b\u2060]")
-_SOUND_STRING = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"')
+_STRING = r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"'
+_SOUND_STRING = re.compile(_STRING)
+# many sound members or items at once, each with what shows that it is whole
+_GAP = r"[ \t\r\n]*+"
+_ITEM = rf"(?:{_STRING}|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+|true|false|null)(?={_GAP}[,}}\]])"
+_MEMBER = rf"{_STRING}{_GAP}:{_GAP}{_ITEM}"
+_SOUND = {
+    "{": re.compile(rf"{_MEMBER}(?:{_GAP},{_GAP}{_MEMBER})*+"),
+    "[": re.compile(rf"{_ITEM}(?:{_GAP},{_GAP}{_ITEM})*+"),
+}
 _WORD = re.compile(r"[\w.+-]++")
 _WORDS = re.compile(r"[\w.+-]++(?: [\w.+-]++)*+(?=[ \t\r\n]*+[,}\]])")
 _NAME = re.compile(r"[A-Za-z_$][\w$-]*+")
@@ -33,6 +42,7 @@ _ZEROS = re.compile(r"(-?)0([0-9]++)")
 _LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
 _NOT_TEXT = frozenset("true false null none nan inf infinity +infinity -infinity +inf -inf undefined nil".split())
 _CLOSERS = {"{": "}", "[": "]"}
+_USUAL = frozenset("{}[]\",:-0123456789tfn'")  # no space and no comment, to see it at a glance
 _VALUE_STARTS = frozenset("{[\"'“-0123456789tfnTFN")
 # what may stand behind a string, if its last quote is one that ends it
 _QUOTED = "[\"'“][^\"'”]*+[\"'”]"
@@ -74,6 +84,7 @@ class Mender:
         if self._fresh or not self._reading.finished:
             raise truncated(f"in {'an object' if self._open[-1] == '{' else 'an array'}", self.at)
         self._reading.take("closed_containers")
+        self._reading.closed = len(self._open)
         while self._open:
             self._written.append(_CLOSERS[self._open.pop()])
 
@@ -91,6 +102,13 @@ class Mender:
                 return
             self._written.append(",")
         self._fresh = False
+        sound = (
+            None if self._reading.guessing == "quotes" else _SOUND[self._open[-1]].match(self._text, self.at, self._end)
+        )
+        if sound is not None:
+            self._written.append(sound.group())
+            self.at = sound.end()
+            return
         if closer == "}":
             self._key()
         self._value()
@@ -221,7 +239,7 @@ class Mender:
         text, end = self._text, self._end
         while True:
             self.at = _SPACE.match(text, self.at, end).end()  # type: ignore[union-attr]  # matches everywhere
-            if self.at == end:
+            if self.at == end or text[self.at] in _USUAL:
                 return
             if text.startswith("//", self.at) or _HASH_COMMENT.match(text, self.at):
                 self._skip_past("\n")

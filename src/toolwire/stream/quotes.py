@@ -22,6 +22,8 @@ _PLAIN = {
     "'": re.compile(r"""[^'"\\\x00-\x1f]*+"""),
     "”": re.compile(r'[^“”"\\\x00-\x1f]*+'),
 }
+# what two strings with something between them look like: no reading may swallow that
+_STRUCTURE = re.compile(r"""["'“”]\s*+(?:[:}\]]|,(?:[\s,]*+|[^"'“{\[:]*+:\s*+)["'“{\[])|[{\[]\s*+["'“]""")
 _APOSTROPHE = re.compile(r"\w'\w")
 _HEX = re.compile(r"[0-9a-fA-F]{0,4}")
 _HEX_CHARACTER = re.compile(r"x[0-9a-fA-F]{2}|U000[0-9a-fA-F]{5}|U0010[0-9a-fA-F]{4}")
@@ -42,6 +44,7 @@ class StringReader:
         "_may_end",
         "_pieces",
         "_reading",
+        "_start",
         "_text",
     )
 
@@ -51,6 +54,7 @@ class StringReader:
         self._closer = closer
         self._reading = reading
         self._may_end = may_end
+        self._start = 0
         self._pieces: list[str] = []
         self._literal: list[tuple[int, str]] = []  # for each escape: its piece, and what that is if none is meant
         self._lone = False  # there was a backslash that cannot be an escape
@@ -59,7 +63,7 @@ class StringReader:
 
     def read(self, at: int) -> tuple[str, int]:
         """The inside as JSON writes it, and the place behind the closing quote."""
-        start, plain = at, _PLAIN[self._closer]
+        self._start, plain = at, _PLAIN[self._closer]
         while True:
             stop = plain.match(self._text, at, self._end).end()  # type: ignore[union-attr]  # matches everywhere
             self._pieces.append(self._text[at:stop])
@@ -67,7 +71,7 @@ class StringReader:
                 raise truncated("in a string", stop)
             char = self._text[stop]
             if char == self._closer and self._closes(stop):
-                self._settle(start)
+                self._settle()
                 return "".join(self._pieces), stop + 1
             at = self._escape(stop) if char == "\\" else self._odd(char, stop)
 
@@ -81,8 +85,8 @@ class StringReader:
         doubt = ambiguous("a quote that may end the string or belong to it", at, "escape quotes inside strings")
         if self._reading.choose(2, "inner_quotes", doubt):
             return False
-        if self._inner % 2:
-            raise invalid("an odd number of quotes inside a string", at, "escape quotes inside strings")
+        if self._inner % 2 or _STRUCTURE.search(self._text, self._start, at):
+            raise invalid("quotes inside a string that may be the ends of others", at, "escape quotes inside strings")
         return True
 
     def _odd(self, char: str, at: int) -> int:
@@ -155,10 +159,10 @@ class StringReader:
         self._pieces.append(_BACKSLASH)
         return at + 1
 
-    def _settle(self, start: int) -> None:
+    def _settle(self) -> None:
         if not self._lone or not self._literal:
             return
-        doubt = ambiguous("backslashes of which some are no escapes and some may be", start, _DOUBLE_IT)
+        doubt = ambiguous("backslashes of which some are no escapes and some may be", self._start, _DOUBLE_IT)
         if self._reading.choose(2, "chosen_escape", doubt):
             for index, piece in self._literal:
                 self._pieces[index] = piece

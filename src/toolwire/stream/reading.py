@@ -43,12 +43,13 @@ Guessing: TypeAlias = Literal["punctuation", "quotes"]
 class Reading:
     """The steps and choices of one attempt."""
 
-    __slots__ = ("_given", "_made", "finished", "guessing", "steps")
+    __slots__ = ("_given", "_made", "closed", "finished", "guessing", "steps")
 
     def __init__(self, finished: bool, guessing: Guessing | None = None, given: tuple[int, ...] = ()) -> None:
         self.finished = finished
         self.guessing = guessing
         self.steps: dict[LexicalStep, None] = {}
+        self.closed = 0  # brackets that were missing at the end
         self._given = given
         self._made: list[tuple[int, int]] = []  # (chosen, out of so many)
 

@@ -29,6 +29,8 @@ class Repaired(Value, frozen=True):
 
     value: JSON
     steps: tuple[LexicalStep, ...] = ()
+    closed: int = 0
+    """How many brackets were missing at the end, counted from the outermost."""
 
 
 def mend(text: str, *, finished: bool = True) -> Repaired:
@@ -87,6 +89,6 @@ def _read(text: str, reading: Reading) -> Repaired:
     written = mender.mend()
     drop_after(text, mender.at, end, reading)
     try:
-        return Repaired(parse(written), tuple(reading.steps))
+        return Repaired(parse(written), tuple(reading.steps), reading.closed)
     except ProtocolError as error:
         raise BrokenJSON(error.message, reason="invalid", pointer=error.pointer, hint=error.hint) from None

@@ -24,7 +24,7 @@ _STEPS: dict[str | None, LexicalStep] = {"fence": "code_fence", "token": "tool_t
 
 _PROSE_BEFORE = re.compile(r"(?![,:=\"'“(])[^{}\[\]]*[\w:.!?>*`\-—]\s*+")
 _PROSE_BEHIND = re.compile(r"(?![,:=\"'“”)&|+])[^{}\[\]]*+")
-_MEMBER = re.compile(r"[\"'”]\s*+[:=]")
+_MEMBER = re.compile(r"[\"'”]\s*+[:=]|(?:^|[\n,])[^\S\n]*+[\w-]++\s*+:\s*+$")  # `key:` is no sentence
 
 
 def find_start(text: str, reading: Reading) -> int:

@@ -171,12 +171,30 @@ def test_the_schema_tells_which_reading_is_right():
 
 
 def test_two_readings_that_fit_are_a_problem():
-    properties = {"first": {"type": "string"}, "second": {"type": "string"}}
-    text = '{"first": "ink"\n"second": "nib"}'
-    (problem,) = repair_arguments(text, {"type": "object", "properties": properties}, policy="aggressive").problems
+    (problem,) = repair_arguments('{"tags": ["ink" "nib"]}', SCHEMA, policy="aggressive").problems
     assert problem.keyword == "ambiguous"
-    assert problem.path == "/first"
-    assert '{"first":"ink","second":"nib"}' in problem.message
+    assert problem.path == "/tags/0"
+    assert r'{"tags":["ink","nib"]} or {"tags":["ink\" \"nib"]}' in problem.message
+
+
+def test_the_schema_tells_where_a_bracket_is_missing():
+    text = '{"near": {"city": "Paris", "days": 3}'
+    place = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
+    known = {"type": "object", "properties": {"near": place}}
+    assert repair_arguments(text, known).arguments == {"near": {"city": "Paris", "days": 3}}
+    both = {"type": "object", "properties": {"near": place, "days": {"type": "integer"}}}
+    for policy in POLICIES[1:]:
+        assert repair_arguments(text, both, policy=policy).problems[0].keyword == "ambiguous"
+    without = {**both, "properties": {**both["properties"], "days": {"type": "string"}}}
+    assert repair_arguments(text, without).arguments == {"near": {"city": "Paris", "days": 3}}
+
+
+def test_a_bracket_too_many_in_the_middle_is_seen():
+    inner = {"type": "object", "properties": {"small": {"type": "object"}, "large": {"type": "object"}}}
+    schema = {"type": "object", "properties": {"sizes": inner}}
+    text = '{"sizes": {"small": {}}, "large": {}}}'  # it was { "sizes": { "small": {}, "large": {} } }
+    for policy in POLICIES:
+        assert repair_arguments(text, schema, policy=policy).arguments is None
 
 
 def test_prose_is_not_dropped_around_something_else():

@@ -67,6 +67,8 @@ REFUSED = [
     ('{"a": 1} "b": 2', "invalid", ""),
     ('weather(city={"a": 1})', "invalid", ""),
     ('a = {"b": 1}', "invalid", ""),
+    ('a: {"b": 1}', "invalid", ""),
+    ('x: 1\na: {"b": 1}', "invalid", ""),
     ('b": 1, "a": {"c": 2}', "invalid", ""),
     ('"b": 1, "a": {"c": 2}', "ambiguous", ""),
     ('{"a": 1} {"a": 2}', "ambiguous", ""),
@@ -131,15 +133,13 @@ READINGS = [
     ("{'a': 'it's late'}", [{"a": "it's late"}]),
     ('{"a": "5" wide"}', []),  # an odd quote may as well be a missing one
     ('{"a": "x, "b": "y"}', []),
-    (
-        '{"a": "say "x", "b": "y" now"}',
-        [{"a": 'say "x", "b": "y" now'}],
-    ),
-    ('{"a": "f("x", "y")", "b": 1}', [{"a": 'f("x", "y")', "b": 1}]),
-    (
-        '{"a": "d = {"k": "v"}", "b": "c"}',
-        [{"a": 'd = {"k": "v"}', "b": "c"}, {"a": 'd = {"k": "v"}", "b": "c'}],
-    ),
+    ('{"a": "say "x", or "y", now", "b": 1}', [{"a": 'say "x", or "y", now', "b": 1}]),
+    ('{"a": "say "x", "b": "y" now"}', []),  # nothing that looks like structure is swallowed
+    ('{"a": "f("x", "y")", "b": 1}', []),
+    ('{"a": "d = {"k": "v"}", "b": "c"}', []),
+    ('{"a": "x",, "b": "y"}', []),
+    ('{"a": "x", my key: "y"}', []),
+    ('{"a": "x"\n"b": "y"}', [{"a": "x", "b": "y"}]),
     ('{"a": "x" "b": 1} as you asked', []),
     ('{"a": "one', []),
 ]
