@@ -4,6 +4,7 @@ Knows nothing but itself. Everything else in toolwire is written in terms of the
 """
 
 from .errors import (
+    BrokenJSON,
     ConfigError,
     EncodeError,
     InvalidArguments,
@@ -48,6 +49,7 @@ __all__ = [
     "ArgumentEnd",
     "Artefact",
     "Breach",
+    "BrokenJSON",
     "CallDelta",
     "CallEnd",
     "CallStart",

@@ -2,7 +2,8 @@
 
     ToolwireError                       each has .pointer, .hint and .status
     ├── ProtocolError                   the peer sent something that its wire does not allow
-    │   └── TruncatedStream             … or stopped before the end
+    │   ├── TruncatedStream             … or stopped before the end
+    │   └── BrokenJSON                  … or wrote text that has no one meaning as JSON
     ├── EncodeError                     this value cannot be written on that wire; nothing was sent
     │   └── LossError                   … not without a loss, and strict mode was asked for
     ├── SchemaError                     a schema that cannot be used
@@ -19,7 +20,7 @@ at hand, `hint` the next thing to do, `status` the HTTP status a server would an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from .pointer import join
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .response import Fault
 
 __all__ = [
+    "BrokenJSON",
     "ConfigError",
     "EncodeError",
     "InvalidArguments",
@@ -76,6 +78,27 @@ class TruncatedStream(ProtocolError):
     """The stream ended without its wire's terminal mark: what came so far is not an answer."""
 
     default_status = 502
+
+
+class BrokenJSON(ProtocolError):
+    """Text that has no one meaning as JSON, not even after repair.
+
+    `reason`: it was cut off, it can be read in several ways, or in none. `position` is the character where that shows,
+    None where it is the whole.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: Literal["truncated", "ambiguous", "invalid"],
+        position: int | None = None,
+        pointer: str = "",
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, pointer=pointer, hint=hint)
+        self.reason = reason
+        self.position = position
 
 
 class EncodeError(ToolwireError):

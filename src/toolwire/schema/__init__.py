@@ -2,6 +2,7 @@
 
 toolwire.schema.lower(schema, "openai_strict")      what to send, and the way back
 toolwire.schema.validator(schema).problems(value)   what is wrong with arguments
+toolwire.schema.repair_arguments(text, schema)      arguments that a model wrote, usable or with what is wrong
 toolwire.schema.DIALECTS                            what each provider takes
 """
 
@@ -14,9 +15,11 @@ _HOMES = {
     "Dialect": "dialects",
     "Lowered": "lowering",
     "Problem": "validate",
+    "Repair": "repair",
     "Validator": "validate",
     "dialect": "dialects",
     "lower": "lowering",
+    "repair_arguments": "repair",
     "tools_from_openapi": "openapi",
     "validator": "validate",
     "violations": "conform",
@@ -27,9 +30,11 @@ __all__ = [
     "Dialect",
     "Lowered",
     "Problem",
+    "Repair",
     "Validator",
     "dialect",
     "lower",
+    "repair_arguments",
     "tools_from_openapi",
     "validator",
     "violations",
@@ -52,6 +57,8 @@ if TYPE_CHECKING:
     from .lowering import Lowered as Lowered
     from .lowering import lower as lower
     from .openapi import tools_from_openapi as tools_from_openapi
+    from .repair import Repair as Repair
+    from .repair import repair_arguments as repair_arguments
     from .validate import Problem as Problem
     from .validate import Validator as Validator
     from .validate import validator as validator

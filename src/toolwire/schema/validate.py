@@ -20,7 +20,7 @@ from .patterns import acceptable
 if TYPE_CHECKING:
     import jsonschema_rs
 
-__all__ = ["DEPTH", "Problem", "Validator", "validator"]
+__all__ = ["DEPTH", "Problem", "Validator", "depth_of", "validator"]
 
 DEPTH = 64
 MOST_PROBLEMS = 50

@@ -2,7 +2,7 @@
 
 Refused beyond what every parser refuses: duplicate keys (the checker and the executor would see different values), NaN
 and infinities in any spelling (`1e400` too), lone surrogates, nesting beyond 200, integers beyond 4,300 digits, more
-than `limit` bytes or MEMBERS members. jiter does the parsing; it tells line and column, and `_pointer_at` turns them into
+than `limit` bytes or MEMBERS members. jiter does the parsing; it tells line and column, and `pointer_at` turns them into
 a JSON pointer by walking the sound prefix once. That walk happens only when there is something to report.
 """
 
@@ -17,7 +17,7 @@ import jiter
 from ..ir.errors import ProtocolError
 from ..ir.pointer import JSON, Object, join
 
-__all__ = ["LIMIT", "as_bytes", "kind_of", "parse", "parse_arguments", "parse_object"]
+__all__ = ["LIMIT", "as_bytes", "kind_of", "parse", "parse_arguments", "parse_object", "pointer_at"]
 
 LIMIT = 64 * 1024 * 1024
 MEMBERS = 250_000
@@ -133,11 +133,11 @@ def _explain(data: bytes, reason: str) -> ProtocolError:
     if not data.strip():
         return ProtocolError("an empty document; expected JSON")
     if words.startswith("Detected duplicate key"):
-        return ProtocolError(f"duplicate key {words[23:]}", pointer=_pointer_at(data[:offset]))
+        return ProtocolError(f"duplicate key {words[23:]}", pointer=pointer_at(data[:offset]))
     for start, plain in _WORDS.items():
         if words.startswith(start):
             words = plain
-    return ProtocolError(f"not JSON: {words} (line {line}, column {column})", pointer=_pointer_at(data[:offset]))
+    return ProtocolError(f"not JSON: {words} (line {line}, column {column})", pointer=pointer_at(data[:offset]))
 
 
 def _offset(data: bytes, line: int, column: int) -> int:
@@ -154,7 +154,7 @@ def _refuse_overflow(data: bytes) -> None:
         text = token.group()
         # an integer may have any number of digits up to its own limit
         if text[:1] != b'"' and not text.lstrip(b"-").isdigit() and isinf(float(text)):
-            raise ProtocolError(f"a number out of range: {_shorten(text)}", pointer=_pointer_at(data[: token.start()]))
+            raise ProtocolError(f"a number out of range: {_shorten(text)}", pointer=pointer_at(data[: token.start()]))
 
 
 def _shorten(text: bytes) -> str:
@@ -170,7 +170,7 @@ _ITEMS = re.compile(rb"(?:%b)++" % _ITEM.pattern)
 _PATIENCE = 250_000  # marks; past that the pointer is the root's, which is true if not helpful
 
 
-def _pointer_at(prefix: bytes) -> str:
+def pointer_at(prefix: bytes) -> str:
     """The pointer of the value in which the sound `prefix` of a document ends."""
     path: list[str | int | None] = []  # for each open container: a key (None while one is awaited) or an index
     position = marks = 0

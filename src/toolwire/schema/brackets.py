@@ -1,0 +1,56 @@
+"""Where a missing bracket may have been.
+
+    {"where": {"city": "Paris", "days": 3}
+
+lacks its last bracket, or the one behind "Paris". The text alone does not say; the schema may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..ir.pointer import JSON
+from ..stream.repair import Repaired
+
+__all__ = ["moved_brackets"]
+
+_MOST_PLACES = 64
+
+
+def moved_brackets(found: Repaired) -> Iterator[JSON]:
+    """The other values that the text has if one of the missing brackets was missing further in."""
+    if not found.closed:
+        return
+    path = _last_containers(found.value)
+    for depth in range(found.closed, len(path)):
+        outer, inner = path[depth - 1], path[depth]
+        if type(outer) is not type(inner):
+            continue  # members cannot become items, nor items members
+        for keep in range(max(len(inner) - _MOST_PLACES, 1), len(inner)):
+            yield _replaced(path[:depth], _moved(outer, inner, keep))
+
+
+def _last_containers(value: JSON) -> list[JSON]:
+    """The value, its last member, the last of that, and so on."""
+    path: list[JSON] = []
+    while type(value) in (dict, list):
+        path.append(value)
+        if not value:
+            break
+        value = list(value.values())[-1] if type(value) is dict else value[-1]
+    return path
+
+
+def _moved(outer: JSON, inner: JSON, keep: int) -> JSON:
+    """`outer` with all but the first members of its last one beside that."""
+    if type(outer) is list:
+        return [*outer[:-1], inner[:keep], *inner[keep:]]
+    members = list(inner.items())
+    return {**dict(members[keep:]), **outer, list(outer)[-1]: dict(members[:keep])}
+
+
+def _replaced(path: list[JSON], value: JSON) -> JSON:
+    """The root, with `value` in the place of the last container of `path`."""
+    for outer in reversed(path[:-1]):
+        value = [*outer[:-1], value] if type(outer) is list else {**outer, list(outer)[-1]: value}
+    return value

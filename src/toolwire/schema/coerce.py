@@ -1,0 +1,174 @@
+"""Values that mean the right thing in the wrong form, put into the form that the schema asks for.
+
+    "3" where an integer is expected → 3        7 where text is expected → "7"       "x" where a list is expected → ["x"]
+    "true" where a boolean is expected → true   "METRIC" for the enum "metric"       null for what is optional → absent
+
+These are guesses. Each is taken only where the schema leaves no other way to read the value, and only if what comes out fits;
+what two branches of a union would read differently is left alone. Every change says where it was made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+
+from ..ir.errors import ProtocolError
+from ..ir.pointer import JSON, join
+from ..ir.text import dumps
+from ..stream.strict import parse
+from .fits import Target, fits, same
+from .nodes import Any, Array, Boolean, Enum, Node, Number, Record, Ref, String, Tuple, Union
+from .steps import SchemaStep, Step
+
+__all__ = ["Coercion", "follow"]
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,400})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,3})?")
+_SEVERAL = re.compile(r"[,;\n]")
+_BOOLEANS = {"true": True, "false": False}
+_MOST_HOPS = 16
+_MOST_VISITS = 20_000  # unions within unions may be tried in very many ways
+
+
+def follow(node: Node, target: Target) -> Node:
+    """What a node is once its references are followed; Any where they lead nowhere."""
+    for _ in range(_MOST_HOPS):
+        if not isinstance(node, Ref):
+            return node
+        node = target(node.target) or Any()
+    return Any()
+
+
+class Coercion:
+    """One walk over a value; `steps` are what it changed."""
+
+    __slots__ = ("_target", "_visits", "steps")
+
+    def __init__(self, target: Target, visits: Iterator[int] | None = None) -> None:
+        self._target = target
+        self._visits = iter(range(_MOST_VISITS)) if visits is None else visits
+        self.steps: list[Step] = []
+
+    def value(self, node: Node, value: JSON, path: str) -> JSON:
+        node = follow(node, self._target)
+        if next(self._visits, None) is None or fits(node, value, self._target):
+            return value
+        if isinstance(node, Union):
+            return self._union(node, value, path)
+        if isinstance(node, Record) and type(value) is dict:
+            return self._record(node, value, path)
+        if isinstance(node, (Array, Tuple)) and type(value) is list:
+            return self._items(node, value, path)
+        if isinstance(node, Array):
+            return self._wrapped(node, value, path)
+        for step, change in _CHANGES.get(type(node), ()):
+            changed = change(node, value)
+            if changed is not None and fits(node, changed, self._target):
+                self._take(step, path)
+                return changed
+        return value
+
+    def _take(self, name: SchemaStep, path: str) -> None:
+        self.steps.append(Step(name, path))
+
+    def _union(self, node: Union, value: JSON, path: str) -> JSON:
+        found: dict[str, tuple[JSON, list[Step]]] = {}
+        for branch in node.branches:
+            attempt = Coercion(self._target, self._visits)
+            changed = attempt.value(branch, value, path)
+            if fits(branch, changed, self._target):
+                found.setdefault(dumps(changed), (changed, attempt.steps))
+        if len(found) != 1:
+            return value
+        ((changed, steps),) = found.values()
+        self.steps += steps
+        return changed
+
+    def _record(self, node: Record, value: dict[str, JSON], path: str) -> JSON:
+        out: dict[str, JSON] = {}
+        for key, one in value.items():
+            known = node.properties.get(key, node.rest)
+            if known is None:
+                out[key] = one
+            elif one is None and key not in node.required and not fits(known, None, self._target):
+                self._take("null_dropped", path + join(key))
+            else:
+                out[key] = self.value(known, one, path + join(key))
+        return out
+
+    def _items(self, node: Array | Tuple, value: list[JSON], path: str) -> JSON:
+        if isinstance(node, Array):
+            nodes: list[Node | None] = [node.items] * len(value)
+        else:
+            nodes = [*node.items, *([node.rest] * (len(value) - len(node.items)))]
+        return [
+            one if known is None else self.value(known, one, f"{path}/{index}")
+            for index, (known, one) in enumerate(zip(nodes, value, strict=False))
+        ]
+
+    def _wrapped(self, node: Array, value: JSON, path: str) -> JSON:
+        """Text with separators may be a list of its own making, and no text no list at all."""
+        if value is None or value == "" or (type(value) is str and _SEVERAL.search(value)):
+            return value
+        attempt = Coercion(self._target, self._visits)
+        one = value if node.items is None else attempt.value(node.items, value, f"{path}/0")
+        if not fits(node, [one], self._target):
+            return value
+        self._take("wrapped_in_list", path)
+        self.steps += attempt.steps
+        return [one]
+
+
+def _to_number(_: Node, value: JSON) -> JSON:
+    if type(value) is not str or _NUMBER.fullmatch(value.strip()) is None:
+        return None
+    try:
+        number = parse(value)
+    except ProtocolError:
+        return None
+    exact = type(number) is int or Decimal(repr(number)) == Decimal(value.strip())
+    return number if exact else None
+
+
+def _to_boolean(_: Node, value: JSON) -> JSON:
+    return _BOOLEANS.get(value.strip().casefold()) if type(value) is str else None
+
+
+def _to_text(_: Node, value: JSON) -> JSON:
+    """Whole numbers only: 1.10 has already become 1.1."""
+    return str(value) if type(value) is int else None
+
+
+def _to_listed_case(node: Node, value: JSON) -> JSON:
+    assert isinstance(node, Enum)
+    if type(value) is not str:
+        return None
+    folded = value.strip().casefold()
+    alike = [one for one in node.values if type(one) is str and one.casefold() == folded]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _to_listed_number(node: Node, value: JSON) -> JSON:
+    assert isinstance(node, Enum)
+    number = _to_number(node, value)
+    return next((one for one in node.values if number is not None and same(one, number)), None)
+
+
+def _to_listed_boolean(node: Node, value: JSON) -> JSON:
+    assert isinstance(node, Enum)
+    boolean = _to_boolean(node, value)
+    return next((one for one in node.values if type(one) is bool and one is boolean), None)
+
+
+_Change = Callable[[Node, JSON], JSON]
+_CHANGES: dict[type, tuple[tuple[SchemaStep, _Change], ...]] = {
+    Number: (("text_to_number", _to_number),),
+    Boolean: (("text_to_boolean", _to_boolean),),
+    String: (("number_to_text", _to_text),),
+    Enum: (
+        ("enum_case", _to_listed_case),
+        ("text_to_number", _to_listed_number),
+        ("text_to_boolean", _to_listed_boolean),
+        ("number_to_text", _to_text),
+    ),
+}

@@ -1,0 +1,90 @@
+"""Arguments that a model packed once too often: JSON in a string, or under `arguments`, `parameters`, `args`, `input`.
+
+Unpacking is lossless: it happens only where the schema has no place for the packed form and the unpacked one fits.
+"""
+
+from __future__ import annotations
+
+from ..ir.errors import BrokenJSON
+from ..ir.pointer import JSON, join
+from ..stream.repair import mend
+from .coerce import follow
+from .fits import Target, fits
+from .nodes import Array, Node, Record, Tuple, Union
+from .steps import Step
+
+__all__ = ["unwrap", "unwrap_members"]
+
+_ALIASES = ("arguments", "parameters", "args", "input")
+_MOST_LAYERS = 4
+_DEPTH = 64
+
+
+def unwrap(root: Node, value: JSON, target: Target) -> tuple[JSON, tuple[Step, ...]]:
+    """The arguments without their wrapping, and what was taken off."""
+    steps: list[Step] = []
+    root = follow(root, target)
+    for _ in range(_MOST_LAYERS):
+        inner = _inside(root, value)
+        if inner is None:
+            break
+        value, step = inner
+        steps.append(step)
+    return value, tuple(steps)
+
+
+def unwrap_members(root: Node, value: JSON, target: Target) -> tuple[JSON, tuple[Step, ...]]:
+    """The arguments with the objects and lists that stand in them as text."""
+    steps: list[Step] = []
+    return _members(root, value, target, "", steps, 0), tuple(steps)
+
+
+def _inside(root: Node, value: JSON) -> tuple[JSON, Step] | None:
+    if type(value) is str:  # arguments are never text
+        inner = _read(value)
+        return None if inner is None else (inner, Step("unwrapped_text"))
+    if type(value) is not dict or len(value) != 1 or not isinstance(root, Record) or root.rest is not None:
+        return None
+    ((key, inner),) = value.items()
+    if key not in _ALIASES or key in root.properties or not root.properties:
+        return None
+    if type(inner) is str:
+        inner = _read(inner)
+    known = type(inner) is dict and (inner.keys() <= root.properties.keys() or _inside(root, inner) is not None)
+    return (inner, Step("unwrapped_alias", join(key))) if known else None
+
+
+def _members(node: Node, value: JSON, target: Target, path: str, steps: list[Step], depth: int) -> JSON:
+    node = follow(node, target)
+    if depth > _DEPTH or fits(node, value, target):
+        return value
+    if type(value) is str and _holds_containers(node, target):
+        inner = _read(value)
+        if inner is not None and fits(node, inner, target):
+            steps.append(Step("unwrapped_text", path))
+            return inner
+    if type(value) is dict and isinstance(node, Record):
+        return {
+            key: one if known is None else _members(known, one, target, path + join(key), steps, depth + 1)
+            for key, one in value.items()
+            for known in (node.properties.get(key, node.rest),)
+        }
+    if type(value) is list and isinstance(node, Array) and node.items is not None:
+        items = node.items
+        return [_members(items, one, target, f"{path}/{at}", steps, depth + 1) for at, one in enumerate(value)]
+    return value
+
+
+def _holds_containers(node: Node, target: Target) -> bool:
+    if isinstance(node, Union):
+        return any(_holds_containers(follow(branch, target), target) for branch in node.branches)
+    return isinstance(node, (Record, Array, Tuple))
+
+
+def _read(text: str) -> JSON:
+    """The object or list in `text`; None if there is none. The string around it was closed, so nothing in it is cut off."""
+    try:
+        value = mend(text, finished=False).value
+    except BrokenJSON:
+        return None
+    return value if type(value) in (dict, list, str) else None

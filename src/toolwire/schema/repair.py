@@ -1,0 +1,175 @@
+"""Arguments as the model wrote them, brought to what the schema asks for; or the problems, in words that it can act on.
+
+    strict       parse, validate
+    safe         … and repair what has one meaning: text (toolwire.stream.repair), then what was packed once too often
+    aggressive   … and guess: readings of broken text, then values in the wrong form. A reading is taken if it is the only one
+                 that fits the schema
+
+Each rung is tried only if the ones before it were not enough, and every step is named in the result. What was cut off is never
+completed, under any policy. Use `safe` for tools that do something to the world.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from ..ir.errors import BrokenJSON, ConfigError, ProtocolError
+from ..ir.pointer import JSON, Object
+from ..ir.text import dumps, to_bytes
+from ..ir.value import Value
+from ..stream.repair import Repaired, mend, readings
+from ..stream.strict import kind_of, parse
+from .brackets import moved_brackets
+from .coerce import Coercion
+from .envelope import unwrap, unwrap_members
+from .fits import fits
+from .nodes import Node, Record
+from .read import read
+from .steps import Step
+from .validate import DEPTH, Problem, Validator, depth_of, validator
+
+__all__ = ["POLICIES", "Policy", "Repair", "Step", "repair_arguments"]
+
+Policy: TypeAlias = Literal["strict", "safe", "aggressive"]
+_AROUND = frozenset({"prose", "surplus_closer"})
+POLICIES: tuple[Policy, ...] = ("strict", "safe", "aggressive")
+
+
+class Repair(Value, frozen=True):
+    """`arguments` that fit, and the steps that led there; or None, and the problems."""
+
+    arguments: Object | None
+    steps: tuple[Step, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def repair_arguments(given: JSON, schema: JSON, *, policy: Policy = "safe", finished: bool = True) -> Repair:
+    """Arguments out of the text that a model wrote, or out of a value. `finished`: it stopped by itself, not at a limit.
+
+    >>> schema = {"type": "object", "properties": {"days": {"type": "integer"}}, "required": ["days"]}
+    >>> repair_arguments('{"days": 3,}', schema)
+    Repair(arguments={'days': 3}, steps=(Step(name='trailing_comma'),))
+    >>> repair_arguments('{"days": "3"}', schema).problems
+    (Problem(path='/days', keyword='type', message='expected integer, got "3"'),)
+    >>> repair_arguments('{"days": "3"}', schema, policy="aggressive")
+    Repair(arguments={'days': 3}, steps=(Step(name='text_to_number', path='/days'),))
+    """
+    if policy not in POLICIES:
+        raise ConfigError(f"unknown policy {policy!r}", hint=f"one of {', '.join(POLICIES)}")
+    ladder = _ladder(to_bytes(schema))
+    if type(given) is not str:
+        return ladder.from_value(given, (), policy)
+    return ladder.from_text(given, policy, finished)
+
+
+@lru_cache(1024)
+def _ladder(schema: bytes) -> _Ladder:
+    return _Ladder(parse(schema))
+
+
+class _Ladder:
+    """The rungs, for one schema."""
+
+    def __init__(self, schema: JSON) -> None:
+        source = read(schema)
+        self._root: Node = source.root
+        self._target = source.defs.get
+        self._validator: Validator = validator(schema)
+
+    def from_text(self, text: str, policy: Policy, finished: bool) -> Repair:
+        if not text or text.isspace():
+            return self.from_value({}, (), policy)  # how models call a tool without parameters
+        if policy == "strict":
+            try:
+                return self.from_value(parse(text), (), policy)
+            except ProtocolError as error:
+                return _refusal(error)
+        try:
+            found = mend(text, finished=finished)
+        except BrokenJSON as error:
+            if policy == "safe" or error.reason == "truncated":
+                return _refusal(error)
+            return self._only_reading(text, finished, error)
+        doubt = self._doubt(found)
+        if doubt is not None:
+            return Repair(None, _steps(found), (doubt,))
+        return self.from_value(found.value, _steps(found), policy)
+
+    def _doubt(self, found: Repaired) -> Problem | None:
+        """What only a schema can tell about a repaired text."""
+        if not _AROUND.isdisjoint(found.steps) and not self._means(found.value):
+            words = (
+                "there is more than this object, and it is not what was asked for; write one object and nothing else"
+            )
+            return Problem("", "invalid", words)
+        if any(self._accepts(one) and fits(self._root, one, self._target) for one in moved_brackets(found)):
+            words = "ambiguous: a bracket is missing, at the end or further in; write the whole object again"
+            return Problem("", "ambiguous", words)
+        return None
+
+    def from_value(self, value: JSON, steps: tuple[Step, ...], policy: Policy) -> Repair:
+        if policy == "strict" or depth_of(value) > DEPTH:
+            return self._judged(value, steps)
+        value, taken = unwrap(self._root, value, self._target)
+        steps += taken
+        if not self._accepts(value):
+            value, taken = unwrap_members(self._root, value, self._target)
+            steps += taken
+        if policy == "aggressive" and not self._accepts(value):
+            coercion = Coercion(self._target)
+            value = coercion.value(self._root, value, "")
+            steps += tuple(coercion.steps)
+        return self._judged(value, steps)
+
+    def _judged(self, value: JSON, steps: tuple[Step, ...]) -> Repair:
+        if type(value) is not dict:
+            problem = Problem("", "type", f"expected an object with the arguments, got {kind_of(value)}")
+            return Repair(None, steps, (problem,))
+        problems = self._validator.problems(value)
+        return Repair(None, steps, problems) if problems else Repair(value, steps)
+
+    def _accepts(self, value: JSON) -> bool:
+        return type(value) is dict and self._validator.accepts(value)
+
+    def _means(self, value: JSON) -> bool:
+        """Whether the schema knows the names; JSON Schema by itself takes any others."""
+        root = self._root
+        if type(value) is not dict or not isinstance(root, Record) or root.rest is not None:
+            return True
+        return value.keys() <= root.properties.keys() or bool(unwrap(root, value, self._target)[1])
+
+    def _only_reading(self, text: str, finished: bool, error: BrokenJSON) -> Repair:
+        try:
+            found = list(readings(text, finished=finished))
+        except BrokenJSON as too_many:
+            return _refusal(too_many)
+        fitting = [
+            Repair(one.value, _steps(one))
+            for one in found
+            if self._accepts(one.value) and fits(self._root, one.value, self._target) and self._doubt(one) is None
+        ] or self._coerced(found)
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            words = " or ".join(dumps(one.arguments)[:80] for one in fitting[:3])
+            problem = Problem(error.pointer, "ambiguous", f"{error.message}; can be read as {words}")
+            return Repair(None, (), (problem,))
+        return _refusal(error)
+
+    def _coerced(self, found: list[Repaired]) -> list[Repair]:
+        attempts = [self.from_value(one.value, _steps(one), "aggressive") for one in found if self._doubt(one) is None]
+        fitting = [
+            one for one in attempts if one.arguments is not None and fits(self._root, one.arguments, self._target)
+        ]
+        return list({dumps(one.arguments): one for one in fitting}.values())
+
+
+def _steps(found: Repaired) -> tuple[Step, ...]:
+    return tuple(map(Step, found.steps))
+
+
+def _refusal(error: ProtocolError) -> Repair:
+    keyword = error.reason if isinstance(error, BrokenJSON) else "json"
+    advice = f"; {error.hint}" if error.hint else ""
+    return Repair(None, (), (Problem(error.pointer, keyword, f"{error.message}{advice}"),))

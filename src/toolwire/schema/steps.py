@@ -1,0 +1,33 @@
+"""The names of what repair does to arguments, lossless or guessed. They are stable: reports and policies rely on them."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+from ..ir.value import Value
+from ..stream.reading import GUESSES as _LEXICAL_GUESSES
+from ..stream.reading import LexicalStep
+
+__all__ = ["SchemaStep", "Step"]
+
+_Unwrapping: TypeAlias = Literal["unwrapped_text", "unwrapped_alias"]
+_Coercing: TypeAlias = Literal[
+    "text_to_number", "text_to_boolean", "number_to_text", "wrapped_in_list", "enum_case", "null_dropped"
+]
+SchemaStep: TypeAlias = _Unwrapping | _Coercing
+_GUESSES = _LEXICAL_GUESSES | frozenset(get_args(_Coercing))
+
+
+class Step(Value, frozen=True):
+    """One thing that was done to make arguments usable. `path` is where; empty for the text as a whole."""
+
+    name: LexicalStep | SchemaStep
+    path: str = ""
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the text had no other meaning; otherwise it was a guess."""
+        return self.name not in _GUESSES
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.path}" if self.path else self.name

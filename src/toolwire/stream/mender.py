@@ -1,0 +1,286 @@
+"""Broken JSON, rewritten as JSON: one pass, without recursion, nothing invented.
+
+What is sound is copied, what has one meaning is rewritten, and the strict parser has the last word on the outcome (duplicate
+keys, numbers out of range, half characters). Containers that were left open are closed behind a complete value only:
+after `{`, `[`, a comma, a key or a colon something was to come, and a number, a word or a string that the text ends in may
+not be whole.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..ir.errors import BrokenJSON
+from .quotes import QUOTES, StringReader
+from .reading import Reading, ambiguous, invalid, truncated
+from .strict import pointer_at
+
+__all__ = ["DEPTH", "Mender"]
+
+DEPTH = 200
+
+_SPACE = re.compile(r"[ \t\r\n]*+")
+_HASH_COMMENT = re.compile(r"#(?=[\s#])")  # with a space, for #fff is a colour
+_ODD_SPACE = re.compile(r"[\s\ufeff\u200b\u2060]")
+_STRING = r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"'
+_SOUND_STRING = re.compile(_STRING)
+# many sound members or items at once, each with what shows that it is whole
+_GAP = r"[ \t\r\n]*+"
+_ITEM = rf"(?:{_STRING}|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+|true|false|null)(?={_GAP}[,}}\]])"
+_MEMBER = rf"{_STRING}{_GAP}:{_GAP}{_ITEM}"
+_SOUND = {
+    "{": re.compile(rf"{_MEMBER}(?:{_GAP},{_GAP}{_MEMBER})*+"),
+    "[": re.compile(rf"{_ITEM}(?:{_GAP},{_GAP}{_ITEM})*+"),
+}
+_WORD = re.compile(r"[\w.+-]++")
+_WORDS = re.compile(r"[\w.+-]++(?: [\w.+-]++)*+(?=[ \t\r\n]*+[,}\]])")
+_NAME = re.compile(r"[A-Za-z_$][\w$-]*+")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?", re.ASCII)
+_LOOSE_NUMBER = re.compile(r"([+-]?)(0|[1-9]\d*+)?(\.\d*+)?([eE][+-]?\d++)?", re.ASCII)
+_RADIX_NUMBER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]++|0[oO][0-7]++|0[bB][01]++)")
+_ZEROS = re.compile(r"(-?)0([0-9]++)")
+_LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
+_NOT_TEXT = frozenset("true false null none nan inf infinity +infinity -infinity +inf -inf undefined nil".split())
+_CLOSERS = {"{": "}", "[": "]"}
+_USUAL = frozenset("{}[]\",:-0123456789tfn'")  # no space and no comment, to see it at a glance
+_VALUE_STARTS = frozenset("{[\"'“-0123456789tfnTFN")
+# what may stand behind a string, if its last quote is one that ends it
+_QUOTED = "[\"'“][^\"'”]*+[\"'”]"
+_MAY_FOLLOW = {
+    "{": re.compile(rf"\s*+(?:\}}|\Z|,\s*+(?:\}}|(?:{_QUOTED}|[\w$-]++)\s*+:))"),
+    "[": re.compile(r"\s*+(?:\]|\Z|,\s*+(?:[\]\[{\"'“\d-]|true|false|null))"),
+}
+
+
+class Mender:
+    """Reads one value out of `text[at:end]`; then `written` is JSON, and `at` stands behind the value."""
+
+    __slots__ = ("_end", "_fresh", "_open", "_reading", "_text", "_written", "at")
+
+    def __init__(self, text: str, at: int, end: int, reading: Reading) -> None:
+        self.at = at
+        self._text = text
+        self._end = end
+        self._reading = reading
+        self._open: list[str] = []
+        self._fresh = False  # right behind an opening bracket
+        self._written: list[str] = []
+
+    def mend(self) -> str:
+        try:
+            self._value()
+            while self._open:
+                self._skip()
+                if self.at == self._end:
+                    self._close_all()
+                else:
+                    self._go_on()
+        except BrokenJSON as error:
+            error.pointer = pointer_at("".join(self._written).encode("utf-8", "replace"))
+            raise
+        return "".join(self._written)
+
+    def _close_all(self) -> None:
+        if self._fresh or not self._reading.finished:
+            raise truncated(f"in {'an object' if self._open[-1] == '{' else 'an array'}", self.at)
+        self._reading.take("closed_containers")
+        self._reading.closed = len(self._open)
+        while self._open:
+            self._written.append(_CLOSERS[self._open.pop()])
+
+    def _go_on(self) -> None:
+        """The next member, item or closing bracket."""
+        closer = _CLOSERS[self._open[-1]]
+        if self._text[self.at] == closer:
+            self._close(closer)
+            return
+        if not self._fresh:
+            self._comma(closer)
+            if self._text[self.at] == closer:
+                self._reading.take("trailing_comma")
+                self._close(closer)
+                return
+            self._written.append(",")
+        self._fresh = False
+        sound = (
+            None if self._reading.guessing == "quotes" else _SOUND[self._open[-1]].match(self._text, self.at, self._end)
+        )
+        if sound is not None:
+            self._written.append(sound.group())
+            self.at = sound.end()
+            return
+        if closer == "}":
+            self._key()
+        self._value()
+
+    def _close(self, closer: str) -> None:
+        self._open.pop()
+        self._written.append(closer)
+        self._fresh = False
+        self.at += 1
+
+    def _comma(self, closer: str) -> None:
+        if self._text[self.at] == ",":
+            self.at += 1
+            self._skip()
+            if self.at == self._end:
+                raise truncated("behind a comma", self.at)
+        elif self._reading.guessing == "punctuation" and (closer == "}" or self._text[self.at] in _VALUE_STARTS):
+            self._reading.take("missing_comma")
+        else:
+            raise invalid(f"expected a comma or {closer}, got {self._shown()}", self.at)
+
+    def _key(self) -> None:
+        char = self._text[self.at]
+        name = _NAME.match(self._text, self.at, self._end)
+        if char in QUOTES:
+            self._string(char, is_key=True)
+        elif name is not None:
+            self._reading.take("unquoted_key")
+            self._written.append(f'"{name.group()}"')
+            self.at = name.end()
+        else:
+            raise invalid(f"expected a key, got {self._shown()}", self.at)
+        self._skip()
+        if self.at == self._end:
+            raise truncated("behind a key", self.at)
+        if self._text[self.at] == ":":
+            self.at += 1
+        elif self._reading.guessing == "punctuation" and char in QUOTES and self._text[self.at] in _VALUE_STARTS:
+            self._reading.take("missing_colon")
+        else:
+            raise invalid(f"expected a colon, got {self._shown()}", self.at)
+        self._written.append(":")
+
+    def _value(self) -> None:
+        self._skip()
+        if self.at == self._end:
+            raise truncated("where a value was to come", self.at)
+        char = self._text[self.at]
+        if char in _CLOSERS:
+            if len(self._open) == DEPTH:
+                raise invalid(f"nested more than {DEPTH} deep", self.at)
+            self._open.append(char)
+            self._written.append(char)
+            self._fresh = True
+            self.at += 1
+        elif char in QUOTES:
+            self._string(char, is_key=False)
+        else:
+            self._scalar()
+
+    def _string(self, opener: str, *, is_key: bool) -> None:
+        guessing = self._reading.guessing == "quotes" and not is_key and bool(self._open)
+        sound = _SOUND_STRING.match(self._text, self.at, self._end)
+        if sound is not None and not guessing:
+            self._written.append(sound.group())
+            self.at = sound.end()
+            return
+        if opener != '"':
+            self._reading.take("single_quotes" if opener == "'" else "smart_quotes")
+        follow = _MAY_FOLLOW[self._open[-1]] if guessing else _SPACE
+        reader = StringReader(
+            self._text,
+            self._end,
+            QUOTES[opener],
+            self._reading,
+            lambda at: follow.match(self._text, at, self._end) is not None,
+        )
+        inside, self.at = reader.read(self.at + 1)
+        self._written.append(f'"{inside}"')
+
+    def _scalar(self) -> None:
+        found = _WORD.match(self._text, self.at, self._end)
+        if found is None:
+            raise invalid(f"expected a value, got {self._shown()}", self.at)
+        word = found.group()
+        literal = _LITERALS.get(word)
+        if literal is not None:
+            if literal != word:
+                self._reading.take("python_literal")
+            self._written.append(literal)
+            self.at = found.end()
+            return
+        if found.end() == self._end:
+            raise truncated("in a number or word", self._end)
+        if _NUMBER.fullmatch(word):
+            self._written.append(word)
+            self.at = found.end()
+            return
+        number = _plain_number(word)
+        if number is not None:
+            self._reading.take("number_form")
+            self._written.append(number)
+            self.at = found.end()
+            return
+        self._guess_word(word)
+
+    def _guess_word(self, word: str) -> None:
+        """A number with leading zeros, or text without quotes."""
+        words = _WORDS.match(self._text, self.at, self._end)
+        doubt = invalid(
+            f"{self._shown()} is no value", self.at, "put quotes around text; JSON has no such word or number"
+        )
+        if words is None or words.group().casefold() in _NOT_TEXT:
+            raise doubt
+        zeros = _ZEROS.fullmatch(word)
+        if zeros is not None and words.group() == word:
+            if self._text[self.at - 1] == ",":
+                raise ambiguous("a comma that may separate thousands", self.at, "write numbers without separators")
+            ways = _readings_of_zeros(zeros)
+            self._written.append(ways[self._reading.choose(len(ways), "leading_zeros", doubt)])
+        else:
+            self._reading.choose(1, "bare_string", doubt)
+            self._written.append(f'"{words.group()}"')
+        self.at = words.end()
+
+    def _skip(self) -> None:
+        """Over space and comments."""
+        text, end = self._text, self._end
+        while True:
+            self.at = _SPACE.match(text, self.at, end).end()  # type: ignore[union-attr]  # matches everywhere
+            if self.at == end or text[self.at] in _USUAL:
+                return
+            if text.startswith("//", self.at) or _HASH_COMMENT.match(text, self.at):
+                self._skip_past("\n")
+            elif text.startswith("/*", self.at):
+                self._skip_past("*/")
+            elif _ODD_SPACE.match(text, self.at):
+                self._reading.take("odd_space")
+                self.at += 1
+            else:
+                return
+
+    def _skip_past(self, mark: str) -> None:
+        stop = self._text.find(mark, self.at + 1 + (mark == "*/"), self._end)
+        if stop < 0:
+            # what belongs to the comment and what to the object, nobody can tell
+            raise truncated("in a comment", self.at)
+        self._reading.take("comment")
+        self.at = stop + len(mark)
+
+    def _shown(self) -> str:
+        return repr(self._text[self.at : min(self.at + 16, self._end)])
+
+
+def _plain_number(word: str) -> str | None:
+    """`+1`, `.5`, `5.` and `0x1F` as JSON writes them."""
+    radix = _RADIX_NUMBER.fullmatch(word)
+    if radix is not None and len(word) < 1000:
+        return f"{'-' if radix[1] == '-' else ''}{int(radix[2], 0)}"
+    loose = _LOOSE_NUMBER.fullmatch(word)
+    if loose is None or (not loose[2] and len(loose[3] or "") < 2):
+        return None
+    sign, whole, fraction, exponent = loose.groups(default="")
+    if fraction == ".":
+        fraction = ".0"
+    return f"{'-' if sign == '-' else ''}{whole or '0'}{fraction}{exponent}"
+
+
+def _readings_of_zeros(zeros: re.Match[str]) -> list[str]:
+    """As a decimal number, as text, and as an octal one where that is something else."""
+    digits = zeros[2].lstrip("0") or "0"
+    ways = [f"{zeros[1]}{digits}", f'"{zeros.group()}"']
+    if len(digits) > 1 and not set(digits) & {"8", "9"} and len(digits) < 1000:
+        ways.append(f"{zeros[1]}{int(digits, 8)}")
+    return ways

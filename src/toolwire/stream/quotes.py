@@ -1,0 +1,168 @@
+r"""Strings as models write them, rewritten as JSON strings.
+
+Lossless: raw control characters, other quotes around the string, a backslash in front of a letter that has no escape (`\d`)
+and so must be meant as it stands. Not lossless, and only tried by who may guess: a string in which some backslashes cannot
+be escapes and others can (`C:\Users\new`), escapes of other languages (`\'`, `\x41`), and quotes inside that are not escaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from .reading import Reading, ambiguous, invalid, truncated
+
+__all__ = ["QUOTES", "StringReader"]
+
+QUOTES = {'"': '"', "'": "'", "“": "”"}
+
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+_PLAIN = {
+    '"': re.compile(r'[^"\\\x00-\x1f]*+'),
+    "'": re.compile(r"""[^'"\\\x00-\x1f]*+"""),
+    "”": re.compile(r'[^“”"\\\x00-\x1f]*+'),
+}
+# what two strings with something between them look like: no reading may swallow that
+_STRUCTURE = re.compile(r"""["'“”]\s*+(?:[:}\]]|,(?:[\s,]*+|[^"'“{\[:]*+:\s*+)["'“{\[])|[{\[]\s*+["'“]""")
+_APOSTROPHE = re.compile(r"\w'\w")
+_HEX = re.compile(r"[0-9a-fA-F]{0,4}")
+_HEX_CHARACTER = re.compile(r"x[0-9a-fA-F]{2}|U000[0-9a-fA-F]{5}|U0010[0-9a-fA-F]{4}")
+_BACKSLASH = "\\\\"  # as JSON writes it
+_DOUBLE_IT = "write two backslashes for one that is meant as it stands"
+
+
+class StringReader:
+    """One string, from behind its opening quote to its closing one. `may_end(at)`: can structure go on there?"""
+
+    __slots__ = (
+        "_closer",
+        "_damaged",
+        "_end",
+        "_inner",
+        "_literal",
+        "_lone",
+        "_may_end",
+        "_pieces",
+        "_reading",
+        "_start",
+        "_text",
+    )
+
+    def __init__(self, text: str, end: int, closer: str, reading: Reading, may_end: Callable[[int], bool]) -> None:
+        self._text = text
+        self._end = end
+        self._closer = closer
+        self._reading = reading
+        self._may_end = may_end
+        self._start = 0
+        self._pieces: list[str] = []
+        self._literal: list[tuple[int, str]] = []  # for each escape: its piece, and what that is if none is meant
+        self._lone = False  # there was a backslash that cannot be an escape
+        self._damaged = False  # there was a quote inside
+        self._inner = 0  # how many, without apostrophes
+
+    def read(self, at: int) -> tuple[str, int]:
+        """The inside as JSON writes it, and the place behind the closing quote."""
+        self._start, plain = at, _PLAIN[self._closer]
+        while True:
+            stop = plain.match(self._text, at, self._end).end()  # type: ignore[union-attr]  # matches everywhere
+            self._pieces.append(self._text[at:stop])
+            if stop == self._end:
+                raise truncated("in a string", stop)
+            char = self._text[stop]
+            if char == self._closer and self._closes(stop):
+                self._settle()
+                return "".join(self._pieces), stop + 1
+            at = self._escape(stop) if char == "\\" else self._odd(char, stop)
+
+    def _closes(self, at: int) -> bool:
+        if self._reading.guessing != "quotes":
+            return True
+        if not self._may_end(at + 1):
+            return False
+        if not self._damaged:
+            return True
+        doubt = ambiguous("a quote that may end the string or belong to it", at, "escape quotes inside strings")
+        if self._reading.choose(2, "inner_quotes", doubt):
+            return False
+        if self._inner % 2 or _STRUCTURE.search(self._text, self._start, at):
+            raise invalid("quotes inside a string that may be the ends of others", at, "escape quotes inside strings")
+        return True
+
+    def _odd(self, char: str, at: int) -> int:
+        if char < " ":
+            self._reading.take("control_character")
+            self._pieces.append(_SHORT.get(char) or f"\\u{ord(char):04x}")
+            return at + 1
+        if char == '"' != self._closer:
+            self._pieces.append('\\"')
+            return at + 1
+        if self._reading.guessing != "quotes":
+            raise ambiguous("quotes within quotes", at, "escape quotes inside strings")
+        self._reading.take("inner_quotes")
+        self._damaged = True
+        self._inner += _APOSTROPHE.match(self._text, at - 1) is None
+        self._pieces.append('\\"' if char == '"' else char)
+        return at + 1
+
+    def _escape(self, at: int) -> int:
+        if at + 1 == self._end:
+            raise truncated("in an escape", at)
+        follows = self._text[at + 1]
+        if follows == '"':
+            self._pieces.append('\\"')
+            return at + 2
+        if follows == self._closer:
+            self._pieces.append(follows)
+            return at + 2
+        if follows in "\\/bfnrt":
+            return self._legal(at, 2)
+        if follows == "u":
+            return self._unicode(at)
+        return self._foreign(at) or self._keep(at)
+
+    def _legal(self, at: int, length: int) -> int:
+        escape = self._text[at : at + length]
+        self._literal.append((len(self._pieces), _BACKSLASH + escape[1:].replace("\\", _BACKSLASH)))
+        self._pieces.append(escape)
+        return at + length
+
+    def _unicode(self, at: int) -> int:
+        stop = _HEX.match(self._text, at + 2, self._end).end()  # type: ignore[union-attr]  # matches everywhere
+        if stop == at + 6:
+            return self._legal(at, 6)
+        if stop == self._end:
+            raise truncated("in an escape", at)
+        if stop > at + 2 or self._text[stop] == "{":
+            raise invalid("a \\u escape without its four digits", at, _DOUBLE_IT)
+        return self._keep(at)
+
+    def _foreign(self, at: int) -> int:
+        """Escapes of other languages: 0 where there is none."""
+        hexadecimal = _HEX_CHARACTER.match(self._text, at + 1, self._end)
+        follows = self._text[at + 1]
+        if hexadecimal is None and follows not in "'\n":
+            return 0
+        doubt = ambiguous(f"\\{'n' if follows == chr(10) else follows} is no escape of JSON", at, _DOUBLE_IT)
+        if self._reading.choose(2, "chosen_escape", doubt) == 0:
+            return self._keep(at)
+        if hexadecimal is not None:
+            code = int(hexadecimal.group()[1:], 16)
+            self._pieces.append(f"\\u{code:04x}" if code < 0x10000 else chr(code))
+            return hexadecimal.end()
+        self._pieces.append("" if follows == "\n" else follows)
+        return at + 2
+
+    def _keep(self, at: int) -> int:
+        self._reading.take("lone_backslash")
+        self._lone = True
+        self._pieces.append(_BACKSLASH)
+        return at + 1
+
+    def _settle(self) -> None:
+        if not self._lone or not self._literal:
+            return
+        doubt = ambiguous("backslashes of which some are no escapes and some may be", self._start, _DOUBLE_IT)
+        if self._reading.choose(2, "chosen_escape", doubt):
+            for index, piece in self._literal:
+                self._pieces[index] = piece

@@ -1,0 +1,92 @@
+"""One attempt to read broken JSON: the steps taken so far, and the guesses made where there was more than one way on.
+
+A reader asks `choose` wherever the text goes on in several ways. Without leave to guess that is an error. With it, the
+first way is taken and remembered, and `next_choices` says what to choose to see the next reading; when it says None, all
+have been seen. A reading is therefore repeatable, and costs one pass over the text.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+from ..ir.errors import BrokenJSON
+
+__all__ = ["GUESSES", "Guessing", "LexicalStep", "Reading", "ambiguous", "invalid", "truncated"]
+
+_Lossless: TypeAlias = Literal[
+    "odd_space",
+    "code_fence",
+    "tool_token",
+    "prose",
+    "surplus_closer",
+    "trailing_comma",
+    "comment",
+    "single_quotes",
+    "smart_quotes",
+    "unquoted_key",
+    "python_literal",
+    "number_form",
+    "control_character",
+    "lone_backslash",
+    "closed_containers",
+]
+_Guess: TypeAlias = Literal[
+    "missing_comma", "missing_colon", "inner_quotes", "bare_string", "leading_zeros", "chosen_escape"
+]
+LexicalStep: TypeAlias = _Lossless | _Guess
+GUESSES: frozenset[str] = frozenset(get_args(_Guess))
+
+Guessing: TypeAlias = Literal["punctuation", "quotes"]
+"""What is supposed to be wrong: commas and colons were left out, or quotes inside strings were not escaped."""
+
+
+class Reading:
+    """The steps and choices of one attempt."""
+
+    __slots__ = ("_given", "_made", "closed", "finished", "guessing", "steps")
+
+    def __init__(self, finished: bool, guessing: Guessing | None = None, given: tuple[int, ...] = ()) -> None:
+        self.finished = finished
+        self.guessing = guessing
+        self.steps: dict[LexicalStep, None] = {}
+        self.closed = 0  # brackets that were missing at the end
+        self._given = given
+        self._made: list[tuple[int, int]] = []  # (chosen, out of so many)
+
+    def take(self, step: LexicalStep) -> None:
+        self.steps[step] = None
+
+    def choose(self, ways: int, step: LexicalStep, otherwise: BrokenJSON) -> int:
+        """Which of several ways to go; `otherwise` is raised where nobody may guess."""
+        if self.guessing is None:
+            raise otherwise
+        self.take(step)
+        turn = len(self._made)
+        chosen = self._given[turn] if turn < len(self._given) else 0
+        self._made.append((chosen, ways))
+        return chosen
+
+    def next_choices(self) -> tuple[int, ...] | None:
+        made = list(self._made)
+        while made:
+            chosen, ways = made.pop()
+            if chosen + 1 < ways:
+                return (*(before for before, _ in made), chosen + 1)
+        return None
+
+
+def truncated(where: str, position: int) -> BrokenJSON:
+    return BrokenJSON(
+        f"truncated: the text stops {where} (character {position})",
+        reason="truncated",
+        position=position,
+        hint="write the whole call again; shorter, if there is a limit",
+    )
+
+
+def ambiguous(what: str, position: int, hint: str) -> BrokenJSON:
+    return BrokenJSON(f"ambiguous: {what} (character {position})", reason="ambiguous", position=position, hint=hint)
+
+
+def invalid(what: str, position: int, hint: str = "write one JSON object and nothing else") -> BrokenJSON:
+    return BrokenJSON(f"not JSON: {what} (character {position})", reason="invalid", position=position, hint=hint)

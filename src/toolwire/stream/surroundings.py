@@ -1,0 +1,90 @@
+"""What models put around JSON: fences, tokens of their chat template, a sentence before or after, brackets too many.
+
+It is dropped only where it cannot be a piece of the document: `"a": 1, "b": {"c": 2}` is no prose in front of an object, nor
+is `, "b": 2}` behind one.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .reading import LexicalStep, Reading, ambiguous, invalid
+
+__all__ = ["drop_after", "find_end", "find_start"]
+
+_SPACE = r"[\s\ufeff\u200b\u2060]*+"
+_STARTS = re.compile(r"[{\[\"'“]")
+_BRACKET = re.compile(r"[{\[]")
+_MARK = r"<[/|\uff5c]?[\w\u2581|\uff5c:.=-]{1,60}>|\[/?[A-Z_]{3,30}\]"  # </tool_call>, <|im_end|>, [TOOL_CALLS]
+_BEFORE = re.compile(rf"{_SPACE}(?:(?P<fence>`{{3,}}[\w+-]*+)|(?P<token>{_MARK}))")
+_BEHIND = re.compile(rf"{_SPACE}(?:(?P<fence>`{{3,}})|(?P<token>{_MARK})|(?P<closer>[}}\]]))")
+_LAST_MARK = re.compile(_MARK)
+_LONGEST_MARK = 64
+_STEPS: dict[str | None, LexicalStep] = {"fence": "code_fence", "token": "tool_token", "closer": "surplus_closer"}
+
+_PROSE_BEFORE = re.compile(r"(?![,:=\"'“(])[^{}\[\]]*[\w:.!?>*`\-—]\s*+")
+_PROSE_BEHIND = re.compile(r"(?![,:=\"'“”)&|+])[^{}\[\]]*+")
+_MEMBER = re.compile(r"[\"'”]\s*+[:=]|(?:^|[\n,])[^\S\n]*+[\w-]++\s*+:\s*+$")  # `key:` is no sentence
+
+
+def find_start(text: str, reading: Reading) -> int:
+    """Where the value begins."""
+    at = 0
+    while (found := _BEFORE.match(text, at)) is not None:
+        reading.take(_STEPS[found.lastgroup])
+        at = found.end()
+    at = _skip(text, at, len(text), reading)
+    if at == len(text):
+        raise invalid("there is nothing to read", at)
+    if _STARTS.match(text, at):
+        return at
+    bracket = _BRACKET.search(text, at)
+    if bracket is None:
+        raise invalid("there is no object in it", at)
+    before = text[at : bracket.start()].rstrip()
+    if _PROSE_BEFORE.fullmatch(before) is None or _MEMBER.search(before):
+        raise invalid(f"expected an object, got {before[:16]!r}", at)
+    reading.take("prose")
+    return bracket.start()
+
+
+def find_end(text: str, reading: Reading) -> int:
+    """Where the text ends, without the tokens and the fence at its end: an open container may be closed there."""
+    end = len(text)
+    while True:
+        while end and text[end - 1].isspace():
+            end -= 1
+        nearest = max(end - _LONGEST_MARK, 0)
+        start = max(text.rfind("<", nearest, end), text.rfind("[", nearest, end))
+        if text.endswith("```", 0, end):
+            reading.take("code_fence")
+            end -= 3
+        elif start >= 0 and _LAST_MARK.fullmatch(text, start, end):
+            reading.take("tool_token")
+            end = start
+        else:
+            return end
+
+
+def drop_after(text: str, at: int, end: int, reading: Reading) -> None:
+    """Whatever follows the value must be nothing that could belong to it."""
+    while (found := _BEHIND.match(text, at, end)) is not None:
+        reading.take(_STEPS[found.lastgroup])
+        at = found.end()
+    at = _skip(text, at, end, reading)
+    if at == end:
+        return
+    if _BRACKET.search(text, at, end):
+        raise ambiguous("more than one value", at, "write one JSON object and nothing else")
+    # who guesses about the inside of a document does not call its end prose as well
+    if reading.guessing or _PROSE_BEHIND.fullmatch(text, at, end) is None:
+        raise invalid(f"something follows the value: {text[at : at + 16]!r}", at)
+    reading.take("prose")
+
+
+def _skip(text: str, at: int, end: int, reading: Reading) -> int:
+    while at < end and (text[at].isspace() or text[at] in "\ufeff\u200b\u2060"):
+        if text[at] not in " \t\r\n":
+            reading.take("odd_space")
+        at += 1
+    return at

@@ -1,0 +1,125 @@
+"""Repair of anything: what is sound is left alone, what is cut off is never completed, and nothing else is ever raised."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from canonical import json_values, objects
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolwire.ir import BrokenJSON
+from toolwire.ir.text import dumps
+from toolwire.schema import repair_arguments
+from toolwire.schema.repair import POLICIES
+from toolwire.stream.repair import mend, readings
+
+VECTORS = json.loads((Path(__file__).parent.parent / "vectors/repair/corruptions.json").read_text(encoding="utf-8"))
+SOUND = [(row["right"], VECTORS["schemas"][row["schema"]]) for row in VECTORS["corruptions"] if "right" in row]
+BRACKETS = st.text("{}[]\"'“”,:\\ \n\t/*#<>`|_abnurtTFN0123x.+-e=", max_size=60)
+FREE = {"type": "object", "additionalProperties": True}
+
+
+def spellings(value):
+    return [json.dumps(value), json.dumps(value, ensure_ascii=False), json.dumps(value, indent=3)]
+
+
+@given(value=objects)
+def test_sound_arguments_pass_unchanged(value):
+    for spelling in spellings(value):
+        for policy in POLICIES:
+            for finished in (True, False):
+                found = repair_arguments(spelling, FREE, policy=policy, finished=finished)
+                assert (dumps(found.arguments), found.steps, found.problems) == (dumps(value), (), ())
+
+
+@pytest.mark.parametrize(("value", "schema"), SOUND, ids=dumps)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_arguments_that_fit_pass_unchanged(value, schema, policy):
+    for given_form in (value, *spellings(value)):
+        found = repair_arguments(given_form, schema, policy=policy)
+        assert (dumps(found.arguments), found.steps, found.problems) == (dumps(value), (), ())
+
+
+def leaves(value, path=()):
+    if isinstance(value, dict):
+        return {where: leaf for key, one in value.items() for where, leaf in leaves(one, (*path, key)).items()}
+    if isinstance(value, list):
+        return {where: leaf for at, one in enumerate(value) for where, leaf in leaves(one, (*path, at)).items()}
+    return {path: dumps(value)}
+
+
+def assert_part_of(value, whole):
+    assert leaves(value).items() <= leaves(whole).items()
+
+
+@given(value=json_values)
+def test_a_prefix_never_holds_what_the_whole_does_not(value):
+    whole = {"value": value, "last": 1}
+    spelling = json.dumps(whole, ensure_ascii=False)
+    for cut in range(1, len(spelling)):
+        found = repair_arguments(spelling[:cut], FREE, policy="aggressive")
+        if found.arguments is not None:
+            assert_part_of(found.arguments, whole)
+        assert repair_arguments(spelling[:cut], FREE, policy="aggressive", finished=False).arguments is None
+
+
+@pytest.mark.parametrize(("value", "schema"), SOUND, ids=dumps)
+def test_a_prefix_of_a_vector_never_holds_what_the_whole_does_not(value, schema):
+    for spelling in spellings(value):
+        for cut in range(1, len(spelling)):
+            for policy in POLICIES:
+                found = repair_arguments(spelling[:cut], schema, policy=policy)
+                if found.arguments is not None:
+                    assert_part_of(found.arguments, value)
+
+
+STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+@given(value=objects, place=st.integers(0, 10**4), twice=st.booleans())
+def test_a_mark_too_few_or_too_many_is_never_silently_wrong(value, place, twice):
+    """One comma, colon or bracket: it comes out as it was, or not at all."""
+    text = json.dumps({"value": value, "last": "x"})
+    masked = STRINGS.sub(lambda found: "s" * len(found.group()), text)
+    marks = [at for at, char in enumerate(masked) if char in ",:{}[]"]
+    at = marks[place % len(marks)]
+    broken = text[:at] + text[at] * 2 * twice + text[at + 1 :]
+    for policy in POLICIES:
+        found = repair_arguments(broken, FREE, policy=policy)
+        assert found.arguments is None or dumps(found.arguments) == dumps({"value": value, "last": "x"})
+
+
+@given(text=st.one_of(BRACKETS, BRACKETS.map('{{"a": "{}'.format), st.text()))
+def test_any_text_is_read_or_refused(text):
+    for read in (mend, lambda text: list(readings(text))):
+        try:
+            read(text)
+        except BrokenJSON as error:
+            assert error.reason in ("truncated", "ambiguous", "invalid")
+    for policy in POLICIES:
+        found = repair_arguments(text, FREE, policy=policy)
+        assert (found.arguments is None) == bool(found.problems)
+
+
+@given(text=st.one_of(BRACKETS, st.tuples(objects, BRACKETS).map(lambda pair: json.dumps(pair[0]) + pair[1])))
+def test_what_was_repaired_needs_no_repair(text):
+    try:
+        found = [mend(text), *readings(text)]
+    except BrokenJSON:
+        return
+    for one in found:
+        again = mend(dumps(one.value))
+        assert (dumps(again.value), again.steps) == (dumps(one.value), ())
+
+
+@given(value=json_values)
+def test_python_writes_what_we_read(value):
+    """`repr` of a value is the most common way of writing something that is almost JSON."""
+    try:
+        found = mend(repr({"value": value}))
+    except BrokenJSON as error:
+        assert error.reason == "ambiguous"  # escapes that Python has and JSON does not
+    else:
+        assert dumps(found.value) == dumps({"value": value})

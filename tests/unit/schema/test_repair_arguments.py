@@ -1,0 +1,241 @@
+"""The ladder: every corruption comes out right or is refused, none silently wrong; every step has a name and a place."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from toolwire.ir import ConfigError
+from toolwire.ir.text import dumps
+from toolwire.schema import repair_arguments
+from toolwire.schema.repair import POLICIES, Step
+
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors/repair/corruptions.json").read_text(encoding="utf-8"))
+SCHEMAS, CORRUPTIONS = VECTORS["schemas"], VECTORS["corruptions"]
+
+
+def test_there_are_forty_four():
+    assert len(CORRUPTIONS) == len({row["kind"] for row in CORRUPTIONS}) == 44
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("row", CORRUPTIONS, ids=lambda row: row["kind"])
+def test_corruptions(row, policy):
+    found = repair_arguments(row["text"], SCHEMAS[row["schema"]], policy=policy)
+    enough = row.get("policy")
+    if enough is None or POLICIES.index(policy) < POLICIES.index(enough):
+        assert found.arguments is None
+        assert found.problems
+    else:
+        assert dumps(found.arguments) == dumps(row["right"])
+        assert [step.name for step in found.steps] == row["steps"]
+        assert not found.problems
+
+
+@pytest.mark.parametrize("row", [row for row in CORRUPTIONS if "steps" in row], ids=lambda row: row["kind"])
+def test_guesses_are_told_from_lossless_steps(row):
+    lossless = [Step(name).lossless for name in row["steps"]]
+    assert all(lossless) == (row["policy"] != "aggressive")
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string"},
+        "days": {"type": "integer"},
+        "unit": {"enum": ["metric", "imperial", 1]},
+        "case": {"enum": ["a", "A", "b"]},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "spots": {"type": "array", "items": {"$ref": "#/$defs/spot"}},
+        "at": {"$ref": "#/$defs/spot"},
+        "deep": {"type": "boolean"},
+        "ratio": {"type": "number"},
+        "either": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]},
+        "both": {"type": ["integer", "string"]},
+        "pair": {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "boolean"}]},
+    },
+    "$defs": {"spot": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}},
+}
+
+GUESSED = [
+    ({"days": "3"}, {"days": 3}, "text_to_number at /days"),
+    ({"ratio": " -2.50 "}, {"ratio": -2.5}, "text_to_number at /ratio"),
+    ({"deep": "True"}, {"deep": True}, "text_to_boolean at /deep"),
+    ({"city": 75001}, {"city": "75001"}, "number_to_text at /city"),
+    ({"tags": "new"}, {"tags": ["new"]}, "wrapped_in_list at /tags"),
+    ({"spots": {"x": 1}}, {"spots": [{"x": 1}]}, "wrapped_in_list at /spots"),
+    ({"unit": "Metric "}, {"unit": "metric"}, "enum_case at /unit"),
+    ({"unit": "1"}, {"unit": 1}, "text_to_number at /unit"),
+    ({"days": None, "city": "x"}, {"city": "x"}, "null_dropped at /days"),
+    ({"spots": [{"x": 1}, {"x": "2"}]}, {"spots": [{"x": 1}, {"x": 2}]}, "text_to_number at /spots/1/x"),
+    ({"either": "true"}, {"either": True}, "text_to_boolean at /either"),
+    ({"pair": [1, "false"]}, {"pair": [1, False]}, "text_to_boolean at /pair/1"),
+]
+
+
+@pytest.mark.parametrize(("given", "right", "step"), GUESSED)
+def test_values_in_the_wrong_form(given, right, step):
+    found = repair_arguments(given, SCHEMA, policy="aggressive")
+    assert dumps(found.arguments) == dumps(right)
+    assert [str(one) for one in found.steps] == [step]
+    assert not any(one.lossless for one in found.steps)
+    assert repair_arguments(given, SCHEMA).arguments is None
+
+
+LEFT_ALONE = [
+    {"days": "three"},
+    {"days": "3.5"},
+    {"days": "007"},
+    {"days": ""},
+    {"ratio": "3.141592653589793238462643"},
+    {"ratio": "1e999"},
+    {"city": 1.5},
+    {"city": True},
+    {"city": ["x"]},
+    {"tags": "a, b"},
+    {"tags": ""},
+    {"tags": 5.5},
+    {"case": "C"},
+    {"unit": "kelvin"},
+    {"deep": "yes"},
+    {"deep": 1},
+    {"at": None, "days": "x"},
+    {"at": {"x": None}},
+]
+
+
+@pytest.mark.parametrize("given", LEFT_ALONE, ids=dumps)
+def test_what_cannot_be_told_is_refused(given):
+    found = repair_arguments(given, SCHEMA, policy="aggressive")
+    assert found.arguments is None
+    assert found.problems
+
+
+def test_an_enum_with_both_spellings_is_not_guessed():
+    assert repair_arguments({"case": "B"}, SCHEMA, policy="aggressive").arguments == {"case": "b"}
+    two = {"type": "object", "properties": {"case": {"enum": ["On", "ON"]}}}
+    assert repair_arguments({"case": "on"}, two, policy="aggressive").arguments is None
+
+
+def test_a_string_that_is_allowed_stays_one():
+    for policy in POLICIES:
+        assert repair_arguments({"both": "3"}, SCHEMA, policy=policy).arguments == {"both": "3"}
+
+
+UNWRAPPED = [
+    ('"{\\"city\\": \\"Paris\\"}"', ["unwrapped_text"]),
+    ('{"arguments": {"city": "Paris"}}', ["unwrapped_alias at /arguments"]),
+    ('{"parameters": "{\\"city\\": \\"Paris\\",}"}', ["unwrapped_alias at /parameters"]),
+    ('{"args": {"input": {"city": "Paris"}}}', ["unwrapped_alias at /args", "unwrapped_alias at /input"]),
+    ('\'{"city": "Paris"}\'', ["single_quotes", "unwrapped_text"]),
+]
+
+
+@pytest.mark.parametrize(("text", "steps"), UNWRAPPED)
+def test_what_was_packed_once_too_often(text, steps):
+    found = repair_arguments(text, SCHEMA)
+    assert found.arguments == {"city": "Paris"}
+    assert [str(step) for step in found.steps] == steps
+    assert repair_arguments(text, SCHEMA, policy="strict").steps == ()
+
+
+def test_objects_written_into_strings():
+    found = repair_arguments({"at": '{"x": 1}', "spots": ['{"x": 2}'], "tags": '["a"]', "city": '{"x": 3}'}, SCHEMA)
+    assert found.arguments == {"at": {"x": 1}, "spots": [{"x": 2}], "tags": ["a"], "city": '{"x": 3}'}
+    assert [step.path for step in found.steps] == ["/at", "/spots/0", "/tags"]
+    assert repair_arguments({"at": '{"x": [1'}, SCHEMA, policy="aggressive").arguments is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "given"),
+    [
+        ({"type": "object", "properties": {"input": {"type": "object"}}}, {"input": {"city": "x"}}),
+        ({"type": "object", "properties": {"city": {}}, "additionalProperties": True}, {"input": {"city": "x"}}),
+        ({"type": "object"}, {"input": {}}),
+        ({}, {"arguments": {"city": "x"}}),
+        (SCHEMA, {"arguments": {"town": "x"}}),
+    ],
+)
+def test_an_alias_that_may_be_meant_stays(schema, given):
+    assert repair_arguments(given, schema, policy="aggressive").arguments == given
+
+
+def test_the_schema_tells_which_reading_is_right():
+    text = '{"path": 007, "lines": 3 "mode": "x"}'
+    properties = {"lines": {"type": "integer"}, "mode": {"type": "string"}}
+    for kind, right in (("string", "007"), ("integer", 7)):
+        schema = {"type": "object", "properties": {"path": {"type": kind}, **properties}}
+        found = repair_arguments(text, schema, policy="aggressive")
+        assert found.arguments == {"path": right, "lines": 3, "mode": "x"}
+        assert [str(step) for step in found.steps] == ["leading_zeros", "missing_comma"]
+
+
+def test_two_readings_that_fit_are_a_problem():
+    (problem,) = repair_arguments('{"tags": ["ink" "nib"]}', SCHEMA, policy="aggressive").problems
+    assert problem.keyword == "ambiguous"
+    assert problem.path == "/tags/0"
+    assert r'{"tags":["ink","nib"]} or {"tags":["ink\" \"nib"]}' in problem.message
+
+
+def test_the_schema_tells_where_a_bracket_is_missing():
+    text = '{"near": {"city": "Paris", "days": 3}'
+    place = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
+    known = {"type": "object", "properties": {"near": place}}
+    assert repair_arguments(text, known).arguments == {"near": {"city": "Paris", "days": 3}}
+    both = {"type": "object", "properties": {"near": place, "days": {"type": "integer"}}}
+    for policy in POLICIES[1:]:
+        assert repair_arguments(text, both, policy=policy).problems[0].keyword == "ambiguous"
+    without = {**both, "properties": {**both["properties"], "days": {"type": "string"}}}
+    assert repair_arguments(text, without).arguments == {"near": {"city": "Paris", "days": 3}}
+
+
+def test_a_bracket_too_many_in_the_middle_is_seen():
+    inner = {"type": "object", "properties": {"small": {"type": "object"}, "large": {"type": "object"}}}
+    schema = {"type": "object", "properties": {"sizes": inner}}
+    text = '{"sizes": {"small": {}}, "large": {}}}'  # it was { "sizes": { "small": {}, "large": {} } }
+    for policy in POLICIES:
+        assert repair_arguments(text, schema, policy=policy).arguments is None
+
+
+def test_prose_is_not_dropped_around_something_else():
+    text = 'city: Paris, at: {"x": 1}'
+    for policy in POLICIES:
+        assert repair_arguments(text, SCHEMA, policy=policy).arguments is None
+
+
+def test_what_was_cut_off_is_a_problem_that_says_so():
+    for policy in POLICIES[1:]:
+        (problem,) = repair_arguments('{"city": "Par', SCHEMA, policy=policy).problems
+        assert (problem.path, problem.keyword) == ("/city", "truncated")
+        assert "write the whole call again" in problem.message
+    assert repair_arguments('{"city": "Paris"', SCHEMA).arguments == {"city": "Paris"}
+    assert repair_arguments('{"city": "Paris"', SCHEMA, finished=False).problems[0].keyword == "truncated"
+
+
+@pytest.mark.parametrize("given", [[], "[1]", 3, None, '"text"'])
+def test_arguments_are_an_object(given):
+    (problem,) = repair_arguments(given, {}, policy="aggressive").problems
+    assert "expected an object" in problem.message
+
+
+def test_deep_values_are_refused_without_being_walked():
+    value: object = 1
+    for _ in range(150):
+        value = {"next": value}
+    schema = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "string"}]}}}
+    assert repair_arguments({"next": value}, schema, policy="aggressive").problems[0].keyword == "depth"
+
+
+def test_unions_within_unions_end():
+    branch = {"type": "object", "properties": {"next": {"$ref": "#/$defs/one"}, "n": {"type": "integer"}}}
+    union = {"anyOf": [{**branch, "required": ["n"]}, {**branch, "required": ["next"]}]}
+    schema = {"type": "object", "properties": {"next": {"$ref": "#/$defs/one"}}, "$defs": {"one": union}}
+    value: object = {"n": "x"}
+    for _ in range(8):
+        value = {"next": value, "n": "1"}
+    assert repair_arguments({"next": value}, schema, policy="aggressive").arguments is None
+
+
+def test_an_unknown_policy():
+    with pytest.raises(ConfigError, match="lenient"):
+        repair_arguments("{}", {}, policy="lenient")
