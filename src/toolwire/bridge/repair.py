@@ -1,0 +1,98 @@
+"""Calls whose arguments are broken, repaired by their tools' schemas on the way back.
+
+    mended = repair_calls(response, request.tools)
+    mended.response                        # the same answer; calls that could be repaired are complete
+    mended.repairs                         # what was done to which call, step by step; or why it could not be
+
+A repaired call says so. What was cut off is never repaired, whatever the policy. For a stream, a `CallMender` takes the
+events; it holds a call back until it is whole, since what has been sent cannot be taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from ..ir.events import ArgumentEnd, CallDelta, CallEnd, CallStart, Event
+from ..ir.fold import fold, unfold
+from ..ir.pointer import JSON, Object
+from ..ir.response import Response
+from ..ir.text import dumps
+from ..ir.tools import Tool
+from ..ir.value import Value
+from ..schema.repair import Policy, Step, repair_arguments
+from ..schema.validate import Problem
+
+__all__ = ["CallMender", "CallRepair", "Mended", "policy_for", "repair_calls"]
+
+_ANYTHING: Object = {"type": "object"}
+
+
+class CallRepair(Value, frozen=True):
+    """What happened to one call: the steps that made it whole, or the problems that are left."""
+
+    call_id: str
+    name: str
+    steps: tuple[Step, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+class Mended(Value, frozen=True):
+    response: Response
+    repairs: tuple[CallRepair, ...] = ()
+
+
+def policy_for(tool: Tool | None) -> Policy:
+    """How much may be guessed: for a tool that changes something, nothing."""
+    return "aggressive" if tool is not None and tool.effect in ("pure", "read") else "safe"
+
+
+def repair_calls(response: Response, tools: Iterable[Tool], *, policy: Policy | None = None) -> Mended:
+    """`response` with its calls repaired; by default as far as each tool's effect allows."""
+    if response.stop is None and response.fault is None:
+        return Mended(response)
+    mender = CallMender(tools, policy=policy)
+    events = [made for event in unfold(response) for made in mender.feed(event)]
+    return Mended(replace(fold(events), created=response.created), tuple(mender.repairs))
+
+
+class CallMender:
+    """The same for the events of a stream."""
+
+    def __init__(self, tools: Iterable[Tool], *, policy: Policy | None = None) -> None:
+        self.repairs: list[CallRepair] = []
+        self._tools = {tool.name: tool for tool in tools}
+        self._policy = policy
+        self._held: dict[int, tuple[CallStart, list[Event]]] = {}
+
+    def feed(self, event: Event) -> list[Event]:
+        if isinstance(event, CallStart) and event.kind == "function":
+            self._held[event.key] = (event, [])
+            return [event]
+        held = self._held.get(event.key) if isinstance(event, (CallDelta, ArgumentEnd, CallEnd)) else None
+        if held is None:
+            return [event]
+        start, waiting = held
+        if not isinstance(event, CallEnd):
+            waiting.append(event)
+            return []
+        del self._held[event.key]
+        mended = self._mend(start, event)
+        return [*waiting, event] if mended is None else mended
+
+    def _mend(self, start: CallStart, end: CallEnd) -> list[Event] | None:
+        """The call as it should have been; None where it stays as it is."""
+        if end.state == "truncated":
+            return None
+        tool = self._tools.get(start.name)
+        given: JSON = end.raw if end.arguments is None else end.arguments
+        schema = _ANYTHING if tool is None or tool.input_schema is None else tool.input_schema
+        found = repair_arguments(given or "", schema, policy=self._policy or policy_for(tool))
+        if not found.steps and found.arguments is not None:
+            return None
+        self.repairs.append(CallRepair(start.id, start.name, found.steps, found.problems))
+        if found.arguments is None:
+            return None
+        whole = replace(end, arguments=found.arguments, raw=None, state="complete")
+        return [CallDelta.of(end.key, dumps(found.arguments)), whole]

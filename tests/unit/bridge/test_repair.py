@@ -1,0 +1,65 @@
+"""Broken calls on the way back."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolwire import Response, Text, Tool, ToolCall
+from toolwire.bridge.repair import CallMender, policy_for, repair_calls
+from toolwire.ir.fold import fold, unfold
+from toolwire.ir.response import Stop
+
+SCHEMA = {"type": "object", "properties": {"days": {"type": "integer"}}, "required": ["days"]}
+READ = Tool("forecast", input_schema=SCHEMA, effect="read")
+WRITE = Tool("book", input_schema=SCHEMA)
+
+
+def answer(*calls: ToolCall) -> Response:
+    return Response(id="r", parts=(Text("Well."), *calls), stop=Stop("tool_calls"))
+
+
+def broken(name: str, raw: str, state: str = "invalid") -> ToolCall:
+    return ToolCall("c1", name, None, raw, state)
+
+
+def test_what_has_one_meaning_is_repaired_for_every_tool():
+    mended = repair_calls(answer(broken("book", '{"days": 3,}')), [READ, WRITE])
+    (call,) = mended.response.parts[1:]
+    assert (call.arguments, call.state) == ({"days": 3}, "complete")
+    (repair,) = mended.repairs
+    assert [step.name for step in repair.steps] == ["trailing_comma"]
+
+
+@pytest.mark.parametrize(("tool", "repaired"), [(READ, True), (WRITE, False)])
+def test_guesses_are_for_tools_that_change_nothing(tool, repaired):
+    mended = repair_calls(answer(ToolCall("c1", tool.name, {"days": "3"})), [tool])
+    (call,) = mended.response.parts[1:]
+    assert call.arguments == ({"days": 3} if repaired else {"days": "3"})
+    (repair,) = mended.repairs
+    assert bool(repair.problems) is not repaired
+
+
+def test_a_tool_that_nobody_knows_is_treated_as_one_that_does_something():
+    assert policy_for(None) == "safe"
+
+
+def test_what_was_cut_off_is_never_completed():
+    cut = broken("forecast", '{"days": 3', "truncated")
+    mended = repair_calls(answer(cut), [READ], policy="aggressive")
+    assert mended.response.parts[1] == cut
+    assert not mended.repairs
+
+
+def test_what_is_whole_passes_as_it_is():
+    given = answer(
+        ToolCall("c1", "forecast", {"days": 3}, '{"days": 3}'), ToolCall("c2", "patch", None, "x", kind="freeform")
+    )
+    assert repair_calls(given, [READ]).response == given
+
+
+def test_a_stream_gives_the_same():
+    given = answer(broken("book", "{'days': 3}"), ToolCall("c2", "forecast", {"days": 1}))
+    mender = CallMender([READ, WRITE])
+    streamed = fold([made for event in unfold(given) for made in mender.feed(event)])
+    assert streamed == repair_calls(given, [READ, WRITE]).response
+    assert streamed.parts[1].arguments == {"days": 3}
