@@ -10,10 +10,11 @@
     │   └── InvalidArguments            arguments that do not fit their schema
     ├── ConfigError                     wrong usage: an unknown wire, kind or option
     ├── UpstreamError                   the provider answered with an error; .fault is what it said
+    ├── StoreError                      a store could not be reached, or did not do what it was asked
     └── MissingExtra                    an optional dependency is not installed
 
 The split follows who has to act: the peer (ProtocolError), the author of the request (EncodeError, SchemaError), the
-operator (ConfigError, MissingExtra), or time (UpstreamError). `pointer` is a JSON pointer (RFC 6901) into the document
+operator (ConfigError, StoreError, MissingExtra), or time (UpstreamError). `pointer` is a JSON pointer (RFC 6901) into the document
 at hand, `hint` the next thing to do, `status` the HTTP status a server would answer with.
 """
 
@@ -39,6 +40,7 @@ __all__ = [
     "MissingExtra",
     "ProtocolError",
     "SchemaError",
+    "StoreError",
     "ToolwireError",
     "TruncatedStream",
     "UpstreamError",
@@ -150,6 +152,12 @@ class UpstreamError(ToolwireError):
         hint = "" if breach is None else str(breach)
         super().__init__(fault.message, pointer=pointer, hint=hint, status=fault.status)
         self.fault = fault
+
+
+class StoreError(ToolwireError):
+    """A store could not be reached, or did not do what it was asked."""
+
+    default_status = 503
 
 
 class MissingExtra(ToolwireError):

@@ -1,0 +1,1 @@
+"""The only code with sockets, disks and clocks: model clients, stores, drivers."""
