@@ -67,8 +67,9 @@ Next: TypeAlias = AskModel | RunTools | Done | GiveUp
 
 
 class RunState(Value, frozen=True):
-    """All that a run is. Version 1."""
+    """All that a run is. `version` is the version of this shape."""
 
+    version: int
     run_id: str
     request: Request
     phase: Literal["ask", "run", "done", "gave_up"] = "ask"
@@ -81,9 +82,9 @@ class RunState(Value, frozen=True):
     pending: tuple[ToolCall, ...] = ()
     response: Response | None = None
     reason: str = ""
-    version: int = 1
 
 
+_VERSION = 1
 _decode = msgspec.json.Decoder(RunState).decode
 
 
@@ -101,7 +102,7 @@ class Session:
         price: Callable[[Response], float] | None = None,
     ) -> None:
         plain = replace(request, tools=tuple(map(_declaration, request.tools)))
-        self._open(RunState(run_id, plain, started=now()), now, budget, untrusted, price)
+        self._open(RunState(_VERSION, run_id, plain, started=now()), now, budget, untrusted, price)
 
     def _open(
         self,
@@ -132,7 +133,7 @@ class Session:
             state = _decode(dumped)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ProtocolError(f"not the state of a run: {error}") from None
-        if state.version != 1:
+        if state.version != _VERSION:
             raise ConfigError(f"a run of version {state.version}", hint="continue it with the version that wrote it")
         session = cls.__new__(cls)
         session._open(state, now, budget, untrusted, price)

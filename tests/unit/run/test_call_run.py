@@ -56,7 +56,8 @@ class Clock:
 
 def settings(box: Toolbox, **more) -> Settings:
     tokens = itertools.count()
-    return Settings(box, Clock(), lambda: f"t{next(tokens)}", run_id="r1", **{"has_store": True, **more})
+    known = {"has_store": True, "run_id": "r1", **more}
+    return Settings(box, Clock(), lambda: f"t{next(tokens)}", **known)
 
 
 def drive(run: CallRun, *replies):
@@ -141,7 +142,8 @@ def test_a_running_twin_is_waited_for_or_refused():
 
 
 def test_waiting_has_an_end():
-    steps = drive(CallRun(CALL, settings(made("write"), patience=2.0)), *[found("running"), None] * 2, found("running"))
+    run = CallRun(CALL, settings(made("write"), patience=2.0))
+    steps = drive(run, found("running"), None, found("running"))
     assert code_of(steps[-1].result) == "in_progress"
 
 
