@@ -9,11 +9,13 @@ def test_conformance(check):
 
 from .chunks import bytewise, every_split, random_chunks
 from .compare import differences, plain, same
+from .models import ScriptedModel, says
 from .vectors import Vector, load_vectors
 from .wire_suite import Check, wire_checks
 
 __all__ = [
     "Check",
+    "ScriptedModel",
     "Vector",
     "bytewise",
     "differences",
@@ -22,5 +24,6 @@ __all__ = [
     "plain",
     "random_chunks",
     "same",
+    "says",
     "wire_checks",
 ]
