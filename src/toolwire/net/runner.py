@@ -116,6 +116,8 @@ class Runner:
         `earlier` calls of the same run tell a deliberate second identical call from a repeated one. `keys` are idempotency
         keys of the caller, by call id.
         """
+        if len(calls) == 1 and not keys and self._changes_nothing(calls[0]):
+            return [await self._alone(calls[0], run_id, tainted)]
         dispatch = self.dispatch(run_id=run_id, earlier=earlier, keys=keys, tainted=tainted)
         for call in calls:
             dispatch.add(call)
@@ -124,6 +126,23 @@ class Runner:
     def run_sync(self, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
         """The same for programs without an event loop."""
         return asyncio.run(self.run(calls, **options))
+
+    def _changes_nothing(self, call: ToolCall) -> bool:
+        entry = self.box.find(call.name)
+        return entry is not None and entry.tool.effect in ("pure", "read")
+
+    async def _alone(self, call: ToolCall, run_id: str, tainted: bool) -> ToolResult:
+        """One call that changes nothing needs no schedule, and may be cancelled at any time."""
+        began = time.perf_counter()
+        settings = self._settings
+        if run_id or tainted:
+            settings = replace(settings, run_id=run_id, tainted=tainted)
+        try:
+            result = await self.perform(CallRun(call, settings))
+        except Exception as error:  # noqa: BLE001  # a gate or a check of somebody else's
+            result = _broken(call, error)
+        self.observe(call, result, time.perf_counter() - began)
+        return result
 
     def dispatch(
         self,
@@ -230,7 +249,7 @@ class Dispatch:
         self._schedule = schedule
         self._keys = keys
         self._most = most
-        self._seen: Counter[tuple[str, bytes]] = Counter(map(_same, earlier))
+        self._seen: Counter[tuple[str, bytes]] = Counter(map(_same, earlier) if settings.has_store else ())
         self._runs: list[CallRun] = []
         self._results: dict[int, ToolResult] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -239,15 +258,21 @@ class Dispatch:
 
     def add(self, call: ToolCall) -> None:
         """Starts the call if it may start now."""
-        same = _same(call)
-        run = CallRun(call, self._settings, occurrence=self._seen[same], key=self._keys.get(call.id))
-        self._seen[same] += 1
+        run = CallRun(call, self._settings, occurrence=self._occurrence(call), key=self._keys.get(call.id))
         number = self._schedule.add(call)
         self._runs.append(run)
         if number >= self._most:
             words = f"More than {self._most} calls in one turn. This one was not run; make fewer at a time."
             self._results[number] = refusal(call, "over_budget", words)
         self._start()
+
+    def _occurrence(self, call: ToolCall) -> int:
+        """How many identical calls of the run came before; only a claim asks for it."""
+        if not self._settings.has_store:
+            return 0
+        same = _same(call)
+        self._seen[same] += 1
+        return self._seen[same] - 1
 
     async def results(self) -> list[ToolResult]:
         """When all are done. Cancelled, it waits for writes that have begun, and starts nothing more."""
@@ -298,13 +323,16 @@ class Dispatch:
         except asyncio.CancelledError:
             self._results[number] = self._cancelled(number)
         except Exception as error:  # noqa: BLE001  # a gate or a check of somebody else's: its call fails, no other
-            words = f"{run.call.name} could not be run: {type(error).__name__}: {error}"
-            self._results[number] = refusal(run.call, "failed", words)
+            self._results[number] = _broken(run.call, error)
         finally:
             del self._tasks[number]
             self._schedule.finished(number)
             self._start()
             self._changed.set()
+
+
+def _broken(call: ToolCall, error: Exception) -> ToolResult:
+    return refusal(call, "failed", f"{call.name} could not be run: {type(error).__name__}: {error}")
 
 
 def _same(call: ToolCall) -> tuple[str, bytes]:

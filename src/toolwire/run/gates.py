@@ -19,7 +19,6 @@ from ..ir.value import Value
 from ..schema.lowering import Lowered
 from ..schema.repair import Policy as RepairPolicy
 from ..schema.repair import repair_arguments
-from ..schema.validate import validator
 from .keys import ARGUMENT, given_key
 from .results import refusal
 from .toolbox import Entry, Toolbox
@@ -99,9 +98,13 @@ def lift(pending: Pending) -> Pending | ToolResult:
 
 def mend(pending: Pending) -> Pending | ToolResult:
     """What is broken is repaired as far as the tool's effect allows, and no further."""
-    call, schema = pending.call, pending.tool.tool.input_schema or _ANYTHING
-    if call.arguments is not None and validator(schema).accepts(pending.arguments):
-        return pending
+    call = pending.call
+    try:
+        if call.arguments is not None and pending.box.validator(call.name).accepts(pending.arguments):
+            return pending
+    except SchemaError as error:
+        return refusal(call, "failed", f"The tool {call.name} has a schema that cannot be used: {error}")
+    schema = pending.tool.tool.input_schema or _ANYTHING
     effect = pending.tool.tool.effect
     policy = pending.repair or ("aggressive" if effect in ("pure", "read") else "safe")
     given = call.raw or "" if call.arguments is None else pending.arguments
