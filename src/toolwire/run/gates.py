@@ -118,12 +118,8 @@ def mend(pending: Pending) -> Pending | ToolResult:
 
 def validate(pending: Pending) -> Pending | ToolResult:
     """The last word on the arguments has the tool's own schema."""
-    try:
-        problems = validator(pending.tool.tool.input_schema or _ANYTHING).problems(pending.arguments)
-    except SchemaError as error:
-        return refusal(
-            pending.call, "failed", f"The tool {pending.call.name} has a schema that cannot be used: {error}"
-        )
+    check = pending.box.validator(pending.call.name)
+    problems = () if check.accepts(pending.arguments) else check.problems(pending.arguments)
     if problems:
         listed = "\n".join(f"- {problem}" for problem in problems)
         return refusal(pending.call, "invalid_arguments", f"Nothing was run:\n{listed}\nCall it again.")

@@ -20,7 +20,6 @@ from ..ir.value import Value
 from ..schema.infer import FunctionTool, tool
 from ..schema.validate import Validator, validator
 
-
 __all__ = ["Entry", "Options", "Source", "Toolbox"]
 
 _ANYTHING: Object = {"type": "object"}
