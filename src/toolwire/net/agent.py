@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
-from ..ir.events import CallEnd, CallStart, Event
+from ..ir.events import ArgumentEnd, CallEnd, CallStart, Event
 from ..ir.fold import Folder
 from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Message, Request
@@ -25,6 +25,7 @@ from ..ir.value import Value
 from ..run.observe import Observer, Retriever
 from ..run.session import AskModel, Budget, Done, GiveUp, RunTools, Session
 from ..run.toolbox import Source
+from ..stream.arguments import ArgumentWatch
 from .runner import Dispatch, Runner
 
 __all__ = ["Agent", "Answer", "Model"]
@@ -163,13 +164,19 @@ class _Heard:
     def __init__(self, dispatch: Dispatch) -> None:
         self.folder = Folder()
         self._dispatch = dispatch
-        self._first_choice: set[int] = set()
+        self._watch = ArgumentWatch()
+        self._first_choice: dict[int, CallStart] = {}
 
     def feed(self, event: Event) -> None:
         self.folder.feed(event)
         if isinstance(event, CallStart) and event.choice == 0:
-            self._first_choice.add(event.key)
-        elif isinstance(event, CallEnd) and event.key in self._first_choice:
+            self._first_choice[event.key] = event
+        if self._dispatch.guesses:
+            for seen in self._watch.feed(event):
+                if isinstance(seen, ArgumentEnd) and seen.key in self._first_choice:
+                    start = self._first_choice[seen.key]
+                    self._dispatch.guess(ToolCall(start.id, start.name, {seen.name: seen.value}))
+        if isinstance(event, CallEnd) and event.key in self._first_choice:
             call = self.folder.part(event.key)
             if isinstance(call, ToolCall):
                 self._dispatch.add(call)

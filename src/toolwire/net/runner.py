@@ -255,6 +255,21 @@ class Dispatch:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._writes = False
+        self._guesses: dict[str, tuple[ToolCall, asyncio.Task[ToolResult]]] = {}
+
+    @property
+    def guesses(self) -> bool:
+        """Whether any tool wants to start on its first argument."""
+        return any(entry.options.first_argument for entry in self._settings.box)
+
+    def guess(self, call: ToolCall) -> None:
+        """A call whose first argument is there. A tool that asked for it starts now; if more comes, that was for nothing."""
+        entry = self._settings.box.find(call.name)
+        if entry is None or not entry.options.first_argument or entry.tool.effect not in ("pure", "read"):
+            return
+        if call.id not in self._guesses:
+            work = asyncio.create_task(self._runner.perform(CallRun(call, self._settings)))
+            self._guesses[call.id] = (call, work)
 
     def add(self, call: ToolCall) -> None:
         """Starts the call if it may start now."""
@@ -291,6 +306,8 @@ class Dispatch:
         """Nothing new starts; writes that have begun are awaited and recorded, the rest is cancelled."""
         for number in self._schedule.cancel_waiting():
             self._results.setdefault(number, self._cancelled(number))
+        for _, guessed in self._guesses.values():
+            guessed.cancel()
         for number, task in list(self._tasks.items()):
             if not self._does_something(number):
                 task.cancel()
@@ -318,7 +335,7 @@ class Dispatch:
     async def _perform(self, number: int) -> None:
         run, began = self._runs[number], time.perf_counter()
         try:
-            self._results[number] = await self._runner.perform(run)
+            self._results[number] = await self._result(run)
             self._runner.observe(run.call, self._results[number], time.perf_counter() - began)
         except asyncio.CancelledError:
             self._results[number] = self._cancelled(number)
@@ -329,6 +346,17 @@ class Dispatch:
             self._schedule.finished(number)
             self._start()
             self._changed.set()
+
+    async def _result(self, run: CallRun) -> ToolResult:
+        """What was guessed, if it was guessed right."""
+        guess = self._guesses.pop(run.call.id, None)
+        if guess is None:
+            return await self._runner.perform(run)
+        call, work = guess
+        if call.name == run.call.name and call.arguments == run.call.arguments and run.call.state == "complete":
+            return await work
+        work.cancel()
+        return await self._runner.perform(run)
 
 
 def _broken(call: ToolCall, error: Exception) -> ToolResult:

@@ -170,3 +170,44 @@ def test_what_is_stopped_in_a_stream_stops_its_calls():
     asyncio.run(listen())
     assert time.perf_counter() - began < 3
     assert not finished
+
+
+def test_a_tool_may_start_on_its_first_argument():
+    begun = []
+
+    async def search(query: str, limit: int = 5) -> str:
+        """Search."""
+        begun.append(query)
+        await asyncio.sleep(0.005)
+        return f"{limit} for {query}"
+
+    eager = Entry(tool(effect="read")(search), search, Options(first_argument=True))
+
+    async def listen(arguments):
+        begun.clear()
+        agent = Agent(Spelled([says(ToolCall("a", "search", arguments)), says("Done.")]), [eager])
+        heard = []
+        async for event in agent.stream("Go."):
+            if isinstance(event, CallEnd):
+                heard.append(list(begun))
+            if isinstance(event, ToolResult):
+                heard.append(event.text)
+        return heard
+
+    assert asyncio.run(listen({"query": "tea"})) == [["tea"], "5 for tea"]
+    assert begun == ["tea"], "what was guessed right is not run twice"
+    assert asyncio.run(listen({"query": "tea", "limit": 2})) == [["tea"], "2 for tea"]
+
+
+class Spelled(ScriptedModel):
+    """Speaks slowly: arguments come in small pieces, and others get a turn in between."""
+
+    async def stream(self, request):
+        async for event in super().stream(request):
+            if type(event).__name__ == "CallDelta":
+                for start in range(0, len(event.text), 3):
+                    yield type(event).of(event.key, event.text[start : start + 3])
+                    await asyncio.sleep(0.005)
+            else:
+                yield event
+                await asyncio.sleep(0.005)
