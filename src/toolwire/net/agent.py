@@ -22,7 +22,7 @@ from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response
 from ..ir.value import Value
-from ..run.observe import Observer, Retriever
+from ..run.observe import Observer, Retriever, told
 from ..run.session import AskModel, Budget, Done, GiveUp, RunTools, Session
 from ..run.toolbox import Source
 from ..stream.arguments import ArgumentWatch
@@ -101,11 +101,13 @@ class Agent:
             if isinstance(step, AskModel):
                 dispatch = self._dispatch(session)
                 try:
-                    heard = _Heard(dispatch)
-                    async for event in self.model.stream(self._chosen(step.request)):
+                    heard, request, began = _Heard(dispatch), self._chosen(step.request), time.perf_counter()
+                    async for event in self.model.stream(request):
                         heard.feed(event)
                         yield event
-                    session.answered(heard.folder.response())
+                    response = heard.folder.response()
+                    self._observe(request, response, time.perf_counter() - began)
+                    session.answered(response)
                     if isinstance(session.next(), RunTools):
                         results = await dispatch.results()
                         for result in results:
@@ -142,9 +144,11 @@ class Agent:
     async def _ask(self, step: AskModel) -> Response:
         request, began = self._chosen(step.request), time.perf_counter()
         response = await self.model.ask(request)
-        for observer in self._observers:
-            observer.asked(request, response, time.perf_counter() - began)
+        self._observe(request, response, time.perf_counter() - began)
         return response
+
+    def _observe(self, request: Request, response: Response, seconds: float) -> None:
+        told(self._observers, request, response, seconds)
 
     async def _tools(self, step: RunTools, session: Session) -> list[ToolResult]:
         return await self.runner.run(

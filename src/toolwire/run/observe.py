@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ..ir.parts import ToolCall, ToolResult
@@ -11,7 +11,7 @@ from ..ir.request import Request
 from ..ir.response import Response
 from ..ir.tools import Tool
 
-__all__ = ["Observer", "Retriever", "observed"]
+__all__ = ["Observer", "Retriever", "observed", "told"]
 
 _log = logging.getLogger("toolwire.run")
 
@@ -31,8 +31,19 @@ class Retriever(Protocol):
 
 
 def observed(observers: Sequence[Observer], call: ToolCall, result: ToolResult, seconds: float) -> None:
+    """Tells all of a call."""
     for observer in observers:
-        try:
-            observer.called(call, result, seconds)
-        except Exception:  # noqa: BLE001  # an observer is a guest
-            _log.exception("an observer failed")
+        _safely(lambda one=observer: one.called(call, result, seconds))  # type: ignore[misc]
+
+
+def told(observers: Sequence[Observer], request: Request, response: Response, seconds: float) -> None:
+    """Tells all of an answer."""
+    for observer in observers:
+        _safely(lambda one=observer: one.asked(request, response, seconds))  # type: ignore[misc]
+
+
+def _safely(tell: Callable[[], None]) -> None:
+    try:
+        tell()
+    except Exception:  # an observer is a guest
+        _log.exception("an observer failed")
