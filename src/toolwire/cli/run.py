@@ -146,7 +146,7 @@ def _ask_person(step: Approve) -> bool:
     """On a terminal; where nobody can be asked, nobody agrees."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    question = f"{step.tool}({printable(dumps(step.arguments))}) – {step.why}. Run it? [y/N] "
+    question = f"{step.tool}({printable(dumps(step.arguments))}): {step.why}. Run it? [y/N] "
     print(paint(question, "yellow", sys.stderr), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

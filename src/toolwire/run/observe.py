@@ -45,5 +45,5 @@ def told(observers: Sequence[Observer], request: Request, response: Response, se
 def _safely(tell: Callable[[], None]) -> None:
     try:
         tell()
-    except Exception:  # an observer is a guest
+    except Exception:  # noqa: BLE001  # an observer is a guest
         _log.exception("an observer failed")
