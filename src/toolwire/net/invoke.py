@@ -76,6 +76,8 @@ def _guarded(function: Any, arguments: Any) -> Returned | Failed:
 
 async def _with_grace(work: Any, limit: float | None) -> Returned | Failed | TimedOut:
     """A coroutine that is cancelled at its limit has a moment to clean up, and no longer."""
+    if limit is None:
+        return await _awaited(work)
     task = asyncio.ensure_future(_awaited(work))
     try:
         done, _ = await asyncio.wait({task}, timeout=limit)
