@@ -38,3 +38,11 @@ def test_every_case_has_a_test():
 
 def test_every_bad_input_has_a_test():
     _check(dict(ledger.BAD_INPUTS), "bad_input")
+
+
+def test_every_ambiguity_has_a_test():
+    _check(dict(ledger.AMBIGUITIES), "ambiguity")
+
+
+def test_every_bug_of_a_parser_has_a_test():
+    _check(dict(ledger.PARSER_BUGS), "parser_bug")
