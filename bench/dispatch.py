@@ -157,7 +157,15 @@ def main():
     one, missing = build(add)
     many, _ = build(nap)
     many.pop("langchain StructuredTool.ainvoke", None)  # seconds of CPU
-    print(json.dumps({"micros": micros(one), "thousand": {**thousand(many), "toolwire Runner, one turn": turn_of_a_thousand()}, "missing": missing}))
+    print(
+        json.dumps(
+            {
+                "micros": micros(one),
+                "thousand": {**thousand(many), "toolwire Runner, one turn": turn_of_a_thousand()},
+                "missing": missing,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -47,3 +47,11 @@ def test_every_pain_has_a_test():
 def test_what_comes_later_has_a_part_that_holds_today():
     for entry in (*ledger.CASES.values(), *ledger.BAD_INPUTS.values(), *ledger.PAINS.values()):
         assert not (entry.deferred and entry.later)
+
+
+def test_every_ambiguity_has_a_test():
+    _check(dict(ledger.AMBIGUITIES), "ambiguity")
+
+
+def test_every_bug_of_a_parser_has_a_test():
+    _check(dict(ledger.PARSER_BUGS), "parser_bug")

@@ -54,6 +54,7 @@ class Scanner:
         "_pieces",
         "_state",
         "complete",
+        "ends",
         "invalid",
         "partial",
     )
@@ -63,6 +64,8 @@ class Scanner:
         self.invalid = False
         self.partial: tuple[str, str] | None = None
         """The argument that is still coming: its name as JSON, and what the last fragment brought of its value."""
+        self.ends: list[int] = []
+        """Behind how much of the last fragment each argument that it completed was certain."""
         self._state: _State = self._outside
         self._depth = 0
         self._escaped = False
@@ -75,6 +78,8 @@ class Scanner:
     def feed(self, text: str) -> list[Argument]:
         """Takes the next fragment; gives the arguments that it completed."""
         position, end = 0, len(text)
+        if self.ends:
+            self.ends = []
         while position < end and not self.invalid:
             position = self._state(text, position)
         self.partial = None
@@ -149,7 +154,7 @@ class Scanner:
     def _string(self, text: str, position: int) -> int:
         stop, closed = self._read_string(text, position)
         if closed:
-            self._end_value(text, stop)
+            self._end_value(text, stop, stop)
         return stop
 
     def _nested(self, text: str, position: int) -> int:
@@ -161,7 +166,7 @@ class Scanner:
         else:
             self._depth += 1 if text[stop] in "{[" else -1
             if self._depth == 0:
-                self._end_value(text, stop + 1)
+                self._end_value(text, stop + 1, stop + 1)
         return stop + 1
 
     def _nested_text(self, text: str, position: int) -> int:
@@ -173,7 +178,7 @@ class Scanner:
     def _scalar(self, text: str, position: int) -> int:
         stop = _bare(text, position).end()  # type: ignore[union-attr]  # the pattern matches everywhere
         if stop < len(text):
-            self._end_value(text, stop)
+            self._end_value(text, stop, stop + 1)
         return stop
 
     def _after(self, text: str, position: int) -> int:
@@ -208,7 +213,7 @@ class Scanner:
                 self._escaped = True
                 return stop + 1, False
 
-    def _end_value(self, text: str, stop: int) -> None:
+    def _end_value(self, text: str, stop: int, certain: int) -> None:
         raw = "".join([*self._pieces, text[self._from : stop]])
         self._pieces.clear()
         self._from = -1
@@ -222,6 +227,7 @@ class Scanner:
         self._names.add(name)
         if not self.invalid:
             self._done.append((name, raw))
+            self.ends.append(certain)
 
     def _finish(self) -> None:
         self.complete = True

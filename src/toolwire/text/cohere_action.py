@@ -24,6 +24,7 @@ FORMAT = Format(
     ),
     reasoning=(("<|START_THINKING|>", "<|END_THINKING|>"),),
     noise=(
+        "<|END_ACTION|>",
         "<|START_RESPONSE|>",
         "<|END_RESPONSE|>",
         "<|START_TEXT|>",

@@ -67,7 +67,8 @@ class JsonCalls(StyleBase, frozen=True):
             if found is None:
                 turn.unclosed("the bracket behind the calls")
                 break
-            yield from reader.spaces()
+            if found == ",":
+                yield from reader.spaces()
 
     def _after_object(self, turn: Turn, *, closed: bool) -> Steps[bool]:
         """Reads up to the closing tag; True where another call comes before it."""

@@ -124,12 +124,23 @@ class Writer:
         """More of the arguments as JSON text."""
         if self._scanner is None:
             self._scanner = Scanner()
-        self._delta(piece)
-        for name, raw in self._scanner.feed(piece):
+        done = self._scanner.feed(piece)
+        start = 0
+        for (name, raw), end in zip(done, self._scanner.ends, strict=True):
             try:
-                self._events.append(ArgumentEnd(self._key, name, parse(raw)))
+                value = parse(raw)
             except ProtocolError:
                 self._scanner.invalid = True
+                break
+            self._delta(piece[start:end])
+            start = end
+            self._events.append(ArgumentEnd(self._key, name, value))
+        if start < len(piece):
+            self._delta(piece[start:])
+
+    def not_json(self, piece: str) -> None:
+        """More of the arguments, which have stopped being JSON."""
+        self._delta(piece)
 
     def begin_argument(self, key: str) -> None:
         """An argument of the object that we spell out."""
