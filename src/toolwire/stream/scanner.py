@@ -55,14 +55,11 @@ class Scanner:
         "_state",
         "complete",
         "invalid",
-        "partial",
     )
 
     def __init__(self) -> None:
         self.complete = False
         self.invalid = False
-        self.partial: tuple[str, str] | None = None
-        """The argument that is still coming: its name as JSON, and what the last fragment brought of its value."""
         self._state: _State = self._outside
         self._depth = 0
         self._escaped = False
@@ -77,15 +74,18 @@ class Scanner:
         position, end = 0, len(text)
         while position < end and not self.invalid:
             position = self._state(text, position)
-        self.partial = None
         if self._from >= 0 and not self.invalid:
             self._pieces.append(text[self._from :])
-            self.partial = ("".join(self._key), self._pieces[-1])
             self._from = 0
         if not self._done:
             return []
         done, self._done = self._done, []
         return done
+
+    @property
+    def partial(self) -> tuple[str, str] | None:
+        """The argument that is still coming: its name as JSON, and what the last fragment brought of its value."""
+        return None if self._from < 0 or self.invalid else ("".join(self._key), self._pieces[-1])
 
     # Each state reads from `position` as far as it can and gives back where the next one begins.
 
