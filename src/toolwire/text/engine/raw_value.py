@@ -131,7 +131,7 @@ class _Look:
 
     def _unless_cut(self, at: int, tags: tuple[str, ...]) -> Answer:
         """False where none of `tags` can follow; undecided while one may; the end of the text is as good as any."""
-        rest = self.text[at:]
+        rest = self.text[at : at + LOOKAHEAD]
         if rest and not any(tag.startswith(rest) for tag in tags):
             return False
         return True if self.ended else None

@@ -31,11 +31,11 @@ class Truncated(Malformed):
 class Terminals:
     """Literals to look for: the first one in a text, and the beginning of one at its end."""
 
-    __slots__ = ("_longer", "_partial", "_search", "_width", "literals")
+    __slots__ = ("_longer", "_partial", "_width", "literals", "search")
 
     def __init__(self, literals: Iterable[str]) -> None:
         self.literals = tuple(sorted(set(literals), key=len, reverse=True))
-        self._search = re.compile("|".join(map(re.escape, self.literals)) or r"(?!)").search
+        self.search = re.compile("|".join(map(re.escape, self.literals)) or r"(?!)").search
         self._partial = re.compile("|".join(_beginnings(literal) for literal in self.literals) or r"(?!)").search
         self._width = max(map(len, self.literals), default=1) - 1
         self._longer = _longer(self.literals)
@@ -45,12 +45,11 @@ class Terminals:
         longer = self._longer.get(literal)
         return longer is not None and any(other.startswith(text[start:]) for other in longer)
 
-    def search(self, text: str, at: int) -> re.Match[str] | None:
-        return self._search(text, at)
-
     def held(self, text: str, at: int) -> int:
         """Where the suffix starts that may become a literal: the text before it is safe."""
-        found = self._partial(text, max(at, len(text) - self._width))
+        if len(text) - at > self._width:
+            at = len(text) - self._width
+        found = self._partial(text, at)
         return len(text) if found is None else found.start()
 
 
