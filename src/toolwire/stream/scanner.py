@@ -30,7 +30,7 @@ Argument: TypeAlias = tuple[str, str]
 
 _State: TypeAlias = Callable[[str, int], int]
 
-_plain = re.compile(r'[^"\\]*').match
+_inside = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL).match
 _flat = re.compile(r'[^"{}\[\]]*').match
 _space = re.compile(r"[ \t\r\n]*").match
 _bare = re.compile(r"[^,{}\[\] \t\r\n]*").match
@@ -197,16 +197,11 @@ class Scanner:
         if self._escaped:
             self._escaped = False
             position += 1
-        while True:
-            stop = _plain(text, position).end()  # type: ignore[union-attr]  # the pattern matches everywhere
-            if stop == len(text):
-                return stop, False
-            if text[stop] == '"':
-                return stop + 1, True
-            position = stop + 2
-            if position > len(text):
-                self._escaped = True
-                return stop + 1, False
+        stop = _inside(text, position).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+        if stop == len(text):
+            return stop, False
+        self._escaped = text[stop] == "\\"  # the last character, for the pattern takes an escape that is whole
+        return stop + 1, not self._escaped
 
     def _end_value(self, text: str, stop: int) -> None:
         raw = "".join([*self._pieces, text[self._from : stop]])
