@@ -30,7 +30,7 @@ Argument: TypeAlias = tuple[str, str]
 
 _State: TypeAlias = Callable[[str, int], int]
 
-_plain = re.compile(r'[^"\\]*').match
+_inside = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL).match
 _flat = re.compile(r'[^"{}\[\]]*').match
 _space = re.compile(r"[ \t\r\n]*").match
 _bare = re.compile(r"[^,{}\[\] \t\r\n]*").match
@@ -56,14 +56,11 @@ class Scanner:
         "complete",
         "ends",
         "invalid",
-        "partial",
     )
 
     def __init__(self) -> None:
         self.complete = False
         self.invalid = False
-        self.partial: tuple[str, str] | None = None
-        """The argument that is still coming: its name as JSON, and what the last fragment brought of its value."""
         self.ends: list[int] = []
         """Behind how much of the last fragment each argument that it completed was certain."""
         self._state: _State = self._outside
@@ -82,15 +79,18 @@ class Scanner:
             self.ends = []
         while position < end and not self.invalid:
             position = self._state(text, position)
-        self.partial = None
         if self._from >= 0 and not self.invalid:
             self._pieces.append(text[self._from :])
-            self.partial = ("".join(self._key), self._pieces[-1])
             self._from = 0
         if not self._done:
             return []
         done, self._done = self._done, []
         return done
+
+    @property
+    def partial(self) -> tuple[str, str] | None:
+        """The argument that is still coming: its name as JSON, and what the last fragment brought of its value."""
+        return None if self._from < 0 or self.invalid else ("".join(self._key), self._pieces[-1])
 
     # Each state reads from `position` as far as it can and gives back where the next one begins.
 
@@ -202,16 +202,11 @@ class Scanner:
         if self._escaped:
             self._escaped = False
             position += 1
-        while True:
-            stop = _plain(text, position).end()  # type: ignore[union-attr]  # the pattern matches everywhere
-            if stop == len(text):
-                return stop, False
-            if text[stop] == '"':
-                return stop + 1, True
-            position = stop + 2
-            if position > len(text):
-                self._escaped = True
-                return stop + 1, False
+        stop = _inside(text, position).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+        if stop == len(text):
+            return stop, False
+        self._escaped = text[stop] == "\\"  # the last character, for the pattern takes an escape that is whole
+        return stop + 1, not self._escaped
 
     def _end_value(self, text: str, stop: int, certain: int) -> None:
         raw = "".join([*self._pieces, text[self._from : stop]])

@@ -83,7 +83,7 @@ class NamedCalls(StyleBase, frozen=True):
         def sink(piece: str) -> None:
             pieces.append(piece)
             if streams:
-                writer.json(dumps(piece)[1:-1])
+                writer.string(piece)
 
         if not (yield from raw_value(reader, frame, _always, sink)):
             raise Truncated("the text stops inside of an argument")

@@ -146,7 +146,7 @@ class _Look:
         return self._open_end() if self._may_become(at, tags) else False
 
     def _may_become(self, at: int, tags: tuple[str, ...]) -> bool:
-        rest = self.text[at:]
+        rest = self.text[at : at + LOOKAHEAD]
         return not rest or any(tag.startswith(rest) for tag in tags)
 
     def _open_end(self) -> Answer:

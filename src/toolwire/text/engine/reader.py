@@ -59,7 +59,9 @@ class Terminals:
 
     def _held(self, text: str, at: int) -> int:
         """Where the suffix starts that may become a literal: the text before it is safe."""
-        found = self._partial(text, max(at, len(text) - self.width + 1))
+        if len(text) - at >= self.width:
+            at = len(text) - self.width + 1
+        found = self._partial(text, at)
         return len(text) if found is None else found.start()
 
 

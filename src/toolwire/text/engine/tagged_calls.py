@@ -236,7 +236,7 @@ class _Arguments:
         def sink(piece: str) -> None:
             pieces.append(piece)
             if streams:
-                writer.json(dumps(piece)[1:-1])
+                writer.string(piece)
 
         if not (yield from raw_value(reader, self.frame, self._is_key, sink)):
             raise Truncated("the text stops inside of an argument")

@@ -24,7 +24,7 @@ from ...ir.events import (
 )
 from ...ir.parts import CallState
 from ...ir.pointer import JSON, Object
-from ...ir.text import dumps
+from ...ir.text import dumps, escape
 from ...ir.value import Value
 from ...stream.scanner import Scanner
 from ...stream.strict import parse, parse_arguments
@@ -106,7 +106,7 @@ class Writer:
         self._end_item()
 
     def start_call(self, name: str, position: int, call_id: str = "") -> None:
-        """A call whose arguments come as JSON text (`args`), or one by one (`string`, `argument`)."""
+        """A call whose arguments come as JSON text (`args`), or one by one (`begin_argument`)."""
         self._end_item()
         self._space.clear()
         self._key = self._next_key()
@@ -150,6 +150,10 @@ class Writer:
     def json(self, piece: str) -> None:
         """More of the argument's value, as JSON text."""
         self._delta(piece)
+
+    def string(self, piece: str) -> None:
+        """More of a string between its quotes, as the text that it stands for."""
+        self._delta(escape(piece).decode())
 
     def end_argument(self, key: str, value: JSON) -> None:
         self._arguments[key] = value
@@ -195,7 +199,7 @@ class Writer:
 
     def _delta(self, piece: str) -> None:
         self._raw.append(piece)
-        self._events.append(CallDelta.of(self._key, piece))
+        self._events.append(CallDelta(self._key, escape(piece)))
 
     def _next_key(self) -> int:
         self._items += 1
