@@ -19,7 +19,7 @@ FORMAT = Format(
     calls=JsonCalls(
         ("<|START_ACTION|>",),
         ("<|END_ACTION|>",),
-        keys=Keys(name=("tool_name",), arguments=("parameters",), id=("tool_call_id",), id_is_index=True),
+        keys=Keys(name=("tool_name",), arguments=("parameters",), id=("tool_call_id",), id_first=True),
         array=True,
     ),
     reasoning=(("<|START_THINKING|>", "<|END_THINKING|>"),),

@@ -16,13 +16,16 @@ __all__ = ["Keys", "arguments", "read_envelope"]
 
 
 class Keys(Value, frozen=True):
-    """What the fields of a call are called; `id_last` where an id stands behind the arguments."""
+    """What the fields of a call are called; `id_last` where an id stands behind the arguments.
+
+    An id that is a bare number counts the calls of one turn. It says nothing in a conversation, so it is not taken.
+    """
 
     name: tuple[str, ...] = ("name",)
     arguments: tuple[str, ...] = ("arguments", "parameters")
     id: tuple[str, ...] = ("id",)
     id_last: bool = False
-    id_is_index: bool = False
+    id_first: bool = False
     name_is_key: bool = False
 
 
@@ -101,7 +104,7 @@ class _Envelope:
         else:
             raw = "".join((yield from _raw(self.turn)))
             if key in keys.id:
-                self.id = raw.strip('"')
+                self.id = "" if raw.strip('"').isdigit() else raw.strip('"')
 
     def _stream(self) -> Steps[None]:
         if not self.turn.writer.in_call:

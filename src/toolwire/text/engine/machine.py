@@ -101,24 +101,24 @@ class _Machine:
             yield from self.form.calls.read(self.turn, opener)
         except Malformed as error:
             followed = writer.calls > calls
-            self._no_call(error, start, say or self._say, weak=opener in self.weak)
+            self._no_call(error, start, say or self._say, opener)
         reader.taken = None
         if self.form.one_call and writer.calls > calls:
             yield from self._rest("the turn ends with its call")
         return followed
 
-    def _no_call(self, error: Malformed, start: int, say: Callable[[str], object], *, weak: bool) -> None:
+    def _no_call(self, error: Malformed, start: int, say: Callable[[str], object], opener: str) -> None:
         """What was opened is no call. As far as it was not told as one, it is text again."""
         reader, writer = self.turn.reader, self.turn.writer
         if reader.taken is None:
             return
         taken, reader.taken = self.silent.sub("", "".join(reader.taken)), None
-        if isinstance(error, Truncated) and not weak:
-            writer.note("truncated", start, f"a call is cut off before its name: {taken[:200]!r}")
-            return
-        if not weak:
-            writer.note("malformed", start, str(error))
-        if taken:
+        cut = isinstance(error, Truncated)
+        if opener not in self.weak:
+            words = f"a call is cut off before its name: {taken[:200]!r}"
+            writer.note("truncated" if cut else "malformed", start, words if cut else str(error))
+        is_markup = not (opener in self.weak or opener.strip()[:1].isalpha())  # "Action:" may be words as well
+        if taken and not (cut and is_markup):
             say(taken)
 
     def reasoning(self, closing: str) -> Steps[None]:

@@ -44,6 +44,10 @@ DiagnosticCode: TypeAlias = Literal[
 ]
 
 
+_MOST_NOTES = 100
+"""More say nothing new, and a hostile text could make as many as it has tags."""
+
+
 class Diagnostic(Value, frozen=True):
     """Something in the text that a caller, or the model, may want to know: what, and at which character."""
 
@@ -76,7 +80,8 @@ class Writer:
         return events
 
     def note(self, code: DiagnosticCode, position: int, detail: str) -> None:
-        self.diagnostics.append(Diagnostic(code, position, detail))
+        if len(self.diagnostics) < _MOST_NOTES:
+            self.diagnostics.append(Diagnostic(code, position, detail))
 
     def text(self, piece: str) -> None:
         if self._open != "text":
