@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import logging
 import multiprocessing
+from collections.abc import Awaitable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -17,6 +20,7 @@ from .arguments import as_declared
 __all__ = ["Invoker"]
 
 _GRACE = 2.0
+_log = logging.getLogger("toolwire.net")
 
 
 class Invoker:
@@ -40,8 +44,8 @@ class Invoker:
             return await _in_process(function, arguments, step.context, limit)
         token = running.set(step.context)
         try:
-            if inspect.iscoroutinefunction(_inner(function)):
-                return await _with_grace(function(**arguments), limit)
+            if _is_async(function):
+                return await _Limited(function(**arguments), limit)
             return await self._in_thread(function, arguments, limit)
         finally:
             running.reset(token)
@@ -56,14 +60,17 @@ class Invoker:
             return TimedOut(limit or 0)
         outcome = work.result()
         if isinstance(outcome, Returned) and inspect.isawaitable(outcome.value):
-            return await _with_grace(outcome.value, limit)
+            return await _Limited(_awaited(outcome.value), limit)
         return outcome
 
 
-def _inner(function: Any) -> Any:
+@lru_cache(1024)
+def _is_async(function: Any) -> bool:
     while hasattr(function, "func"):
         function = function.func
-    return function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    if not inspect.isroutine(function):
+        function = getattr(function, "__call__", function)  # noqa: B004
+    return inspect.iscoroutinefunction(function)
 
 
 def _guarded(function: Any, arguments: Any) -> Returned | Failed:
@@ -74,31 +81,72 @@ def _guarded(function: Any, arguments: Any) -> Returned | Failed:
         return Failed(error)
 
 
-async def _with_grace(work: Any, limit: float | None) -> Returned | Failed | TimedOut:
-    """A coroutine that is cancelled at its limit has a moment to clean up, and no longer."""
-    if limit is None:
-        return await _awaited(work)
-    task = asyncio.ensure_future(_awaited(work))
-    try:
-        done, _ = await asyncio.wait({task}, timeout=limit)
-    except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait({task}, timeout=_GRACE)
-        raise
-    if done:
-        return task.result()
-    task.cancel()
-    stopped, _ = await asyncio.wait({task}, timeout=_GRACE)
-    return TimedOut(limit or 0, stopped=bool(stopped))
+class _Limited:
+    """Awaits a coroutine in the task at hand, up to a limit.
+
+    At the limit it is cancelled and has a moment to clean up; what goes on all the same is left behind. So nothing costs a
+    task of its own, and nothing can hold us up.
+    """
+
+    __slots__ = ("_cancelled", "_coroutine", "_limit", "_loop", "_task", "_timer")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], limit: float | None) -> None:
+        self._coroutine = coroutine
+        self._limit = limit
+        self._cancelled = 0
+
+    def __await__(self) -> Generator[Any, None, Returned | Failed | TimedOut]:
+        self._loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._timer = None if self._limit is None else self._loop.call_later(self._limit, self._expire)
+        try:
+            return (yield from self._drive())
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            for _ in range(self._cancelled):
+                task.uncancel()
+
+    def _expire(self) -> None:
+        self._cancelled += 1
+        self._task.cancel()
+        self._timer = self._loop.call_later(_GRACE, self._expire)
+
+    def _drive(self) -> Generator[Any, None, Returned | Failed | TimedOut]:
+        raised: BaseException | None = None
+        while True:
+            try:
+                waits = self._coroutine.send(None) if raised is None else self._coroutine.throw(raised)
+            except StopIteration as done:
+                return Returned(done.value)
+            except asyncio.CancelledError:
+                if not self._cancelled:
+                    raise
+                return TimedOut(self._limit or 0, stopped=True)
+            except BaseException as error:  # noqa: BLE001  # whatever a tool raises is its failure and not ours
+                return Failed(error)
+            try:
+                yield waits
+                raised = None
+            except asyncio.CancelledError as cancelled:
+                if self._cancelled > 1:
+                    self._leave()
+                    return TimedOut(self._limit or 0)
+                raised = cancelled
+            except BaseException as error:  # noqa: BLE001  # what the tool waited for has failed
+                raised = error
+
+    def _leave(self) -> None:
+        try:
+            self._coroutine.close()
+        except BaseException:  # noqa: BLE001  # it does not even want to end
+            _log.warning("a tool ignores that it was cancelled")
 
 
-async def _awaited(work: Any) -> Returned | Failed:
-    try:
-        return Returned(await work)
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:  # noqa: BLE001
-        return Failed(error)
+async def _awaited(work: Awaitable[Any]) -> Any:
+    return await work
 
 
 async def _in_process(

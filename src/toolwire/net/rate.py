@@ -11,9 +11,7 @@ class Rates:
     def __init__(self) -> None:
         self._next: dict[str, float] = {}
 
-    async def take(self, name: str, rate: float | None) -> None:
-        if not rate:
-            return
+    async def take(self, name: str, rate: float) -> None:
         now = asyncio.get_running_loop().time()
         turn = max(self._next.get(name, now), now)
         self._next[name] = turn + 1 / rate

@@ -98,6 +98,7 @@ class Runner:
             while_running=while_running,
             lease=lease,
         )
+        self._latest = self._settings
 
     def close(self) -> None:
         self._invoke.close()
@@ -131,14 +132,18 @@ class Runner:
         entry = self.box.find(call.name)
         return entry is not None and entry.tool.effect in ("pure", "read")
 
+    def _of_run(self, run_id: str, tainted: bool) -> Settings:
+        """The settings of a run; most calls come from the same one as the last."""
+        latest = self._latest
+        if latest.run_id != run_id or latest.tainted != tainted:
+            latest = self._latest = replace(self._settings, run_id=run_id, tainted=tainted)
+        return latest
+
     async def _alone(self, call: ToolCall, run_id: str, tainted: bool) -> ToolResult:
         """One call that changes nothing needs no schedule, and may be cancelled at any time."""
         began = time.perf_counter()
-        settings = self._settings
-        if run_id or tainted:
-            settings = replace(settings, run_id=run_id, tainted=tainted)
         try:
-            result = await self.perform(CallRun(call, settings))
+            result = await self.perform(CallRun(call, self._of_run(run_id, tainted)))
         except Exception as error:  # noqa: BLE001  # a gate or a check of somebody else's
             result = _broken(call, error)
         self.observe(call, result, time.perf_counter() - began)
@@ -156,7 +161,7 @@ class Runner:
 
         Those that change something start when `results` is awaited: by then the answer is whole, and was accepted.
         """
-        settings = replace(self._settings, run_id=run_id or secrets.token_hex(8), tainted=tainted)
+        settings = self._of_run(run_id or secrets.token_hex(8), tainted)
         return Dispatch(self, settings, Schedule(self.box, most=self._most), earlier, keys or {}, self._most_per_turn)
 
     async def perform(self, run: CallRun) -> ToolResult:
@@ -168,8 +173,9 @@ class Runner:
 
     async def _do(self, step: Step) -> Any:
         if isinstance(step, Invoke):
-            await self._rates.take(step.entry.name, step.entry.options.rate)
-            return await self._kept_alive(step)
+            if step.entry.options.rate:
+                await self._rates.take(step.entry.name, step.entry.options.rate)
+            return await (self._invoke(step) if step.token is None else self._kept_alive(step))
         if isinstance(step, Wait):
             return await asyncio.sleep(step.seconds)
         if isinstance(step, Approve):
@@ -181,8 +187,8 @@ class Runner:
 
     async def _kept_alive(self, step: Invoke) -> Returned | Failed | TimedOut:
         """The function, and while it runs the lease of its claim."""
-        if step.token is None or step.context.idempotency_key is None:
-            return await self._invoke(step)
+        assert step.token is not None
+        assert step.context.idempotency_key is not None
         beat = asyncio.create_task(self._renew(step.context.idempotency_key, step.token, step.lease))
         try:
             return await self._invoke(step)

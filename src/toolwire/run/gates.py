@@ -41,6 +41,7 @@ class Pending(Value, frozen=True):
     tainted: bool = False
     repair: RepairPolicy | None = None
     steps: tuple[str, ...] = ()
+    checked: bool = False  # the arguments are known to fit
     lifts: Mapping[str, Lowered] = {}
 
     @property
@@ -101,7 +102,7 @@ def mend(pending: Pending) -> Pending | ToolResult:
     call = pending.call
     try:
         if call.arguments is not None and pending.box.validator(call.name).accepts(pending.arguments):
-            return pending
+            return replace(pending, checked=True)
     except SchemaError as error:
         return refusal(call, "failed", f"The tool {call.name} has a schema that cannot be used: {error}")
     schema = pending.tool.tool.input_schema or _ANYTHING
@@ -118,6 +119,8 @@ def mend(pending: Pending) -> Pending | ToolResult:
 
 def validate(pending: Pending) -> Pending | ToolResult:
     """The last word on the arguments has the tool's own schema."""
+    if pending.checked:
+        return pending
     check = pending.box.validator(pending.call.name)
     problems = () if check.accepts(pending.arguments) else check.problems(pending.arguments)
     if problems:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from types import NoneType
 
 from msgspec.structs import replace
 
@@ -40,6 +41,8 @@ class Shelf:
 
 def cap(result: ToolResult, limit: int, shelf: Shelf | None) -> ToolResult:
     """At most `limit` characters of text; media are left alone."""
+    if not result.parts and isinstance(result.structured, (int, float, NoneType)):
+        return result
     text = result.text
     if len(text) <= limit:
         return result

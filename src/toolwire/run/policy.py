@@ -65,6 +65,8 @@ class Policy(Value, frozen=True):
     taint: Literal["off", "warn", "enforce"] = "off"
 
     def verdict(self, pending: Pending) -> Deny | Ask | None:
+        if not self.checks and not self.approve and self.taint != "enforce":
+            return None
         found = [verdict for check in self.checks if (verdict := check(pending)) is not None]
         refused = next((verdict for verdict in found if isinstance(verdict, Deny)), None)
         if refused is not None:

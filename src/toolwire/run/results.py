@@ -54,6 +54,8 @@ def code_of(result: ToolResult) -> str:
 
 def value_result(call: ToolCall, value: Any) -> ToolResult:
     """What a function returned: text, media, parts, a result, or anything that has a meaning in JSON."""
+    if type(value) is str:
+        return call.result(value)
     if isinstance(value, ToolResult):
         return msgspec.structs.replace(value, call_id=call.id, name=call.name, kind=call.kind)
     parts = _parts(value)
