@@ -9,11 +9,15 @@ def test_conformance(check):
 
 from .chunks import bytewise, every_split, random_chunks
 from .compare import differences, plain, same
+from .upstream import Partly, Raw, Upstream
 from .vectors import Vector, load_vectors
 from .wire_suite import Check, wire_checks
 
 __all__ = [
     "Check",
+    "Partly",
+    "Raw",
+    "Upstream",
     "Vector",
     "bytewise",
     "differences",
