@@ -7,6 +7,8 @@ def test_conformance(check):
     check()
 """
 
+from typing import TYPE_CHECKING
+
 from .chunks import bytewise, every_split, random_chunks
 from .compare import differences, plain, same
 from .models import ScriptedModel, says
@@ -18,8 +20,11 @@ from .wire_suite import Check, wire_checks
 __all__ = [
     "Check",
     "ExpectedCall",
+    "Partly",
+    "Raw",
     "ScriptedModel",
     "TextVector",
+    "Upstream",
     "Vector",
     "bytewise",
     "differences",
@@ -33,3 +38,15 @@ __all__ = [
     "text_checks",
     "wire_checks",
 ]
+
+if TYPE_CHECKING:
+    from .upstream import Partly, Raw, Upstream
+
+
+def __getattr__(name: str) -> object:
+    """The scripted provider, which needs an event loop, is loaded when it is asked for."""
+    if name in ("Partly", "Raw", "Upstream"):
+        from . import upstream
+
+        return getattr(upstream, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
