@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..ir.request import Request
     from ..ir.response import Response
     from ..net.agent import Agent, Answer
+    from ..net.client import ModelClient
     from ..run.records import Store
     from ..run.requests import Approve
 
@@ -53,6 +54,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("prompt", nargs="?", help="what to do; - is standard input")
     parser.add_argument("-m", "--model", help="provider/model")
     parser.add_argument("--base-url", help="where the model is, if not at its provider's")
+    parser.add_argument("--key-env", metavar="NAME", help="the variable that holds the key for --base-url")
     parser.add_argument("--text", metavar="FORMAT", help="a model without tool calling: `toolwire formats` lists them")
     parser.add_argument("--system", default="", help="the system prompt")
     parser.add_argument("--yes", action="store_true", help="do not ask before calls that change something")
@@ -82,11 +84,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _answer(arguments: argparse.Namespace) -> int:
     prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
-    agent = _agent(arguments)
+    module = _module(arguments.tools)
     live = _Live(silent=arguments.json)
     answer: Answer | None = None
-    async for event in agent.stream(prompt):
-        answer = live.show(event) or answer
+    async with _client(arguments) as client:
+        async for event in _agent(client, module, arguments).stream(prompt):
+            answer = live.show(event) or answer
     assert answer is not None
     if arguments.json:
         _print_json(answer)
@@ -95,16 +98,25 @@ async def _answer(arguments: argparse.Namespace) -> int:
     return 0 if answer.finished else 1
 
 
-def _agent(arguments: argparse.Namespace) -> Agent:
-    from ..net.agent import Agent
+def _client(arguments: argparse.Namespace) -> ModelClient:
     from ..net.client import ModelClient
+
+    key = None
+    if arguments.key_env:
+        key = os.environ.get(arguments.key_env)
+        if not key:
+            raise ConfigError(f"the variable {arguments.key_env} is not set")
+    return ModelClient(arguments.model, base_url=arguments.base_url, text=arguments.text, key=key)
+
+
+def _agent(client: ModelClient, module: ModuleType, arguments: argparse.Namespace) -> Agent:
+    from ..net.agent import Agent
     from ..run.policy import Policy
     from ..run.session import Budget
 
-    client = ModelClient(arguments.model, base_url=arguments.base_url, text=arguments.text)
     return Agent(
         client,
-        [_module(arguments.tools)],
+        [module],
         system=arguments.system,
         budget=Budget(iterations=arguments.max_iterations),
         observers=[_Trace(arguments.trace)] if arguments.trace else [],

@@ -1,0 +1,157 @@
+"""`toolwire run`, as a user types it, against a scripted provider."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolwire import Response, Text, ToolCall
+from toolwire.ir.response import Stop
+from toolwire.testing import Upstream, says
+
+TOOLS = '''
+import toolwire
+
+@toolwire.tool(effect="read")
+def get_weather(city: str) -> str:
+    """The weather."""
+    return f"sun in {city}"
+
+@toolwire.tool
+def send_mail(to: str) -> str:
+    """Send a mail."""
+    return f"sent to {to}"
+'''
+WEATHER = says("Looking. ", ToolCall("c1", "get_weather", {"city": "Paris"}))
+MAIL = says(ToolCall("c1", "send_mail", {"to": "ann"}))
+DONE = says("All done.")
+
+
+def toolwire_run(tmp_path: Path, script, *arguments: str, stdin: str = ""):
+    """The command in a process of its own, the provider in this one."""
+    tools = tmp_path / "tools.py"
+    tools.write_text(TOOLS)
+
+    async def run():
+        async with Upstream(*script) as upstream:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "toolwire", "run", str(tools), *arguments),
+                *("-m", "vllm/any", "--base-url", upstream.url),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            out, err = await process.communicate(stdin.encode())
+            return process.returncode, out.decode(), err.decode(), upstream.heard
+
+    return asyncio.run(run())
+
+
+def test_a_prompt_and_functions(tmp_path):
+    trace = tmp_path / "trace.jsonl"
+    code, out, err, heard = toolwire_run(
+        tmp_path, [WEATHER, DONE], "Weather?", "--store", "none", "--trace", str(trace)
+    )
+    assert code == 0, err
+    assert out == "Looking. \nAll done.\n"
+    assert '→ get_weather {"city":"Paris"}' in err
+    assert "✓ get_weather sun in Paris" in err
+    assert [tool.name for tool in heard[0].request.tools] == ["get_weather", "send_mail"]
+    lines = [json.loads(line) for line in trace.read_text().splitlines()]
+    assert [sorted(line) for line in lines] == [
+        ["request", "response", "seconds"],
+        ["call", "result", "seconds"],
+        ["request", "response", "seconds"],
+    ]
+
+
+def test_json_for_machines(tmp_path):
+    code, out, err, _ = toolwire_run(tmp_path, [WEATHER, DONE], "-", "--json", "--store", "none", stdin="Weather?")
+    assert code == 0, err
+    answer = json.loads(out)
+    assert (answer["text"], answer["finished"]) == ("All done.", True)
+    assert answer["messages"][0]["parts"][0]["text"] == "Weather?"
+
+
+def test_what_changes_something_is_asked_for_and_nobody_is_there(tmp_path):
+    code, _, err, heard = toolwire_run(tmp_path, [MAIL, DONE], "Mail Ann.", "--store", "none")
+    assert code == 0
+    assert "✗ send_mail" in err
+    (told,) = heard[1].request.messages[-1].parts
+    assert "A person has to agree" in told.text
+
+
+def test_with_yes_it_is_run_and_remembered(tmp_path):
+    store = str(tmp_path / "runs.db")
+    code, _, err, _ = toolwire_run(tmp_path, [MAIL, DONE], "Mail Ann.", "--yes", "--store", store)
+    assert code == 0, err
+    assert "✓ send_mail sent to ann" in err
+
+    from toolwire.cli.main import main
+
+    assert main(["run", "--list", "--store", store]) == 0
+
+
+def test_the_budget_is_kept(tmp_path):
+    script = [says(ToolCall(f"c{n}", "get_weather", {"city": f"city {n}"})) for n in range(4)]
+    code, _, err, _ = toolwire_run(tmp_path, script, "Go.", "--max-iterations", "2", "--store", "none")
+    assert code == 1
+    assert "max iterations reached (2)" in err
+
+
+def test_a_model_without_tool_calling(tmp_path):
+    said = Response(
+        parts=(Text('<tool_call>{"name": "get_weather", "arguments": {"city": "Rome"}}</tool_call>'),),
+        stop=Stop("stop"),
+    )
+    code, _, err, heard = toolwire_run(tmp_path, [said, DONE], "Weather?", "--text", "hermes", "--store", "none")
+    assert code == 0, err
+    assert "✓ get_weather sun in Rome" in err
+    assert not heard[0].request.tools
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["run"], "a file of functions is missing"),
+        (["run", "nope.py", "x", "-m", "openai/x"], "cannot read nope.py"),
+        (["run", "{tools}", "x"], "a model (-m) is missing"),
+        (["run", "{tools}", "x", "-m", "opnai/x"], "openai"),
+        (["run", "{tools}", "x", "-m", "vllm/x", "--key-env", "NO_SUCH_VARIABLE"], "NO_SUCH_VARIABLE is not set"),
+        (["run", "--resolve", "k"], "what happened"),
+        (["run", "{broken}", "x", "-m", "vllm/x"], "cannot be loaded"),
+    ],
+)
+def test_wrong_usage(arguments, told, tmp_path, capsys, monkeypatch):
+    from toolwire.cli.main import main
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    tools, broken = tmp_path / "tools.py", tmp_path / "broken.py"
+    tools.write_text(TOOLS)
+    broken.write_text("import nothing_of_that_name")
+    assert main([one.format(tools=tools, broken=broken) for one in arguments]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_resolving_what_is_unknown(tmp_path, capsys):
+    from toolwire.cli.main import main
+    from toolwire.net.stores import open_store
+    from toolwire.run.records import Claim
+
+    url = str(tmp_path / "runs.db")
+    store = open_store(url)
+    store.claim(Claim("k1", "pay", "f", "t1"))
+    store.complete("k1", "t1", "{}", 60.0, "unknown")
+    store.claim(Claim("k2", "pay", "f", "t2"))
+    store.complete("k2", "t2", "{}", 60.0, "unknown")
+    store.close()
+    assert main(["run", "--list", "--store", url]) == 0
+    assert "unknown" in capsys.readouterr().out
+    assert main(["run", "--resolve", "k1", "--result", '"paid"', "--store", url]) == 0
+    assert main(["run", "--resolve", "k2", "--forget", "--store", url]) == 0
+    assert main(["run", "--resolve", "k3", "--forget", "--store", url]) == 1
+    assert main(["run", "--list", "--json", "--store", url]) == 0
+    (left,) = json.loads(capsys.readouterr().out)
+    assert (left["key"], left["state"]) == ("k1", "done")
