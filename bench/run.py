@@ -32,8 +32,8 @@ ENVIRONMENTS = {
 }
 # Wheels of which a part is wanted and that would bring half the world with them.
 ALONE = {".venv-schemas": (PACKAGE,), ".venv-text": ("sglang==0.5.23",)}
-OWN = {"repair": ".venv-repair", "text": ".venv-text"}
-NAMES = ("translate", "stream", "scanner", "start", "schemas", "repair", "text")
+OWN = {"repair": ".venv-repair", "text": ".venv-text", "dispatch": ".venv-schemas"}
+NAMES = ("translate", "stream", "scanner", "start", "schemas", "repair", "text", "dispatch")
 
 
 def main() -> None:
@@ -269,6 +269,27 @@ def _detectors(result: dict) -> str:
     )
 
 
+def _dispatch(result: dict) -> str:
+    limit = min(result["micros"], key=result["micros"].get)
+    one = [
+        (name, f"{micros:.1f}", f"{micros / result['micros'][limit]:.1f}×") for name, micros in result["micros"].items()
+    ]
+    many = [
+        (name, f"{took:.0f}", f"{took / result['thousand'][limit]:.1f}×") for name, took in result["thousand"].items()
+    ]
+    return "\n".join(
+        [
+            "## Dispatch a call (`bench/dispatch.py`)\n",
+            "From the arguments as text to the result as text, of a function that adds two numbers. Not the same work: ours finds,",
+            "repairs, validates, asks the policy, keeps a limit of time and caps the output; openai-agents is without its runner.\n",
+            _table(("by", "µs of CPU", "of the limit"), one),
+            "A thousand calls at once that sleep 10 ms each:\n",
+            _table(("by", "ms of CPU", "of the limit"), many),
+            *(f"Could not be measured: {name} ({why})\n" for name, why in result["missing"].items()),
+        ]
+    )
+
+
 _REPORTS = {
     "translate": _translate,
     "stream": _stream,
@@ -277,6 +298,7 @@ _REPORTS = {
     "schemas": _schemas,
     "repair": _repair,
     "text": _text,
+    "dispatch": _dispatch,
 }
 
 if __name__ == "__main__":

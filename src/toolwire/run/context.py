@@ -18,6 +18,11 @@ class CallContext(Value, frozen=True):
     caller: str = ""
     idempotency_key: str | None = None
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """For a request that the tool makes."""
+        return {} if self.idempotency_key is None else {"Idempotency-Key": self.idempotency_key}
+
 
 running: ContextVar[CallContext | None] = ContextVar("toolwire_call", default=None)
 

@@ -30,7 +30,9 @@ __all__ = ["AskModel", "Budget", "Done", "GiveUp", "RunState", "RunTools", "Sess
 
 
 class Budget(Value, frozen=True):
-    """How much a run may take. `same_call`: how often the model may ask for the very same thing."""
+    """How much a run may take. `same_call`: how often the model may ask for the very same thing. `failures`: how many turns in
+    a row may bring nothing but errors; so long the model may adapt.
+    """
 
     iterations: int = 16
     calls: int | None = 256
@@ -38,6 +40,7 @@ class Budget(Value, frozen=True):
     tokens: int | None = None
     cost: float | None = None
     same_call: int = 4
+    failures: int = 6
 
 
 class AskModel(Value, frozen=True):
@@ -79,6 +82,7 @@ class RunState(Value, frozen=True):
     cost: float = 0.0
     started: float = 0.0
     tainted: bool = False
+    failures: int = 0
     pending: tuple[ToolCall, ...] = ()
     response: Response | None = None
     reason: str = ""
@@ -187,10 +191,15 @@ class Session:
         state = self.state
         if [result.call_id for result in results] != [call.id for call in state.pending]:
             raise ConfigError("the results are not those of the calls", hint="one result a call, in the same order")
+        failures = state.failures + 1 if all(result.is_error for result in results) else 0
         tainted = state.tainted or any(call.name in self._untrusted for call in state.pending)
         messages = (*state.request.messages, Message("user", tuple(results)))
         request = replace(state.request, messages=messages)
-        self.state = replace(state, phase="ask", pending=(), request=request, tainted=tainted)
+        told = replace(state, phase="ask", pending=(), request=request, tainted=tainted, failures=failures)
+        if failures >= self.budget.failures:
+            self._give_up(told, f"{failures} turns in a row brought nothing but errors")
+        else:
+            self.state = told
 
     def _expect(self, phase: str) -> None:
         if self.state.phase != phase:

@@ -118,6 +118,15 @@ def test_a_model_that_goes_in_circles_is_stopped():
     assert "same call" in run.next().reason
 
 
+def test_adapting_has_an_end():
+    run = session(budget=Budget(failures=2))
+    for place in ("a", "b"):
+        run.answered(wants(place))
+        step = run.next()
+        run.ran([call.result("no", is_error=True) for call in step.calls])
+    assert run.next().reason == "2 turns in a row brought nothing but errors"
+
+
 def test_a_fault_ends_it():
     run = session()
     run.answered(Response(fault=Fault("overloaded", "too busy")))
