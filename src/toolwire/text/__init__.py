@@ -31,7 +31,6 @@ _BUILT_IN = (
     "cohere_rplus",
     "deepseek_dsml_v32",
     "deepseek_dsml_v4",
-    "deepseek_r1",
     "deepseek_v3",
     "deepseek_v31",
     "dots",
@@ -53,7 +52,6 @@ _BUILT_IN = (
     "hermes",
     "hunyuan",
     "hunyuan_a13b",
-    "hy_v3",
     "inkling",
     "internlm2",
     "jamba",
@@ -61,7 +59,6 @@ _BUILT_IN = (
     "kimi_k2",
     "kimi_k3",
     "lfm2",
-    "ling3",
     "llama3_json",
     "llama4_pythonic",
     "longcat",
@@ -84,6 +81,9 @@ _BUILT_IN = (
     "step3",
     "xlam",
 )
+_ALIASES = {"deepseek_r1": "deepseek_v3", "hy_v3": "hunyuan", "ling3": "glm47", "openhands": "function_xml"}
+"""Other names of the same format."""
+
 _loaded: dict[str, Format] = {}
 
 
@@ -93,7 +93,7 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Format:
-    """A format by its name."""
+    """A format by its name, or by another one that it has."""
     if not isinstance(name, str):
         raise ConfigError(f"a text format is named by a string, not {name!r}", hint="see toolwire.text.names()")
     found = _loaded.get(name)
@@ -112,6 +112,7 @@ def detect(text: str) -> str | None:
 
 def _load(name: str) -> Format:
     form: Format
+    name = _ALIASES.get(name, name)
     if name in _BUILT_IN:
         from importlib import import_module
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from .engine.declare import Results
 from .engine.format import Format
-from .engine.tagged_calls import TaggedCalls
+from .engine.tag_families import invocations
 
 __all__ = ["FORMAT"]
 
@@ -19,16 +19,7 @@ FORMAT = Format(
     name="anthropic_legacy_xml",
     title="<invoke> in <function_calls>",
     families=("*claude-2*", "*claude-instant*"),
-    calls=TaggedCalls(
-        "<invoke",
-        "</invoke>",
-        "<parameter",
-        "</parameter>",
-        attribute="name",
-        key_attribute="name",
-        section_open="<function_calls>",
-        section_close="</function_calls>",
-    ),
+    calls=invocations("<function_calls>", "</function_calls>"),
     halts=("<function_results>",),
     stops=("</function_calls>",),
     results=Results(

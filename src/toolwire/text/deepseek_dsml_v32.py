@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from .engine.declare import Results
 from .engine.format import Format
-from .engine.tagged_calls import TaggedCalls
+from .engine.tag_families import invocations
 
 __all__ = ["FORMAT"]
 
@@ -19,15 +19,10 @@ FORMAT = Format(
     name="deepseek_dsml_v32",
     title="<｜DSML｜invoke> in <｜DSML｜function_calls>",
     families=("*deepseek-v3.2*",),
-    calls=TaggedCalls(
-        "<｜DSML｜invoke",
-        "</｜DSML｜invoke>",
-        "<｜DSML｜parameter",
-        "</｜DSML｜parameter>",
-        attribute="name",
-        key_attribute="name",
-        section_open="<｜DSML｜function_calls>",
-        section_close="</｜DSML｜function_calls>",
+    calls=invocations(
+        "<｜DSML｜function_calls>",
+        "</｜DSML｜function_calls>",
+        prefix="｜DSML｜",
         bare=True,
         type_attribute="string",
         json_body=True,

@@ -1,4 +1,4 @@
-"""Calls of DeepSeek V3: the name, then the arguments in a code block.
+"""Calls of DeepSeek V3, R1 and its distillations: the name, then the arguments in a code block.
 
 <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f
 ```json
@@ -17,7 +17,7 @@ __all__ = ["FORMAT"]
 FORMAT = Format(
     name="deepseek_v3",
     title="name and a JSON code block between special tokens",
-    families=("*deepseek-v3", "*deepseek-v3-0324*", "*deepseek-chat*"),
+    families=("*deepseek-v3", "*deepseek-v3-0324*", "*deepseek-chat*", "*deepseek-r1*", "*deepseek-reasoner*"),
     calls=HeaderCalls(
         ("<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "<｜tool▁call▁begin｜>"),
         ("\n```json\n", "\n```\n"),

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from .engine.format import Format
-from .engine.tagged_calls import TaggedCalls
+from .engine.tag_families import invocations
 
 __all__ = ["FORMAT"]
 
@@ -14,17 +14,6 @@ FORMAT = Format(
     name="dots",
     title="<invoke> in <dots_function_call>",
     families=("*dots.llm*", "dots*"),
-    calls=TaggedCalls(
-        "<invoke",
-        "</invoke>",
-        "<parameter",
-        "</parameter>",
-        attribute="name",
-        key_attribute="name",
-        section_open="<dots_function_call>",
-        section_close="</dots_function_call>",
-        json_body=True,
-        line="",
-    ),
+    calls=invocations("<dots_function_call>", "</dots_function_call>", json_body=True, line=""),
     noise=("<dots_function_call>", "</dots_function_call>"),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from .engine.declare import Results
 from .engine.format import Format
-from .engine.tagged_calls import TaggedCalls
+from .engine.tag_families import arg_pairs
 
 __all__ = ["FORMAT"]
 
@@ -18,15 +18,7 @@ FORMAT = Format(
     name="glm45",
     title="<arg_key> and <arg_value> in <tool_call>",
     families=("*glm-4.5*", "*glm-4.6*", "*glm4.5*"),
-    calls=TaggedCalls(
-        "<tool_call>",
-        "</tool_call>",
-        "<arg_key>",
-        "</arg_value>",
-        value_open="<arg_value>",
-        key_end="</arg_key>",
-        head_end="\n",
-    ),
+    calls=arg_pairs(),
     noise=("<|user|>", "<|endoftext|>"),
     halts=("<|observation|>", "<tool_response>"),
     results=Results("<|observation|>\n<tool_response>\n{content}\n</tool_response>", role="tool"),

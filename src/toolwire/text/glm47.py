@@ -1,4 +1,4 @@
-"""Calls of GLM 4.7: as `glm45`, without line breaks.
+"""Calls of GLM 4.7 and Ling 3: as `glm45`, without line breaks.
 
 <tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>
 """
@@ -7,24 +7,15 @@ from __future__ import annotations
 
 from .engine.declare import Results
 from .engine.format import Format
-from .engine.tagged_calls import TaggedCalls
+from .engine.tag_families import arg_pairs
 
 __all__ = ["FORMAT"]
 
 FORMAT = Format(
     name="glm47",
     title="<arg_key> and <arg_value> in <tool_call>, on one line",
-    families=("*glm-4.7*", "*glm-5*"),
-    calls=TaggedCalls(
-        "<tool_call>",
-        "</tool_call>",
-        "<arg_key>",
-        "</arg_value>",
-        value_open="<arg_value>",
-        key_end="</arg_key>",
-        head_end="\n",
-        line="",
-    ),
+    families=("*glm-4.7*", "*glm-5*", "*ling-3*", "*ling3*"),
+    calls=arg_pairs(line=""),
     noise=("<|user|>", "<|endoftext|>"),
     halts=("<|observation|>", "<tool_response>"),
     results=Results("<|observation|><tool_response>{content}</tool_response>", role="tool"),

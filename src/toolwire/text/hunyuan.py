@@ -6,25 +6,14 @@
 from __future__ import annotations
 
 from .engine.format import Format
-from .engine.tagged_calls import TaggedCalls
+from .engine.tag_families import arg_pairs
 
 __all__ = ["FORMAT"]
 
 FORMAT = Format(
     name="hunyuan",
     title="<arg_key> and <arg_value> in <tool_calls>",
-    families=("*hunyuan*",),
-    calls=TaggedCalls(
-        "<tool_call>",
-        "</tool_call>",
-        "<arg_key>",
-        "</arg_value>",
-        value_open="<arg_value>",
-        key_end="</arg_key>",
-        head_end="<tool_sep>",
-        section_open="<tool_calls>",
-        section_close="</tool_calls>",
-        line="",
-    ),
+    families=("*hunyuan*", "*hy3*", "*hy-v3*"),
+    calls=arg_pairs(head_end="<tool_sep>", line="", section="tool_calls"),
     noise=("<|hy_eos|>",),
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from .engine.declare import Results
 from .engine.format import Format
-from .engine.tagged_calls import TaggedCalls
+from .engine.tag_families import invocations
 
 __all__ = ["FORMAT"]
 
@@ -19,16 +19,7 @@ FORMAT = Format(
     name="minimax_m2",
     title="<invoke> in <minimax:tool_call>",
     families=("*minimax-m2*",),
-    calls=TaggedCalls(
-        "<invoke",
-        "</invoke>",
-        "<parameter",
-        "</parameter>",
-        attribute="name",
-        key_attribute="name",
-        section_open="<minimax:tool_call>",
-        section_close="</minimax:tool_call>",
-    ),
+    calls=invocations("<minimax:tool_call>", "</minimax:tool_call>"),
     noise=("[e~[",),
     results=Results("<response>\n{content}\n</response>", role="tool"),
 )

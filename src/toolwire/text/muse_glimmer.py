@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from .engine.channel_calls import ChannelCalls
 from .engine.format import Format
-from .engine.tagged_calls import TaggedCalls
+from .engine.tag_families import invocations
 
 __all__ = ["FORMAT"]
 
@@ -25,16 +25,7 @@ FORMAT = Format(
         ends=("<|eom|>",),
         thinks=("self",),
         people=("user",),
-        body=TaggedCalls(
-            "<atem:invoke",
-            "</atem:invoke>",
-            "<atem:parameter",
-            "</atem:parameter>",
-            attribute="name",
-            key_attribute="name",
-            section_open="<atem:function_calls>",
-            section_close="</atem:function_calls>",
-        ),
+        body=invocations("<atem:function_calls>", "</atem:function_calls>", prefix="atem:"),
         closed=True,
     ),
     reasoning=(),

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from .engine.format import Format
-from .engine.tagged_calls import TaggedCalls
+from .engine.tag_families import arg_pairs
 
 __all__ = ["FORMAT"]
 
@@ -17,13 +17,5 @@ FORMAT = Format(
     name="poolside_v1",
     title="<arg_key> and <arg_value> in <tool_call>",
     families=("*laguna*",),
-    calls=TaggedCalls(
-        "<tool_call>",
-        "</tool_call>",
-        "<arg_key>",
-        "</arg_value>",
-        value_open="<arg_value>",
-        key_end="</arg_key>",
-        head_end="\n",
-    ),
+    calls=arg_pairs(),
 )

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from .engine.format import Format
-from .engine.tagged_calls import TaggedCalls
+from .engine.tag_families import invocations
 
 __all__ = ["FORMAT"]
 
@@ -14,15 +14,10 @@ FORMAT = Format(
     name="step3",
     title="<steptml:invoke> between special tokens",
     families=("*step-3", "*step3"),
-    calls=TaggedCalls(
-        "<steptml:invoke",
-        "</steptml:invoke>",
-        "<steptml:parameter",
-        "</steptml:parameter>",
-        attribute="name",
-        key_attribute="name",
-        section_open="<｜tool_call_begin｜>function<｜tool_sep｜>",
-        section_close="<｜tool_call_end｜>",
+    calls=invocations(
+        "<｜tool_call_begin｜>function<｜tool_sep｜>",
+        "<｜tool_call_end｜>",
+        prefix="steptml:",
         own_section=True,
         line="",
     ),

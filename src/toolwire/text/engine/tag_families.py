@@ -1,0 +1,40 @@
+"""Tags that several formats share, each by the name that people know them by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .tagged_calls import TaggedCalls
+
+__all__ = ["arg_pairs", "invocations"]
+
+
+def arg_pairs(*, head_end: str = "\n", line: str = "\n", section: str = "") -> TaggedCalls:
+    """`<tool_call>NAME` with `<arg_key>` and `<arg_value>` for each argument, as GLM began to write it."""
+    return TaggedCalls(
+        "<tool_call>",
+        "</tool_call>",
+        "<arg_key>",
+        "</arg_value>",
+        value_open="<arg_value>",
+        key_end="</arg_key>",
+        head_end=head_end,
+        section_open=f"<{section}>" if section else "",
+        section_close=f"</{section}>" if section else "",
+        line=line,
+    )
+
+
+def invocations(section_open: str, section_close: str, *, prefix: str = "", **more: Any) -> TaggedCalls:
+    """`<invoke name="NAME">` with `<parameter name="KEY">` in a section, as Claude began to write it."""
+    return TaggedCalls(
+        f"<{prefix}invoke",
+        f"</{prefix}invoke>",
+        f"<{prefix}parameter",
+        f"</{prefix}parameter>",
+        attribute="name",
+        key_attribute="name",
+        section_open=section_open,
+        section_close=section_close,
+        **more,
+    )
