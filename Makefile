@@ -6,10 +6,10 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 WORKERS ?= auto
 
-.PHONY: help demo test check bench docs format clean
+.PHONY: help demo test test-soak check bench docs format clean
 
 help: ## what there is to do
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(VENV)/core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -29,6 +29,9 @@ demo: $(VENV)/core ## the main job in under 20 seconds: offline, no key
 
 test: $(VENV)/test ## all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
+
+test-soak: $(VENV)/test ## 200 kills a store instead of 20
+	SOAK=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/stores/test_kills.py
 
 check: $(VENV)/check ## format, lint, types, import contracts
 	$(BIN)/ruff format --check src tests bench docs
