@@ -205,7 +205,9 @@ _RUNNER = "is the runner's part, above the stores"
 
 FAILURES = {
     1: Entry("killed before the claim: nothing happened, it is run"),
-    2: Entry("killed between claim and completion: unknown once the lease has passed, reported, never run again by itself"),
+    2: Entry(
+        "killed between claim and completion: unknown once the lease has passed, reported, never run again by itself"
+    ),
     3: Entry("the same with a tool that may run twice: claimed anew with another token, and run"),
     4: Entry(
         "the completion fails: it is written again with the token, and counts once",
@@ -220,5 +222,7 @@ FAILURES = {
     8: Entry("after its time a result is forgotten; what is running or unknown never is"),
     9: Entry("a late worker whose token is no longer the record's changes nothing"),
     10: Entry("a store that cannot be reached raises at once", later=f"to stop a write and let a read pass {_RUNNER}"),
-    11: Entry("what a store has acknowledged survives its death, as far as it is set up to; where it is not, the docs say so"),
+    11: Entry(
+        "what a store has acknowledged survives its death, as far as it is set up to; where it is not, the docs say so"
+    ),
 }

@@ -4,14 +4,15 @@ import store_worker
 from store_servers import PROCESSES
 from store_worker import executions
 
+from toolwire.run.records import DAY
+
 RACERS = 8
 KEYS = [f"key {number}" for number in range(500)]
 
 
-def test_race(place, store, tmp_path):
-    effects = tmp_path / "effects"
+def race(place, effects, keys, **how):
     racers = [
-        PROCESSES.Process(target=store_worker.work, args=(place, effects, KEYS), kwargs={"shuffle": number})
+        PROCESSES.Process(target=store_worker.work, args=(place, effects, keys), kwargs={"shuffle": number, **how})
         for number in range(RACERS)
     ]
     for racer in racers:
@@ -19,9 +20,25 @@ def test_race(place, store, tmp_path):
     for racer in racers:
         racer.join()
     assert [racer.exitcode for racer in racers] == [0] * RACERS
+
+
+def test_race(place, store, tmp_path):
+    effects = tmp_path / "effects"
+    race(place, effects, KEYS)
     assert executions(effects) == dict.fromkeys(KEYS, 1)
     assert len(store.records("done", limit=1000)) == len(KEYS)
     assert store.records("unknown") == store.records("running") == []
+
+
+def test_who_reclaims_is_one(place, store, wish, tmp_path):
+    """What is unknown may be run again, by one of those who want to."""
+    effects = tmp_path / "effects"
+    for key in KEYS[:100]:
+        claim = wish(key, durable=False)
+        store.claim(claim)
+        store.complete(key, claim.token, "?", DAY, "unknown")
+    race(place, effects, KEYS[:100], reclaim=True)
+    assert executions(effects) == dict.fromkeys(KEYS[:100], 1)
 
 
 def test_the_first_use_is_a_race_too(server, tmp_path):
@@ -30,12 +47,5 @@ def test_the_first_use_is_a_race_too(server, tmp_path):
         folder = tmp_path / str(number)
         folder.mkdir()
         place = server.fresh(folder)
-        racers = [
-            PROCESSES.Process(target=store_worker.work, args=(place, folder / "effects", ["k"])) for _ in range(RACERS)
-        ]
-        for racer in racers:
-            racer.start()
-        for racer in racers:
-            racer.join()
-        assert [racer.exitcode for racer in racers] == [0] * RACERS
+        race(place, folder / "effects", ["k"])
         assert executions(folder / "effects") == {"k": 1}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...ir.errors import ConfigError, MissingExtra, StoreError
 from ...run.records import DAY, Claim, Record, RecordState
@@ -124,13 +124,13 @@ class PostgresStore:
             "reclaim": claim.reclaim,
         }
         while True:
-            rows = self._run(_CLAIM, values).rows
+            rows = self._run(_CLAIM, values).fetchall()
             if rows:
                 return record(rows[0])
             # Somebody took it since the statement began, and is not in its snapshot: look again.
 
     def renew(self, key: str, token: str, lease: float) -> bool:
-        return self._run(_RENEW, {"id": _id(key), "token": as_bytes(token), "lease": float(lease)}).changed == 1
+        return self._change(_RENEW, {"id": _id(key), "token": as_bytes(token), "lease": float(lease)})
 
     def complete(self, key: str, token: str, result: str, ttl: float, state: RecordState = "done") -> bool:
         values = {
@@ -140,32 +140,36 @@ class PostgresStore:
             "ttl": float(ttl),
             "state": state,
         }
-        return self._run(_COMPLETE, values).changed == 1
+        return self._change(_COMPLETE, values)
 
     def release(self, key: str, token: str) -> bool:
-        return self._run(_RELEASE, {"id": _id(key), "token": as_bytes(token)}).changed == 1
+        return self._change(_RELEASE, {"id": _id(key), "token": as_bytes(token)})
 
     def get(self, key: str) -> Record | None:
-        rows = self._run(_GET, {"id": _id(key)}).rows
+        rows = self._run(_GET, {"id": _id(key)}).fetchall()
         return record(rows[0]) if rows else None
 
     def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
-        return [record(row) for row in self._run(_LIST, {"state": state, "limit": limit}).rows]
+        return [record(row) for row in self._run(_LIST, {"state": state, "limit": limit}).fetchall()]
 
     def resolve(self, key: str, result: str | None, ttl: float = DAY) -> bool:
         if result is None:
-            return self._run(_FORGET, {"id": _id(key)}).changed == 1
-        return self._run(_RESOLVE, {"id": _id(key), "result": as_bytes(result), "ttl": float(ttl)}).changed == 1
+            return self._change(_FORGET, {"id": _id(key)})
+        return self._change(_RESOLVE, {"id": _id(key), "result": as_bytes(result), "ttl": float(ttl)})
 
     def sweep(self) -> int:
-        return self._run(_SWEEP, {}).changed
+        return int(self._run(_SWEEP, {}).rowcount)
 
     def close(self) -> None:
         self._closed = True
         while self._idle:
             self._idle.pop().close()
 
-    def _run(self, statement: str, values: dict[str, Any]) -> _Answer:
+    def _change(self, statement: str, values: dict[str, Any]) -> bool:
+        return bool(self._run(statement, values).rowcount == 1)
+
+    def _run(self, statement: str, values: dict[str, Any]) -> Any:
+        """A cursor that has all of its rows already."""
         if self._closed:
             raise StoreError("the store is closed", hint="open another one")
         try:
@@ -193,10 +197,9 @@ class PostgresStore:
         except IndexError:
             return None
 
-    def _execute(self, connection: Any, statement: str, values: dict[str, Any]) -> _Answer:
+    def _execute(self, connection: Any, statement: str, values: dict[str, Any]) -> Any:
         try:
-            cursor = connection.execute(statement, values, binary=True)
-            return _Answer(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+            return connection.execute(statement, values, binary=True)
         finally:
             if not connection.closed and len(self._idle) < _IDLE and not self._closed:
                 self._idle.append(connection)
@@ -223,11 +226,6 @@ class PostgresStore:
                 f"PostgreSQL, {name_of(self._url)}: toolwire_records is {comment!r}, and this toolwire knows {_VERSION!r}",
                 hint="use another database or schema, or the toolwire that made the table",
             )
-
-
-class _Answer(NamedTuple):
-    rows: list[Any]
-    changed: int
 
 
 def _id(key: str) -> bytes:

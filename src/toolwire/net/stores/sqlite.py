@@ -21,7 +21,7 @@ from weakref import WeakSet
 
 from ...ir.errors import StoreError
 from ...run.records import DAY, Claim, Record, RecordState
-from .judge import seen, takes
+from .judge import begun, seen, takes
 from .rows import COLUMNS, as_bytes, record
 
 __all__ = ["SqliteStore"]
@@ -48,7 +48,7 @@ ON CONFLICT (key) DO UPDATE SET
 WHERE (records.state = 'done' AND records.expires_at <= :now)
    OR (:reclaim AND records.fingerprint = excluded.fingerprint
        AND (records.state = 'unknown' OR (records.state = 'running' AND records.lease_until <= :now)))
-RETURNING {COLUMNS}
+RETURNING 1
 """
 _READ = f"SELECT {COLUMNS} FROM records WHERE key = ?"
 _DURABLE = "SELECT durable FROM records WHERE key = ? AND token = ?"
@@ -94,9 +94,8 @@ class SqliteStore:
                 if there is not None and not takes(claim, there):
                     return there
                 self._synchronise(connection, full=claim.durable)
-                taken = connection.execute(_CLAIM, _claim_values(claim, now)).fetchall()
-                if taken:
-                    return record(taken[0])
+                if connection.execute(_CLAIM, _claim_values(claim, now)).fetchall():
+                    return begun(claim, now)
 
     def renew(self, key: str, token: str, lease: float) -> bool:
         return self._change(_RENEW, (self._clock() + lease, as_bytes(key), as_bytes(token)), full=False)
