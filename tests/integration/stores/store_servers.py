@@ -134,7 +134,8 @@ class Postgres:
         self._who = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
         if self._who:  # PostgreSQL refuses to be root
             os.chown(self._folder, NOBODY, NOBODY)
-        self._programs = self._reachable(Path(importlib.util.find_spec(self.package).origin).parent / "pginstall18")
+        package = Path(importlib.util.find_spec(self.package).origin).parent
+        self._programs = self._reachable(max(package.glob("pginstall*")))  # of several versions the newest
         self._data = self._folder / "data"
         self._run("initdb", "--auth=trust", "--encoding=utf8", "--no-sync", "--username=postgres", "-D", self._data)
         self.url = f"postgresql://postgres@/postgres?host={self._folder}"

@@ -16,7 +16,7 @@ from toolwire.run.records import DAY
 
 
 @pytest.mark.parametrize(
-    "url", ["mysql://me:secret@host/db", "memory:x", "sqlite://x.db", "redis:host", "", "http://x"]
+    "url", ["mysql://me:secret@host/db", "memory:x", "sqlite://x.db", "redis:host", "", "http://x", ":memory:"]
 )
 def test_an_address_that_is_none(url):
     with pytest.raises(ConfigError, match="postgresql://") as caught:

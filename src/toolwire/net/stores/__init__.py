@@ -42,8 +42,8 @@ def open_store(url: str) -> Store:
 
         return PostgresStore(url)
     path = _path(url, scheme)
-    if not path:
-        raise ConfigError(f"no store for {scheme}:…" if scheme else "a store needs an address", hint=_HINT)
+    if path in {"", ":memory:"}:
+        raise ConfigError(f"no store for {scheme}:…" if scheme else f"no store at {path!r}", hint=_HINT)
     from .sqlite import SqliteStore
 
     return SqliteStore(path)

@@ -229,11 +229,13 @@ def _hint(error: Exception) -> str:
 
 _STORES: WeakSet[SqliteStore] = WeakSet()
 _PAUSED: list[SqliteStore] = []
+_FORKING = threading.Lock()
 
 
 def _before_fork() -> None:
+    _FORKING.acquire()  # released, as those of the stores, in _after_fork
     for store in list(_STORES):
-        store._lock.acquire()  # released in _after_fork
+        store._lock.acquire()
         store._disconnect()
         _PAUSED.append(store)
 
@@ -241,6 +243,7 @@ def _before_fork() -> None:
 def _after_fork() -> None:
     while _PAUSED:
         _PAUSED.pop()._lock.release()
+    _FORKING.release()
 
 
 if hasattr(os, "register_at_fork"):
