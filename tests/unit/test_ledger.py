@@ -52,3 +52,11 @@ def test_what_comes_later_has_a_part_that_holds_today():
     tables = (ledger.CASES, ledger.BAD_INPUTS, ledger.PAINS, ledger.FAILURES)
     for entry in (entry for table in tables for entry in table.values()):
         assert not (entry.deferred and entry.later)
+
+
+def test_every_ambiguity_has_a_test():
+    _check(dict(ledger.AMBIGUITIES), "ambiguity")
+
+
+def test_every_bug_of_a_parser_has_a_test():
+    _check(dict(ledger.PARSER_BUGS), "parser_bug")

@@ -44,8 +44,9 @@ class Lifter:
         if self._properties is None:
             return ()
         out = [self._whole(name, raw) for name, raw in self._scanner.feed(event.text)]
-        if self._scanner.partial is not None:
-            out.append(self._part(*self._scanner.partial))
+        partial = self._scanner.partial
+        if partial is not None:
+            out.append(self._part(*partial))
         text = "".join(out)
         return (CallDelta.of(self._key, text),) if text else ()
 

@@ -124,6 +124,10 @@ class Folder:
             extra=merge_extra(self._start.extra, end.extra),
         )
 
+    def part(self, key: int) -> Part | None:
+        """The item under `key`, once it has ended."""
+        return self._parts.get(key)
+
     def _of_choice(self, choice: int) -> tuple[Part, ...]:
         return tuple(self._parts[key] for number, key in self._order if number == choice and key in self._parts)
 

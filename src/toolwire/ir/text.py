@@ -44,7 +44,10 @@ def escape(text: str) -> bytes:
     >>> escape('say "hi"')
     b'say \\"hi\\"'
     """
-    return to_bytes(text)[1:-1]
+    try:
+        return _encode(text)[1:-1]
+    except (TypeError, ValueError) as error:
+        raise EncodeError(f"not a JSON value: {error}") from error
 
 
 def unescape(escaped: bytes) -> str:

@@ -30,7 +30,7 @@ Argument: TypeAlias = tuple[str, str]
 
 _State: TypeAlias = Callable[[str, int], int]
 
-_plain = re.compile(r'[^"\\]*').match
+_inside = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL).match
 _flat = re.compile(r'[^"{}\[\]]*').match
 _space = re.compile(r"[ \t\r\n]*").match
 _bare = re.compile(r"[^,{}\[\] \t\r\n]*").match
@@ -54,15 +54,15 @@ class Scanner:
         "_pieces",
         "_state",
         "complete",
+        "ends",
         "invalid",
-        "partial",
     )
 
     def __init__(self) -> None:
         self.complete = False
         self.invalid = False
-        self.partial: tuple[str, str] | None = None
-        """The argument that is still coming: its name as JSON, and what the last fragment brought of its value."""
+        self.ends: list[int] = []
+        """Behind how much of the last fragment each argument that it completed was certain."""
         self._state: _State = self._outside
         self._depth = 0
         self._escaped = False
@@ -75,17 +75,22 @@ class Scanner:
     def feed(self, text: str) -> list[Argument]:
         """Takes the next fragment; gives the arguments that it completed."""
         position, end = 0, len(text)
+        if self.ends:
+            self.ends = []
         while position < end and not self.invalid:
             position = self._state(text, position)
-        self.partial = None
         if self._from >= 0 and not self.invalid:
             self._pieces.append(text[self._from :])
-            self.partial = ("".join(self._key), self._pieces[-1])
             self._from = 0
         if not self._done:
             return []
         done, self._done = self._done, []
         return done
+
+    @property
+    def partial(self) -> tuple[str, str] | None:
+        """The argument that is still coming: its name as JSON, and what the last fragment brought of its value."""
+        return None if self._from < 0 or self.invalid else ("".join(self._key), self._pieces[-1])
 
     # Each state reads from `position` as far as it can and gives back where the next one begins.
 
@@ -149,7 +154,7 @@ class Scanner:
     def _string(self, text: str, position: int) -> int:
         stop, closed = self._read_string(text, position)
         if closed:
-            self._end_value(text, stop)
+            self._end_value(text, stop, stop)
         return stop
 
     def _nested(self, text: str, position: int) -> int:
@@ -161,7 +166,7 @@ class Scanner:
         else:
             self._depth += 1 if text[stop] in "{[" else -1
             if self._depth == 0:
-                self._end_value(text, stop + 1)
+                self._end_value(text, stop + 1, stop + 1)
         return stop + 1
 
     def _nested_text(self, text: str, position: int) -> int:
@@ -173,7 +178,7 @@ class Scanner:
     def _scalar(self, text: str, position: int) -> int:
         stop = _bare(text, position).end()  # type: ignore[union-attr]  # the pattern matches everywhere
         if stop < len(text):
-            self._end_value(text, stop)
+            self._end_value(text, stop, stop + 1)
         return stop
 
     def _after(self, text: str, position: int) -> int:
@@ -197,18 +202,13 @@ class Scanner:
         if self._escaped:
             self._escaped = False
             position += 1
-        while True:
-            stop = _plain(text, position).end()  # type: ignore[union-attr]  # the pattern matches everywhere
-            if stop == len(text):
-                return stop, False
-            if text[stop] == '"':
-                return stop + 1, True
-            position = stop + 2
-            if position > len(text):
-                self._escaped = True
-                return stop + 1, False
+        stop = _inside(text, position).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+        if stop == len(text):
+            return stop, False
+        self._escaped = text[stop] == "\\"  # the last character, for the pattern takes an escape that is whole
+        return stop + 1, not self._escaped
 
-    def _end_value(self, text: str, stop: int) -> None:
+    def _end_value(self, text: str, stop: int, certain: int) -> None:
         raw = "".join([*self._pieces, text[self._from : stop]])
         self._pieces.clear()
         self._from = -1
@@ -222,6 +222,7 @@ class Scanner:
         self._names.add(name)
         if not self.invalid:
             self._done.append((name, raw))
+            self.ends.append(certain)
 
     def _finish(self) -> None:
         self.complete = True

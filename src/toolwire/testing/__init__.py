@@ -1,4 +1,4 @@
-"""For tests, ours and yours: compare canonical values, cut streams, check a wire.
+"""For tests, ours and yours: compare canonical values, cut streams, check a wire or a text format.
 
 from toolwire.testing import load_vectors, same, wire_checks
 
@@ -7,20 +7,46 @@ def test_conformance(check):
     check()
 """
 
+from typing import TYPE_CHECKING
+
 from .chunks import bytewise, every_split, random_chunks
 from .compare import differences, plain, same
+from .models import ScriptedModel, says
+from .text_suite import text_checks
+from .text_vectors import ExpectedCall, TextVector, load_text_vectors
 from .vectors import Vector, load_vectors
 from .wire_suite import Check, wire_checks
 
 __all__ = [
     "Check",
+    "ExpectedCall",
+    "Partly",
+    "Raw",
+    "ScriptedModel",
+    "TextVector",
+    "Upstream",
     "Vector",
     "bytewise",
     "differences",
     "every_split",
+    "load_text_vectors",
     "load_vectors",
     "plain",
     "random_chunks",
     "same",
+    "says",
+    "text_checks",
     "wire_checks",
 ]
+
+if TYPE_CHECKING:
+    from .upstream import Partly, Raw, Upstream
+
+
+def __getattr__(name: str) -> object:
+    """The scripted provider, which needs an event loop, is loaded when it is asked for."""
+    if name in ("Partly", "Raw", "Upstream"):
+        from . import upstream
+
+        return getattr(upstream, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,5 +17,5 @@ FORMAT = Format(
     families=("*apertus*",),
     calls=JsonCalls(("<|tools_prefix|>",), ("<|tools_suffix|>",), keys=Keys(name_is_key=True), array=True),
     reasoning=(("<|inner_prefix|>", "<|inner_suffix|>"),),
-    noise=("<|assistant_end|>",),
+    noise=("<|tools_suffix|>", "<|assistant_end|>"),
 )

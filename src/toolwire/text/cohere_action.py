@@ -19,11 +19,12 @@ FORMAT = Format(
     calls=JsonCalls(
         ("<|START_ACTION|>",),
         ("<|END_ACTION|>",),
-        keys=Keys(name=("tool_name",), arguments=("parameters",), id=("tool_call_id",), id_is_index=True),
+        keys=Keys(name=("tool_name",), arguments=("parameters",), id=("tool_call_id",), id_first=True),
         array=True,
     ),
     reasoning=(("<|START_THINKING|>", "<|END_THINKING|>"),),
     noise=(
+        "<|END_ACTION|>",
         "<|START_RESPONSE|>",
         "<|END_RESPONSE|>",
         "<|START_TEXT|>",

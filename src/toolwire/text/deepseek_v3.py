@@ -26,7 +26,7 @@ FORMAT = Format(
         "<｜tool▁calls▁end｜>",
         between="\n",
     ),
-    noise=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜end▁of▁sentence｜>"),
+    noise=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "<｜end▁of▁sentence｜>"),
     halts=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>"),
     results=Results("<｜tool▁output▁begin｜>{content}<｜tool▁output▁end｜>", role="tool"),
 )

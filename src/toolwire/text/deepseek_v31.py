@@ -22,7 +22,7 @@ FORMAT = Format(
         "<｜tool▁calls▁begin｜>",
         "<｜tool▁calls▁end｜>",
     ),
-    noise=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜end▁of▁sentence｜>"),
+    noise=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "<｜end▁of▁sentence｜>"),
     halts=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>"),
     declare=Declare("## Tools\n\nYou have access to the following tools:\n\n", "", entry="prose", join="\n\n"),
     results=Results("<｜tool▁output▁begin｜>{content}<｜tool▁output▁end｜>", role="tool"),

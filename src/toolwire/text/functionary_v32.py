@@ -1,7 +1,6 @@
-"""Calls of Functionary 3.2: messages to recipients; `all` is the user.
+"""Calls of Functionary 3.2: messages to recipients, each behind three angle brackets; `all` is the user.
 
-Let me look.>>>f
-{"a": 1}
+`>>>all` Let me look. `>>>f` {"a": 1}, with a line break behind each name.
 """
 
 from __future__ import annotations

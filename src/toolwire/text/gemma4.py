@@ -17,7 +17,7 @@ FORMAT = Format(
     families=("*gemma-4*", "*gemma4*"),
     calls=LiteralCalls("<|tool_call>", "<tool_call|>"),
     reasoning=(("<|channel>thought\n", "<channel|>"), ("<|channel>", "<channel|>")),
-    noise=("<turn|>", "<channel|>"),
+    noise=("<turn|>", "<channel|>", "<tool_call|>"),
     halts=("<|tool_response>",),
     results=Results("<|tool_response>response:{name}{value:{content}}<tool_response|>", role="tool"),
 )

@@ -21,5 +21,5 @@ FORMAT = Format(
         keys=Keys(arguments=("parameters", "arguments")),
         pad=("\n", "\n"),
     ),
-    noise=("<|im_end|>",),
+    noise=("<|action_end|>", "<|im_end|>"),
 )

@@ -26,5 +26,5 @@ FORMAT = Format(
         own_section=True,
         line="",
     ),
-    noise=("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"),
+    noise=("<｜tool_calls_begin｜>", "<｜tool_call_end｜>", "<｜tool_calls_end｜>"),
 )

@@ -15,7 +15,7 @@ FORMAT = Format(
     title="bare JSON array",
     families=("*xlam*",),
     calls=JsonCalls(
-        ("```json\\n", "[TOOL_CALLS]", "<tool_call>"),
+        ("```json\n", "[TOOL_CALLS]", "<tool_call>"),
         ("```", "</tool_call>"),
         array=True,
         bare=("[",),

@@ -125,6 +125,15 @@ class Wire(Protocol):
         ...
 
     @property
+    def headers(self) -> Mapping[str, str]:
+        """What a request over HTTP has to carry besides its body and a key."""
+        ...
+
+    def path(self, model: str, *, stream: bool) -> str:
+        """Where a request is posted, behind the base URL."""
+        ...
+
+    @property
     def terminal(self) -> bytes:
         """A regular expression for the mark after which a stream is whole."""
         ...

@@ -99,11 +99,7 @@ class ChannelCalls(StyleBase, frozen=True):
                 turn.writer.end_json(reader.position)
                 return
             yield from arguments(turn, terminals(*self.ends, self.start))
-        reader.taken = []
-        yield from reader.spaces()
-        if (yield from reader.one_of(self.ends)) is None and self.body is None:
-            turn.unclosed(self.ends[0])
-        reader.taken = None
+            yield from turn.close(self.ends)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         between = "" if self.body is not None else f"{self.start}assistant"

@@ -19,7 +19,7 @@ _AFTER: dict[str, tuple[tuple[str, str], ...]] = {
     "<tool_call>": (
         (r"\s*\{", "hermes"),
         (r"\s*<function=", "qwen3_xml"),
-        (r"\s*[^\s<{]+\s*\n\s*<arg_key>", "glm45"),
+        (r"\s*[^\s<{]+[ \t]*\n\s*<arg_key>", "glm45"),
         (r"\s*[^\s<{]+\s*(?:<arg_key>|</tool_call>)", "glm47"),
     ),
     "<tool_calls>": ((r"\s*<tool_call>", "hunyuan"), (r"\s*\[", "jamba")),
@@ -33,7 +33,7 @@ _BARE = (
     (r"\s*\[\s*\{\s*\"", "json_array"),
     (r"\s*\[\s*[A-Za-z_][\w.-]*\(", "pythonic"),
     (r"\s*\{\s*\"name\"", "llama3_json"),
-    (r"(?s).*^Action:.*^Action Input:", "react"),
+    (r"(?:(?!Action:).*\n)*Action:.*\n\s*Action Input:", "react"),
     (r">>>\w+\n", "functionary_v32"),
     (r"Call:\s*\w+\(", "nexusraven"),
 )

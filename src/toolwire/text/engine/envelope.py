@@ -16,13 +16,16 @@ __all__ = ["Keys", "arguments", "read_envelope"]
 
 
 class Keys(Value, frozen=True):
-    """What the fields of a call are called; `id_last` where an id stands behind the arguments."""
+    """What the fields of a call are called; `id_last` where an id stands behind the arguments.
+
+    An id that is a bare number counts the calls of one turn. It says nothing in a conversation, so it is not taken.
+    """
 
     name: tuple[str, ...] = ("name",)
     arguments: tuple[str, ...] = ("arguments", "parameters")
     id: tuple[str, ...] = ("id",)
     id_last: bool = False
-    id_is_index: bool = False
+    id_first: bool = False
     name_is_key: bool = False
 
 
@@ -40,6 +43,7 @@ def read_envelope(turn: Turn, keys: Keys, give_up: Terminals, *, sure: bool = Tr
         yield from envelope.read()
     except Malformed as error:
         if not turn.writer.in_call:
+            envelope.answer_late()
             raise
         turn.writer.end_json(turn.reader.position, cut=isinstance(error, Truncated))
         raise
@@ -100,13 +104,19 @@ class _Envelope:
         else:
             raw = "".join((yield from _raw(self.turn)))
             if key in keys.id:
-                self.id = raw.strip('"')
+                self.id = "" if raw.strip('"').isdigit() else raw.strip('"')
 
     def _stream(self) -> Steps[None]:
         if not self.turn.writer.in_call:
             self.turn.start_call(self.name or "", self.id)
         self.answered = True
         yield from arguments(self.turn, self.give_up)
+
+    def answer_late(self) -> None:
+        """The object breaks off behind the arguments, before what they waited for: the call is there all the same."""
+        if self.name is not None and self.waiting is not None:
+            self._answer()
+            self.turn.unclosed("the brace behind the arguments")
 
     def _is_offered(self) -> bool:
         return bool(self.turn.offered) and self.turn.offered.knows(self.turn.offered.resolve(self.name or ""))
@@ -125,25 +135,25 @@ class _Envelope:
 def arguments(turn: Turn, give_up: Terminals) -> Steps[None]:
     """The arguments of a call that has started, up to its end."""
     reader, writer = turn.reader, turn.writer
-    if (yield from reader.peek()) not in ("{", ""):
+    first = yield from reader.peek()
+    if first == '"' or (yield from reader.peek(4)) == "null":
         try:
             raw = yield from _raw(turn)
         except Truncated:
             writer.end_json(reader.position, cut=True)
             raise
-        except Malformed:
-            raw = []
-        if raw:
-            _pass_on(turn, "".join(raw))
-            writer.end_json(reader.position)
-            return
+        _pass_on(turn, "".join(raw))
+        writer.end_json(reader.position)
+        return
     try:
+        if first.isalpha():
+            raise Malformed("words instead of arguments")
         yield from json_value(reader, writer.args)
     except Truncated:
         writer.end_json(reader.position, cut=True)
         raise
     except Malformed:
-        terminal = yield from reader.until(give_up, writer.args)
+        terminal = yield from reader.until(give_up, writer.not_json)
         if terminal is not None:
             reader.unread(terminal)
         writer.end_json(reader.position, cut=terminal is None and not reader.finished)

@@ -51,15 +51,15 @@ class HeaderCalls(StyleBase, frozen=True):
             yield from self._arguments(turn, closed=terminal in self.close)
         else:
             yield from self._nameless(turn, header)
-        yield from self._after(turn)
+            yield from self._after(turn)
 
     def _arguments(self, turn: Turn, *, closed: bool) -> Steps[None]:
         yield from turn.reader.spaces()
         if closed or (yield from turn.reader.one_of(self.close)):
             turn.writer.end_json(turn.reader.position)
-            turn.reader.unread(self.close[0])
-        else:
-            yield from arguments(turn, terminals(*self.close, *self.open, self.section_close))
+            return
+        yield from arguments(turn, terminals(*self.close, *self.open, self.section_close))
+        yield from self._after(turn)
 
     def _nameless(self, turn: Turn, header: str) -> Steps[None]:
         """A header without a name: the one tool that takes these arguments is meant, if there is one."""
@@ -73,15 +73,17 @@ class HeaderCalls(StyleBase, frozen=True):
 
     def _after(self, turn: Turn) -> Steps[None]:
         if self.close:
-            yield from turn.reader.spaces()
-            if (yield from turn.reader.one_of(self.close)) is None:
-                turn.unclosed(self.close[0])
+            yield from turn.close(self.close)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         written = [self._one(call, number) for number, call in enumerate(calls)]
         return f"{self.section_open}{self.between.join(written)}{self.section_close}"
 
     def _one(self, call: ToolCall, number: int) -> str:
-        header = self.write_header.format(name=call.name, id=call.id, number=number)
+        said = re.fullmatch(self.header, call.id)
+        if said is not None and said["name"] == call.name:
+            header = call.id  # it is name and number in one, counted over the conversation
+        else:
+            header = self.write_header.format(name=call.name, id=call.id, number=number)
         text = call.text if call.arguments is None else dumps(call.arguments)
         return f"{self.open[0]}{header}{self.name_end[0]}{text}{self.close[0] if self.close else ''}"

@@ -67,7 +67,8 @@ class JsonCalls(StyleBase, frozen=True):
             if found is None:
                 turn.unclosed("the bracket behind the calls")
                 break
-            yield from reader.spaces()
+            if found == ",":
+                yield from reader.spaces()
 
     def _after_object(self, turn: Turn, *, closed: bool) -> Steps[bool]:
         """Reads up to the closing tag; True where another call comes before it."""
@@ -110,6 +111,6 @@ class JsonCalls(StyleBase, frozen=True):
         body = f'"{keys.name[0]}": {dumps(call.name)}, "{keys.arguments[0]}": {text}'
         if keys.id_last and call.id:
             return f'{{{body}, "{keys.id[0]}": {dumps(call.id)}}}'
-        if keys.id_is_index:
-            return f'{{"{keys.id[0]}": "{number}", {body}}}'
+        if keys.id_first:
+            return f'{{"{keys.id[0]}": {dumps(call.id or str(number))}, {body}}}'
         return f"{{{body}}}"

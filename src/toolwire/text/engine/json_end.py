@@ -13,7 +13,7 @@ from .reader import Malformed, Reader, Steps, Truncated
 
 __all__ = ["JsonEnd", "json_value"]
 
-_plain = re.compile(r'[^"\\]*').match
+_inside = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL).match
 _space = re.compile(r"[ \t\r\n]*").match
 _bare = re.compile(r"[-+.0-9A-Za-z]*").match
 _DEPTH = 200
@@ -44,7 +44,7 @@ class JsonEnd:
         end = len(text)
         while at < end and not (self.done or self.failed):
             if self._expect == _STRING:
-                at = _plain(text, at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+                at = _inside(text, at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
                 if at < end:
                     self._expect = _ESCAPE
                     if text[at] == '"':

@@ -46,9 +46,7 @@ class LiteralCalls(StyleBase, frozen=True):
             writer.end_object("invalid", reader.position)
             return
         writer.end_object("complete", reader.position)
-        yield from reader.spaces()
-        if (yield from reader.one_of((self.close,))) is None:
-            turn.unclosed(self.close)
+        yield from turn.close((self.close,))
 
     def _arguments(self, turn: Turn) -> Steps[None]:
         reader = turn.reader

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .reader import Malformed, Steps, Truncated, terminals
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_SPECIAL = re.compile(r"<\|[^|>]*\|>|<｜[^｜]*｜>").fullmatch
+_SPECIAL = r"<\|[^|>]*\|?>|<[^|<>]*\|>|<｜[^｜]*｜>"
 """A special token is never text, even where it opened nothing."""
 
 
@@ -33,11 +34,15 @@ class _Machine:
         self.strong = form.calls.openers(turn.offered)
         self.weak = form.calls.weak(turn.offered)
         self.opens = {opening: closing for opening, closing in form.reasoning if opening}
+        self.silent = re.compile("|".join((_SPECIAL, *map(re.escape, form.noise))))
         self.spoken = False
+        self.left_open = ""  # the closer of reasoning that a call ended; it may still come
         own = (*self.strong, *self.opens, *self.opens.values(), *form.noise, *form.halts)
         self.foreign = foreign_to(own)
         weak = self.weak if form.calls.anywhere else ()
-        self.stops = terminals(*self.strong, *weak, *self.opens, *form.noise, *form.halts, *self.foreign)
+        self.stops = terminals(
+            *self.strong, *weak, *self.opens, *self.opens.values(), *form.noise, *form.halts, *self.foreign
+        )
 
     def text(self) -> Steps[None]:
         reader, writer = self.turn.reader, self.turn.writer
@@ -54,6 +59,8 @@ class _Machine:
                 yield from self.reasoning(self.opens[found])
             elif found in self.form.halts and writer.calls:
                 yield from self._rest(f"{found!r} is not the model's to write")
+            elif found == self.left_open:
+                self.left_open = ""
             elif found not in self.form.noise:
                 if found in self.foreign:
                     writer.note("other_format", reader.position, f"{found!r} belongs to another format")
@@ -70,60 +77,62 @@ class _Machine:
         reader = self.turn.reader
         reader.taken = []
         yield from reader.spaces()
-        found = yield from reader.one_of(self.weak)
-        if found is None:
-            self._give_back()
-        else:
+        found = yield from reader.one_of((*self.weak, *self.stops.literals))  # "[" may begin "[TOOL_CALLS]"
+        if found in self.weak or found in self.strong:
             yield from self._call(found, before=reader.taken[:-1])
+        else:
+            reader.unread(found or "")
+            self._give_back()
 
     def _give_back(self) -> None:
         taken, self.turn.reader.taken = self.turn.reader.taken or [], None
         for piece in taken:
             self._say(piece)
 
-    def _call(self, opener: str, before: list[str] | None = None) -> Steps[None]:
+    def _call(
+        self, opener: str, before: Sequence[str] = (), *, say: Callable[[str], object] | None = None
+    ) -> Steps[bool]:
+        """Whether what was opened is a call; if not, `say` gets it back."""
         reader, writer = self.turn.reader, self.turn.writer
         start, calls = reader.position - len(opener), writer.calls
-        reader.taken = [*(before or ()), opener]
+        reader.taken = [*before, opener]
+        followed = True
         try:
             yield from self.form.calls.read(self.turn, opener)
         except Malformed as error:
-            self._no_call(error, start, weak=opener in self.weak)
+            followed = writer.calls > calls
+            self._no_call(error, start, say or self._say, opener)
         reader.taken = None
         if self.form.one_call and writer.calls > calls:
             yield from self._rest("the turn ends with its call")
+        return followed
 
-    def _no_call(self, error: Malformed, start: int, *, weak: bool) -> None:
+    def _no_call(self, error: Malformed, start: int, say: Callable[[str], object], opener: str) -> None:
         """What was opened is no call. As far as it was not told as one, it is text again."""
         reader, writer = self.turn.reader, self.turn.writer
-        noise = self.form.noise
-        taken = "".join(piece for piece in reader.taken or () if piece not in noise and not _SPECIAL(piece))
-        reader.taken = None
-        if not taken:
+        if reader.taken is None:
             return
-        if isinstance(error, Truncated) and not weak:
-            writer.note("truncated", start, f"a call is cut off before its name: {taken[:200]!r}")
-            return
-        if not weak:
-            writer.note("malformed", start, str(error))
-        self._say(taken)
+        taken, reader.taken = self.silent.sub("", "".join(reader.taken)), None
+        cut = isinstance(error, Truncated)
+        if opener not in self.weak:
+            words = f"a call is cut off before its name: {taken[:200]!r}"
+            writer.note("truncated" if cut else "malformed", start, words if cut else str(error))
+        is_markup = not (opener in self.weak or opener.strip()[:1].isalpha())  # "Action:" may be words as well
+        if taken and not (cut and is_markup):
+            say(taken)
 
     def reasoning(self, closing: str) -> Steps[None]:
-        """Up to its closer. A call inside of it that stands on its own ends it as well."""
+        """Up to its closer. A call inside of it ends it as well; the mere mention of one does not."""
         reader, writer = self.turn.reader, self.turn.writer
         opens = self.strong if self.form.calls_end_reasoning else ()
-        while True:
+        found = yield from reader.until(terminals(closing, *opens), writer.reasoning)
+        while found is not None and found != closing:
+            if (yield from self._call(found, say=writer.reasoning)):
+                self.left_open = closing
+                return
             found = yield from reader.until(terminals(closing, *opens), writer.reasoning)
-            if found is None:
-                writer.end_item()
-                return
-            if found == closing:
-                writer.end_item()
-                self.spoken = False
-                return
-            reader.unread(found)
-            writer.end_item()
-            return
+        writer.end_item()
+        self.spoken = False
 
     def _rest(self, why: str) -> Steps[None]:
         """Nothing that comes now counts; the caller was told to stop."""

@@ -45,9 +45,7 @@ class MessageCalls(StyleBase, frozen=True):
         reader = turn.reader
         yield from reader.spaces()
         yield from read_envelope(turn, _KEYS, terminals(_END))
-        yield from reader.spaces()
-        if (yield from reader.one_of((_END,))) is None:
-            turn.unclosed(_END)
+        yield from turn.close((_END,))
 
     def _text_call(self, turn: Turn, name: str) -> Steps[None]:
         """A call in words, of the tool in the header."""

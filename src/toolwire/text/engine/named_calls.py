@@ -8,7 +8,7 @@ from ...ir.parts import ToolCall
 from ...ir.text import dumps
 from .offered import Offered, typed
 from .raw_value import Frame, raw_value
-from .reader import Steps, Truncated
+from .reader import Steps, Truncated, terminals
 from .style import StyleBase, Turn
 
 __all__ = ["NamedCalls"]
@@ -36,18 +36,18 @@ class NamedCalls(StyleBase, frozen=True):
         closing = f"</{name}>"
         while True:
             yield from reader.spaces()
-            found = yield from reader.one_of((closing, *(f"<{key}>" for key in left)))
+            tags = (closing, *(f"<{key}>" for key in left))
+            found = yield from reader.one_of(tags)
             if found == closing:
                 return
-            if found is None:
-                if self._stopped(turn, name, closing, left):
-                    turn.unclosed(closing)
-                    return
-                yield from self._unknown(turn, closing)
-                continue
-            key = found[1:-1]
-            left.remove(key)
-            yield from self._argument(turn, name, key, left)
+            if found is not None:
+                left.remove(found[1:-1])
+                yield from self._argument(turn, name, found[1:-1], left)
+            elif self._stopped(turn, name, closing, left):
+                turn.unclosed(closing)
+                return
+            else:
+                yield from self._nonsense(turn, tags)
 
     def _stopped(self, turn: Turn, name: str, closing: str, left: list[str]) -> bool:
         """Generation ended at the stop mark, or right before it."""
@@ -56,23 +56,23 @@ class NamedCalls(StyleBase, frozen=True):
         cut = reader.ended and reader.finished and closing.startswith(reader.text[reader.at :])
         return cut and turn.offered.satisfied(name, given)
 
-    def _unknown(self, turn: Turn, closing: str) -> Steps[None]:
-        """A line that is no argument of this tool: skipped, and said so."""
+    def _nonsense(self, turn: Turn, tags: tuple[str, ...]) -> Steps[None]:
+        """What is no argument of this tool is skipped, and said so."""
         reader = turn.reader
-        if reader.ended and reader.at == len(reader.text):
+        pieces: list[str] = []
+        found = yield from reader.until(terminals(*tags), pieces.append)
+        if pieces:
+            turn.writer.note("malformed", reader.position, f"{''.join(pieces)[:200]!r} is not an argument")
+        if found is None:
             raise Truncated("the text stops between two arguments")
-        start = reader.position
-        following = yield from reader.peek(len(closing))
-        if following != closing:
-            reader.take_to(reader.at + 1)
-            turn.writer.note("malformed", start, f"{following!r} is not an argument")
+        reader.unread(found)
 
     def _argument(self, turn: Turn, name: str, key: str, left: list[str]) -> Steps[None]:
         reader, writer = turn.reader, turn.writer
         yield from reader.one_of(("\r\n", "\n"))
-        frame = Frame(
-            f"</{key}>", f"<{name}>", tuple(f"<{other}>" for other in left), f"</{name}>", newline=True, eager=True
-        )
+        others = tuple(f"<{other}>" for other in left)
+        # Parameters have everyday names (<path>, <title>): such a tag inside of a value does not end it.
+        frame = Frame(f"</{key}>", f"<{name}>", others, f"</{name}>", newline=True, eager=True, implicit=False)
         types = turn.offered.types(name, key)
         streams = types == frozenset({"string"})
         pieces: list[str] = []
@@ -83,7 +83,7 @@ class NamedCalls(StyleBase, frozen=True):
         def sink(piece: str) -> None:
             pieces.append(piece)
             if streams:
-                writer.json(dumps(piece)[1:-1])
+                writer.string(piece)
 
         if not (yield from raw_value(reader, frame, _always, sink)):
             raise Truncated("the text stops inside of an argument")

@@ -40,8 +40,9 @@ class NestedCalls(StyleBase, frozen=True):
             found = yield from reader.one_of((opening, closing))
             if found != opening:
                 break
-        reader.taken = None
+        skipped, reader.taken = "".join(reader.taken), None
         if found is None:
+            turn.writer.text(skipped)
             turn.unclosed(closing)
 
     def _call(self, turn: Turn) -> Steps[None]:

@@ -45,6 +45,8 @@ class PythonicCalls(StyleBase, frozen=True):
         reader = turn.reader
         weak = opener == "["
         yield from reader.spaces()
+        if weak and (yield from self._no_name(turn)):
+            raise Malformed("a bracket")
         bracket = weak or (yield from reader.one_of(("[",))) is not None
         if self.json and (yield from self._is_json(turn, bracket=bracket)):
             return
@@ -74,16 +76,18 @@ class PythonicCalls(StyleBase, frozen=True):
             reader.taken = []
             space = yield from reader.spaces()
             found = yield from reader.one_of(("]", ",", ";"))
-            if found == "]" or (found is None and "\n" not in space):
+            if found == "]" or (found is None and not (self.separator == "\n" and "\n" in space)):
                 break
             if found is None and (yield from self._no_name(turn)):
                 break
             yield from reader.spaces()
             if found == "," and (yield from reader.one_of(("]",))):
                 break
+        skipped, reader.taken = "".join(reader.taken), None
+        if found is None:
+            turn.writer.text(skipped)
         if found is None and weak:
             turn.unclosed("the bracket behind the calls")
-        reader.taken = None
 
     def _no_name(self, turn: Turn) -> Steps[bool]:
         following = yield from turn.reader.peek()
@@ -92,11 +96,11 @@ class PythonicCalls(StyleBase, frozen=True):
     def _call(self, turn: Turn, *, weak: bool) -> Steps[None]:
         reader = turn.reader
         name, end = yield from reader.word(terminals(*_NAME_ENDS), 128)
-        if end is None:
-            raise Truncated("the text stops inside of a call's name")
         name = name.strip()
+        if end is None and (not name or _NAME(name)):
+            raise Truncated("the text stops inside of a call's name")
         if end != "(" or not _NAME(name) or (weak and not turn.offered.knows(name)):
-            reader.unread(end)
+            reader.unread(end or "")
             raise Malformed(f"{name!r} is not a call")
         turn.start_call(name)
         try:
@@ -164,9 +168,7 @@ class PythonicCalls(StyleBase, frozen=True):
 
     def _close(self, turn: Turn) -> Steps[None]:
         if self.close:
-            yield from turn.reader.spaces()
-            if (yield from turn.reader.one_of(self.close)) is None:
-                turn.unclosed(self.close[0])
+            yield from turn.close(self.close)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         body = self.separator.join(map(_write_call, calls))

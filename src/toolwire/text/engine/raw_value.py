@@ -33,9 +33,11 @@ class Frame(Value, frozen=True):
     section_close: str = ""
     newline: bool = False  # one line break before the closer belongs to the tag
     eager: bool = False
+    implicit: bool = True  # the tag of another argument closes a value too
 
     def closers(self) -> tuple[str, ...]:
-        bare = tuple(filter(None, (self.value_close, *self.key_opens, self.call_close, self.section_close)))
+        keys = self.key_opens if self.implicit else ()
+        bare = tuple(filter(None, (self.value_close, *keys, self.call_close, self.section_close)))
         return (*(f"\r\n{tag}" for tag in bare), *(f"\n{tag}" for tag in bare), *bare) if self.newline else bare
 
 
@@ -51,67 +53,71 @@ def raw_value(reader: Reader, frame: Frame, is_key: KeyTest, sink: Callable[[str
     stops = terminals(*frame.closers(), frame.call_open)
     quoted = 0
     while True:
-        found = stops.search(reader.text, reader.at)
+        safe, found = stops.next(reader.text, reader.at, ended=reader.ended)
+        if safe > reader.at:
+            sink(reader.take_to(safe))
         if found is None:
-            safe = len(reader.text) if reader.ended else stops.held(reader.text, reader.at)
-            if safe > reader.at:
-                sink(reader.take_to(safe))
             if reader.ended:
                 return False
             yield
             continue
-        if found.start() > reader.at:
-            sink(reader.take_to(found.start()))
-        tag = found[0].lstrip("\r\n")
+        tag, end = found.lstrip("\r\n"), safe + len(found)
         if tag == frame.call_open:
             quoted += 1
-            sink(reader.take_to(found.end()))
+            sink(reader.take_to(end))
             continue
-        look = _Look(reader.text, reader.ended, frame, is_key, quoted > 0)
-        answer = look.counts(tag, found.end())
-        if answer is None and len(reader.text) - found.end() > LOOKAHEAD:
-            answer = False
+        answer = _Look(reader, end, frame, is_key, quoted > 0).counts(tag)
         if answer is None:
             yield
         elif answer:
-            reader.take_to(found.end() if tag == frame.value_close else found.end() - len(tag))
+            reader.take_to(end if tag == frame.value_close else end - len(tag))
             return True
         else:
-            quoted -= quoted > 0 and found[0] == frame.call_close
-            sink(reader.take_to(found.start() + 1))
+            quoted -= quoted > 0 and found == frame.call_close
+            sink(reader.take_to(safe + 1))
 
 
 class _Look:
-    """Questions about the text behind a closer."""
+    """Questions about the text behind a closer: LOOKAHEAD characters of it, however they came.
 
-    __slots__ = ("ended", "frame", "is_key", "quoted", "text")
+    The end of the text is as good as any tag if the model stopped there by itself, and as good as none if it was cut off.
+    """
 
-    def __init__(self, text: str, ended: bool, frame: Frame, is_key: KeyTest, quoted: bool) -> None:
-        self.text = text
-        self.ended = ended
+    __slots__ = ("at_end", "frame", "full", "is_key", "quoted", "text")
+
+    def __init__(self, reader: Reader, at: int, frame: Frame, is_key: KeyTest, quoted: bool) -> None:
+        self.text = reader.text[at : at + LOOKAHEAD]
+        self.full = len(self.text) == LOOKAHEAD
+        self.at_end = reader.finished if reader.ended else None
         self.frame = frame
         self.is_key = is_key
         self.quoted = quoted
 
-    def counts(self, tag: str, at: int) -> Answer:
+    def counts(self, tag: str) -> Answer:
+        """Whether `tag` closes the value; None where it takes more text to say so."""
+        answer = self._counts(tag)
+        return False if answer is None and (self.full or self.at_end is not None) else answer
+
+    def _counts(self, tag: str) -> Answer:
         frame = self.frame
         if tag == frame.value_close:
-            return self._goes_on(at)
+            return self._goes_on()
         if tag in frame.key_opens:
-            return self.is_key(self.text, at, True)
+            return self.is_key(self.text, 0, True)
         if tag == frame.call_close and frame.section_close:
-            return self._followed_by(at, (frame.section_close,))
-        return self._followed_by(at, (frame.section_open,) if frame.section_open else ())
+            return self._followed_by((frame.section_close,))
+        return self._followed_by((frame.section_open,) if frame.section_open else ())
 
-    def _goes_on(self, at: int) -> Answer:
+    def _goes_on(self) -> Answer:
         """Behind the closer comes another argument, or the end of the call."""
         frame = self.frame
-        at = _skip(self.text, at)
+        at = _skip(self.text, 0)
         for opener in frame.key_opens:
             if self.text.startswith(opener, at):
                 return self.is_key(self.text, at + len(opener), self.quoted)
         if self.text.startswith(frame.call_close, at):
-            return frame.eager or self._leaves(at + len(frame.call_close))
+            behind = at + len(frame.call_close)
+            return frame.eager or (self._ends(behind) if self.quoted else self._leaves(behind))
         if frame.section_close and self.text.startswith(frame.section_close, at):
             return True
         return self._unless_cut(at, (*frame.key_opens, frame.call_close, frame.section_close))
@@ -122,19 +128,29 @@ class _Look:
         inside = (self.frame.value_close, *self.frame.key_opens, self.frame.call_close)
         if self.text.startswith(inside, at):
             return False
-        undecided = self._unless_cut(at, inside)
-        return True if undecided is False else undecided
+        return self._open_end() if self._may_become(at, inside) else True
 
-    def _followed_by(self, at: int, tags: tuple[str, ...]) -> Answer:
+    def _ends(self, at: int) -> Answer:
+        """What follows the end of the call ends all calls, or begins another: then it was not the quoted call's."""
+        frame = self.frame
         at = _skip(self.text, at)
+        outside = tuple(filter(None, (frame.section_close, frame.section_open, frame.call_open)))
+        return True if self.text.startswith(outside, at) else self._unless_cut(at, outside)
+
+    def _followed_by(self, tags: tuple[str, ...]) -> Answer:
+        at = _skip(self.text, 0)
         return True if tags and self.text.startswith(tags, at) else self._unless_cut(at, tags)
 
     def _unless_cut(self, at: int, tags: tuple[str, ...]) -> Answer:
-        """False where none of `tags` can follow; undecided while one may; the end of the text is as good as any."""
-        rest = self.text[at:]
-        if rest and not any(tag.startswith(rest) for tag in tags):
-            return False
-        return True if self.ended else None
+        """False where none of `tags` can follow; undecided while one may."""
+        return self._open_end() if self._may_become(at, tags) else False
+
+    def _may_become(self, at: int, tags: tuple[str, ...]) -> bool:
+        rest = self.text[at : at + LOOKAHEAD]
+        return not rest or any(tag.startswith(rest) for tag in tags)
+
+    def _open_end(self) -> Answer:
+        return None if self.full else self.at_end
 
 
 def _skip(text: str, at: int) -> int:

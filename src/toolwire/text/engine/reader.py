@@ -7,6 +7,7 @@ a tag: what may be the beginning of one is held back, and no more than that.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Generator, Iterable
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
@@ -31,26 +32,36 @@ class Truncated(Malformed):
 class Terminals:
     """Literals to look for: the first one in a text, and the beginning of one at its end."""
 
-    __slots__ = ("_longer", "_partial", "_search", "_width", "literals")
+    __slots__ = ("_longer", "_partial", "_search", "literals", "width")
 
     def __init__(self, literals: Iterable[str]) -> None:
         self.literals = tuple(sorted(set(literals), key=len, reverse=True))
         self._search = re.compile("|".join(map(re.escape, self.literals)) or r"(?!)").search
         self._partial = re.compile("|".join(_beginnings(literal) for literal in self.literals) or r"(?!)").search
-        self._width = max(map(len, self.literals), default=1) - 1
+        self.width = max(map(len, self.literals), default=1)
         self._longer = _longer(self.literals)
 
-    def may_grow(self, text: str, start: int, literal: str) -> bool:
-        """Whether the literal found at `start` may turn out to be the beginning of a longer one."""
-        longer = self._longer.get(literal)
-        return longer is not None and any(other.startswith(text[start:]) for other in longer)
+    def next(self, text: str, at: int, *, ended: bool, stop: int = sys.maxsize) -> tuple[int, str | None]:
+        """How far the text is free of literals, and which one stands there: None where none does, or not surely yet."""
+        found = self._search(text, at, stop)
+        if ended:
+            return (len(text), None) if found is None else (found.start(), found[0])
+        if found is None:
+            return self._held(text, at), None
+        start = found.start()
+        if start > len(text) - self.width:  # a longer one may have begun before it, or may begin with it
+            held = self._held(text, at)
+            if held < start:
+                return held, None
+            if any(other.startswith(text[start:]) for other in self._longer.get(found[0], ())):
+                return start, None
+        return start, found[0]
 
-    def search(self, text: str, at: int) -> re.Match[str] | None:
-        return self._search(text, at)
-
-    def held(self, text: str, at: int) -> int:
+    def _held(self, text: str, at: int) -> int:
         """Where the suffix starts that may become a literal: the text before it is safe."""
-        found = self._partial(text, max(at, len(text) - self._width))
+        if len(text) - at >= self.width:
+            at = len(text) - self.width + 1
+        found = self._partial(text, at)
         return len(text) if found is None else found.start()
 
 
@@ -130,8 +141,9 @@ class Reader:
 
         At the end of the text the beginning of a literal is not one.
         """
+        width = max(map(len, literals), default=0)
         while True:
-            rest = self.text[self.at :] if len(self.text) - self.at < 64 else self.text[self.at : self.at + 64]
+            rest = self.text[self.at : self.at + width]
             found = max((literal for literal in literals if rest.startswith(literal)), key=len, default=None)
             more = not self.ended and any(len(one) > len(rest) and one.startswith(rest) for one in literals)
             if not more:
@@ -152,18 +164,12 @@ class Reader:
     def until(self, terminals: Terminals, sink: Callable[[str], object]) -> Steps[str | None]:
         """Passes on all that comes before the first terminal; reads and gives the terminal, None at the end."""
         while True:
-            found = terminals.search(self.text, self.at)
-            if found is not None:
-                if found.start() > self.at:
-                    sink(self.take_to(found.start()))
-                if self.ended or not terminals.may_grow(self.text, found.start(), found[0]):
-                    self.take_to(found.end())
-                    return found[0]
-                yield
-                continue
-            safe = len(self.text) if self.ended else terminals.held(self.text, self.at)
+            safe, found = terminals.next(self.text, self.at, ended=self.ended)
             if safe > self.at:
                 sink(self.take_to(safe))
+            if found is not None:
+                self.take_to(self.at + len(found))
+                return found
             if self.ended:
                 return None
             yield
@@ -171,21 +177,30 @@ class Reader:
     def word(self, terminals: Terminals, limit: int = 256) -> Steps[tuple[str, str | None]]:
         """A short text and the terminal behind it: a name, a key, a header."""
         pieces: list[str] = []
-        length = 0
-
-        def collect(piece: str) -> None:
-            nonlocal length
-            pieces.append(piece)
-            length += len(piece)
-            if length > limit:
+        left = limit
+        while True:
+            stop = self.at + left + terminals.width
+            safe, found = terminals.next(self.text, self.at, ended=self.ended, stop=stop)
+            if safe - self.at > left:
+                self.take_to(self.at + left)
                 raise Malformed(f"more than {limit} characters where a name is expected")
-
-        terminal = yield from self.until(terminals, collect)
-        return "".join(pieces), terminal
+            left -= safe - self.at
+            pieces.append(self.take_to(safe))
+            if found is not None:
+                self.take_to(self.at + len(found))
+                return "".join(pieces), found
+            if self.ended:
+                return "".join(pieces), None
+            yield
 
     def unread(self, text: str) -> None:
         """Gives back what was just read."""
-        self.at -= len(text)
+        if len(text) > self.at:  # it came in several pieces, and the first ones are gone
+            self.text = text + self.text[self.at :]
+            self.offset += self.at - len(text)
+            self.at = 0
+        else:
+            self.at -= len(text)
         if self.taken is not None:
             kept = "".join(self.taken)
             self.taken[:] = [kept[: len(kept) - len(text)]]

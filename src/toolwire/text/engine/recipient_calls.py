@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
@@ -14,6 +15,7 @@ from .style import StyleBase, Turn
 __all__ = ["RecipientCalls"]
 
 _OPEN, _EVERYBODY = ">>>", "all"
+_NAME = re.compile(r"[\w.:/-]+").fullmatch
 
 
 class RecipientCalls(StyleBase, frozen=True):
@@ -32,7 +34,7 @@ class RecipientCalls(StyleBase, frozen=True):
             name, end = yield from reader.word(terminals("\n", "<", " "), 128)
             if end is None:
                 raise Truncated("the text stops inside of a recipient's name")
-            if end != "\n" or not name:
+            if end != "\n" or not _NAME(name):
                 raise Malformed(f"{name!r} is no recipient")
         if name == _EVERYBODY:
             reader.taken = None

@@ -29,6 +29,17 @@ class Turn:
         self.reader.taken = None
         self.writer.start_call(self.offered.resolve(name), self.reader.position, call_id)
 
+    def close(self, closers: tuple[str, ...]) -> Steps[None]:
+        """Reads a closer. Where none comes, the white space in front of whatever does belongs to that."""
+        reader = self.reader
+        reader.taken = []
+        yield from reader.spaces()
+        found = yield from reader.one_of(closers)
+        skipped, reader.taken = "".join(reader.taken), None
+        if found is None:
+            self.writer.text(skipped)
+            self.unclosed(closers[0])
+
     def unclosed(self, what: str) -> None:
         self.writer.note("unclosed", self.reader.position, f"{what} is missing")
 

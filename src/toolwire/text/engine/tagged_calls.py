@@ -236,7 +236,7 @@ class _Arguments:
         def sink(piece: str) -> None:
             pieces.append(piece)
             if streams:
-                writer.json(dumps(piece)[1:-1])
+                writer.string(piece)
 
         if not (yield from raw_value(reader, self.frame, self._is_key, sink)):
             raise Truncated("the text stops inside of an argument")
@@ -248,7 +248,7 @@ class _Arguments:
     def _is_key(self, text: str, at: int, surely: bool) -> bool | None:
         stop = text.find(self.style.key_end, at, at + 256)
         if stop < 0:
-            return None if len(text) - at < 256 and not self.turn.reader.ended else False
+            return None if len(text) - at < 256 else False
         key = self.style.key_of(text[at:stop])
         if not surely:
             return not _NO_NAME(key)
@@ -286,13 +286,11 @@ class _Arguments:
             writer.end_json(reader.position, cut=True)
             raise
         except Malformed:
-            yield from reader.until(terminals(self.style.call_close), writer.args)
+            yield from reader.until(terminals(self.style.call_close), writer.not_json)
             writer.end_json(reader.position)
             return
         writer.end_json(reader.position)
-        yield from reader.spaces()
-        if (yield from reader.one_of((self.style.call_close,))) is None:
-            self.turn.unclosed(self.style.call_close)
+        yield from self.turn.close((self.style.call_close,))
 
 
 def _attributes(head: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ from ...ir.events import (
 )
 from ...ir.parts import CallState
 from ...ir.pointer import JSON, Object
-from ...ir.text import dumps
+from ...ir.text import dumps, escape
 from ...ir.value import Value
 from ...stream.scanner import Scanner
 from ...stream.strict import parse, parse_arguments
@@ -42,6 +42,10 @@ DiagnosticCode: TypeAlias = Literal[
     "other_format",
     "after_stop",
 ]
+
+
+_MOST_NOTES = 100
+"""More say nothing new, and a hostile text could make as many as it has tags."""
 
 
 class Diagnostic(Value, frozen=True):
@@ -76,7 +80,8 @@ class Writer:
         return events
 
     def note(self, code: DiagnosticCode, position: int, detail: str) -> None:
-        self.diagnostics.append(Diagnostic(code, position, detail))
+        if len(self.diagnostics) < _MOST_NOTES:
+            self.diagnostics.append(Diagnostic(code, position, detail))
 
     def text(self, piece: str) -> None:
         if self._open != "text":
@@ -106,7 +111,7 @@ class Writer:
         self._end_item()
 
     def start_call(self, name: str, position: int, call_id: str = "") -> None:
-        """A call whose arguments come as JSON text (`args`), or one by one (`string`, `argument`)."""
+        """A call whose arguments come as JSON text (`args`), or one by one (`begin_argument`)."""
         self._end_item()
         self._space.clear()
         self._key = self._next_key()
@@ -124,12 +129,23 @@ class Writer:
         """More of the arguments as JSON text."""
         if self._scanner is None:
             self._scanner = Scanner()
-        self._delta(piece)
-        for name, raw in self._scanner.feed(piece):
+        done = self._scanner.feed(piece)
+        start = 0
+        for (name, raw), end in zip(done, self._scanner.ends, strict=True):
             try:
-                self._events.append(ArgumentEnd(self._key, name, parse(raw)))
+                value = parse(raw)
             except ProtocolError:
                 self._scanner.invalid = True
+                break
+            self._delta(piece[start:end])
+            start = end
+            self._events.append(ArgumentEnd(self._key, name, value))
+        if start < len(piece):
+            self._delta(piece[start:])
+
+    def not_json(self, piece: str) -> None:
+        """More of the arguments, which have stopped being JSON."""
+        self._delta(piece)
 
     def begin_argument(self, key: str) -> None:
         """An argument of the object that we spell out."""
@@ -139,6 +155,10 @@ class Writer:
     def json(self, piece: str) -> None:
         """More of the argument's value, as JSON text."""
         self._delta(piece)
+
+    def string(self, piece: str) -> None:
+        """More of a string between its quotes, as the text that it stands for."""
+        self._delta(escape(piece).decode())
 
     def end_argument(self, key: str, value: JSON) -> None:
         self._arguments[key] = value
@@ -184,7 +204,7 @@ class Writer:
 
     def _delta(self, piece: str) -> None:
         self._raw.append(piece)
-        self._events.append(CallDelta.of(self._key, piece))
+        self._events.append(CallDelta(self._key, escape(piece)))
 
     def _next_key(self) -> int:
         self._items += 1

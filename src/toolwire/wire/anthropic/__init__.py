@@ -45,6 +45,7 @@ class Anthropic:
     def __init__(self, version: str, system_anywhere: bool) -> None:
         self.version = version
         self.versions: dict[str, Wire] = {}
+        self.headers = {"anthropic-version": version}
         self.capabilities = Capabilities(
             choices=frozenset({"auto", "required", "none", "tool"}),
             media=frozenset({"image", "file"}),
@@ -72,6 +73,9 @@ class Anthropic:
     decode_response = staticmethod(decode_response)
     encode_response = staticmethod(encode_response)
     locator = staticmethod(locator)
+
+    def path(self, model: str, *, stream: bool) -> str:
+        return "/v1/messages"
 
     def encode_request(self, canonical: Request) -> Encoded:
         return request.encode_request(canonical, self.version)

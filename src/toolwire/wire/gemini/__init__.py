@@ -6,6 +6,7 @@ and nothing marks the end but the finish reason. Both spellings of protobuf JSON
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -27,6 +28,8 @@ from .tools import read_tools, write_tools
 
 __all__ = ["CODEC", "Gemini"]
 
+_UNSAFE = re.compile(r"[^A-Za-z0-9._~-]")  # what could be more than a name in a path
+
 
 class Gemini:
     name = NAME
@@ -34,6 +37,7 @@ class Gemini:
     provider = PROVIDER
     dialect = "gemini_json_schema"
     terminal = rb'"(?:finishReason|finish_reason|blockReason)": ?"'
+    headers: ClassVar[Mapping[str, str]] = {}
     conversation = "contents"
     signs = SIGNS
     limits = Limits(
@@ -71,6 +75,10 @@ class Gemini:
     encode_response = staticmethod(encode_response)
     locator = staticmethod(locator)
 
+    def path(self, model: str, *, stream: bool) -> str:
+        name = _UNSAFE.sub(_percent, model.removeprefix("models/"))
+        return f"/v1beta/models/{name}:{'streamGenerateContent?alt=sse' if stream else 'generateContent'}"
+
     def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
         return faults.decode_error(status, body, headers, self.limits.signatures)
 
@@ -99,6 +107,10 @@ class Gemini:
 
     def list_tools(self, body: JSON) -> tuple[Tool, ...]:
         raise ConfigError(f"{NAME} has no discovery reply", hint="the tools of a request are in its `tools`")
+
+
+def _percent(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode())
 
 
 CODEC: Wire = Gemini()

@@ -33,6 +33,7 @@ class OpenAIChat:
     provider = "openai"
     dialect = "openai"
     terminal = rb'"finish_reason": ?"'
+    headers: ClassVar[Mapping[str, str]] = {}
     conversation = "messages"
     signs = SIGNS
     limits = Limits(
@@ -63,6 +64,9 @@ class OpenAIChat:
     decode_response = staticmethod(decode_response)
     encode_response = staticmethod(encode_response)
     locator = staticmethod(locator)
+
+    def path(self, model: str, *, stream: bool) -> str:
+        return "/chat/completions"
 
     def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
         return openai_fault.decode_error(NAME, status, body, headers, self.limits.signatures)

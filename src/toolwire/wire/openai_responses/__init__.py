@@ -32,6 +32,7 @@ class OpenAIResponses:
     provider = "openai"
     dialect = "openai"
     terminal = rb'"type": ?"response\.(?:completed|incomplete|failed)"'
+    headers: ClassVar[Mapping[str, str]] = {}
     conversation = "input"
     signs = SIGNS
     limits = Limits(name=r"[a-zA-Z0-9_-]+", name_length=128, id=r"[a-zA-Z0-9_-]+", id_length=64, signatures=SIGNATURES)
@@ -54,6 +55,9 @@ class OpenAIResponses:
     decode_response = staticmethod(decode_response)
     encode_response = staticmethod(encode_response)
     locator = staticmethod(locator)
+
+    def path(self, model: str, *, stream: bool) -> str:
+        return "/responses"
 
     def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
         return openai_fault.decode_error(NAME, status, body, headers, self.limits.signatures)

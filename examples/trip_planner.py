@@ -1,0 +1,88 @@
+"""Plan a trip: flights and hotels side by side, then attractions, then the itinerary.
+
+    python examples/trip_planner.py
+
+The tools are slow on purpose; the model is scripted, so that the example runs offline. Run one after the other, the calls
+take the sum of their times; run side by side, the time of the slowest. Booking changes something: it waits its turn.
+"""
+
+import asyncio
+import time
+
+import toolwire
+from toolwire import ToolCall, ToolResult
+from toolwire.net.agent import Agent, Answer
+from toolwire.testing import ScriptedModel, says
+
+
+@toolwire.tool(effect="read")
+async def search_flights(origin: str, destination: str) -> list[dict]:
+    """Flights between two cities."""
+    await asyncio.sleep(0.4)
+    return [{"flight": "TW 12", "from": origin, "to": destination, "price": 120}]
+
+
+@toolwire.tool(effect="read")
+def search_hotels(city: str, nights: int = 1) -> list[dict]:
+    """Hotels in a city. This one blocks: it runs in a thread."""
+    time.sleep(0.4)
+    return [{"hotel": "Grand", "city": city, "nights": nights, "price": 80 * nights}]
+
+
+@toolwire.tool(effect="read")
+async def find_attractions(city: str) -> list[str]:
+    """What to see in a city."""
+    await asyncio.sleep(0.2)
+    return [f"the old town of {city}", f"the museum of {city}"]
+
+
+@toolwire.tool
+async def save_itinerary(flight: str, hotel: str, sights: list[str]) -> str:
+    """Save the itinerary."""
+    await asyncio.sleep(0.1)
+    return f"{flight}, {hotel}, {len(sights)} sights"
+
+
+TOOLS = (search_flights, search_hotels, find_attractions, save_itinerary)
+
+
+def script() -> ScriptedModel:
+    return ScriptedModel(
+        [
+            says(
+                "Let me look for flights and hotels.",
+                ToolCall("a", "search_flights", {"origin": "Berlin", "destination": "Lisbon"}),
+                ToolCall("b", "search_hotels", {"city": "Lisbon", "nights": 3}),
+            ),
+            says(ToolCall("c", "find_attractions", {"city": "Lisbon"})),
+            says(
+                ToolCall(
+                    "d",
+                    "save_itinerary",
+                    {"flight": "TW 12", "hotel": "Grand", "sights": ["the old town", "the museum"]},
+                )
+            ),
+            says("Three nights in Lisbon, all set."),
+        ]
+    )
+
+
+def plan(*, most_parallel: int) -> tuple[Answer, float]:
+    agent = Agent(script(), TOOLS, most_parallel=most_parallel)
+    began = time.perf_counter()
+    answer = agent.run_sync("Plan three nights in Lisbon, from Berlin.")
+    return answer, time.perf_counter() - began
+
+
+def main() -> None:
+    for title, most in (("one after the other", 1), ("side by side", 8)):
+        answer, seconds = plan(most_parallel=most)
+        print(f"{title:20} {seconds:.2f} s   {answer.text}")
+    for message in answer.messages:
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                print(f"  {part.name:17} {part.text}")
+
+
+if __name__ == "__main__":
+    main()

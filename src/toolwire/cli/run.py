@@ -1,0 +1,255 @@
+"""`toolwire run`: a prompt, a model, your functions. And what is known of calls that ran before."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError
+from ..ir.text import dumps, printable
+from .show import paint, table
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from ..ir.parts import ToolCall, ToolResult
+    from ..ir.request import Request
+    from ..ir.response import Response
+    from ..net.agent import Agent, Answer
+    from ..run.records import Store
+    from ..run.requests import Approve
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """\
+examples:
+  toolwire run tools.py "What is the weather in Paris?" -m openai/gpt-5.6
+  toolwire run tools.py "Clean up the inbox" -m anthropic/claude-sonnet-5 --yes --max-iterations 5
+  toolwire run tools.py "…" -m llama --base-url http://localhost:8080/v1 --json | jq .text
+  toolwire run --list                            calls that are running, done or of unknown outcome
+  toolwire run --resolve KEY --result '"paid"'   you found out what happened
+  toolwire run --resolve KEY --forget            … and that nothing did: it may run again
+
+tools.py: its functions, or those marked with @toolwire.tool. A tool is taken to change something unless it says otherwise
+(@toolwire.tool(effect="read")), and what changes something is asked for first, unless --yes is given.
+exit codes: 0 answered   1 no answer (a budget is used up), or not resolved   2 wrong usage, or the model cannot be reached
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "run",
+        help="give a model a prompt and your functions",
+        description="Give a model a prompt and your functions, and run what it calls.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("tools", nargs="?", metavar="TOOLS.py", help="a file of functions")
+    parser.add_argument("prompt", nargs="?", help="what to do; - is standard input")
+    parser.add_argument("-m", "--model", help="provider/model")
+    parser.add_argument("--base-url", help="where the model is, if not at its provider's")
+    parser.add_argument("--text", metavar="FORMAT", help="a model without tool calling: `toolwire formats` lists them")
+    parser.add_argument("--system", default="", help="the system prompt")
+    parser.add_argument("--yes", action="store_true", help="do not ask before calls that change something")
+    parser.add_argument("--max-iterations", type=int, default=16, metavar="N", help="how often to ask the model (16)")
+    parser.add_argument(
+        "--store", metavar="URL", help="where calls are remembered: a file, redis://…, postgresql://…, none"
+    )
+    parser.add_argument("--trace", metavar="FILE", help="write what happens, one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--list", action="store_true", help="show remembered calls")
+    parser.add_argument("--resolve", metavar="KEY", help="say what became of a call whose outcome is unknown")
+    parser.add_argument("--result", metavar="JSON", help="with --resolve: this came of it")
+    parser.add_argument("--forget", action="store_true", help="with --resolve: nothing came of it, it may run again")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.list:
+        return _list(_store(arguments.store), as_json=arguments.json)
+    if arguments.resolve:
+        return _resolve(_store(arguments.store), arguments)
+    for name, flag in (("tools", "a file of functions"), ("prompt", "a prompt"), ("model", "a model (-m)")):
+        if not getattr(arguments, name):
+            raise ConfigError(f"{flag} is missing", hint="toolwire run TOOLS.py PROMPT -m PROVIDER/MODEL")
+    return asyncio.run(_answer(arguments))
+
+
+async def _answer(arguments: argparse.Namespace) -> int:
+    prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
+    agent = _agent(arguments)
+    live = _Live(silent=arguments.json)
+    answer: Answer | None = None
+    async for event in agent.stream(prompt):
+        answer = live.show(event) or answer
+    assert answer is not None
+    if arguments.json:
+        _print_json(answer)
+    elif not answer.finished:
+        print(paint(f"gave up: {answer.reason}", "red", sys.stderr), file=sys.stderr)
+    return 0 if answer.finished else 1
+
+
+def _agent(arguments: argparse.Namespace) -> Agent:
+    from ..net.agent import Agent
+    from ..net.client import ModelClient
+    from ..run.policy import Policy
+    from ..run.session import Budget
+
+    client = ModelClient(arguments.model, base_url=arguments.base_url, text=arguments.text)
+    return Agent(
+        client,
+        [_module(arguments.tools)],
+        system=arguments.system,
+        budget=Budget(iterations=arguments.max_iterations),
+        observers=[_Trace(arguments.trace)] if arguments.trace else [],
+        store=None if arguments.store == "none" else _store(arguments.store),
+        policy=Policy() if arguments.yes else Policy(approve=("write", "idempotent")),
+        approve=_ask_person,
+    )
+
+
+def _module(file: str) -> ModuleType:
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    path = Path(file)
+    if not path.is_file():
+        raise ConfigError(f"cannot read {file}", hint="give a Python file with your functions")
+    spec = spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{file} is not Python", hint="give a file that ends in .py")
+    module = module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the author's file does
+        raise ConfigError(f"{file} cannot be loaded: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _store(url: str | None) -> Store:
+    from ..net.stores import open_store
+
+    if url:
+        return open_store(url)
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "toolwire"
+    state.mkdir(parents=True, exist_ok=True)
+    return open_store(str(state / "runs.db"))
+
+
+def _ask_person(step: Approve) -> bool:
+    """On a terminal; where nobody can be asked, nobody agrees."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    question = f"{step.tool}({printable(dumps(step.arguments))}): {step.why}. Run it? [y/N] "
+    print(paint(question, "yellow", sys.stderr), end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+class _Live:
+    """What happens, while it happens: words on standard output, calls on standard error."""
+
+    def __init__(self, *, silent: bool) -> None:
+        self._silent = silent
+        self._calls: dict[int, str] = {}
+
+    def show(self, event: Any) -> Answer | None:
+        from ..ir.events import CallEnd, CallStart, TextDelta, TextEnd
+        from ..ir.parts import ToolResult
+        from ..net.agent import Answer
+
+        if isinstance(event, Answer):
+            return event
+        if self._silent:
+            return None
+        if isinstance(event, TextDelta):
+            print(printable(event.text), end="", flush=True)
+        elif isinstance(event, TextEnd):
+            print(flush=True)
+        elif isinstance(event, CallStart):
+            self._calls[event.key] = event.name
+        elif isinstance(event, CallEnd):
+            given = printable(dumps(event.arguments) if event.arguments is not None else event.raw or "")
+            print(f"{paint('→', 'blue', sys.stderr)} {self._calls[event.key]} {given[:200]}", file=sys.stderr)
+        elif isinstance(event, ToolResult):
+            colour, sign = ("red", "✗") if event.is_error else ("green", "✓")
+            words = printable(" ".join(event.text.split()))
+            print(f"{paint(sign, colour, sys.stderr)} {event.name} {words[:200]}", file=sys.stderr)
+        return None
+
+
+class _Trace:
+    """An observer that writes JSON lines."""
+
+    def __init__(self, file: str) -> None:
+        try:
+            self._out = Path(file).open("a", encoding="utf-8")  # noqa: SIM115  # open as long as the run
+        except OSError as error:
+            raise ConfigError(f"cannot write {file}: {error.strerror}") from error
+
+    def called(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
+        self._line({"call": call, "result": result, "seconds": round(seconds, 6)})
+
+    def asked(self, request: Request, response: Response, seconds: float) -> None:
+        self._line({"request": request, "response": response, "seconds": round(seconds, 6)})
+
+    def _line(self, what: dict[str, Any]) -> None:
+        import msgspec
+
+        self._out.write(msgspec.json.encode(what).decode() + "\n")
+        self._out.flush()
+
+
+def _print_json(answer: Answer) -> None:
+    import msgspec
+
+    document = {
+        "text": answer.text,
+        "finished": answer.finished,
+        "reason": answer.reason,
+        "messages": msgspec.to_builtins(answer.messages),
+    }
+    print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def _list(store: Store, *, as_json: bool) -> int:
+    import msgspec
+
+    records = store.records()
+    if as_json:
+        print(json.dumps([msgspec.to_builtins(record) for record in records], indent=2))
+        return 0
+    if not records:
+        print("nothing is remembered")
+        return 0
+    rows = [(record.state, record.tool, _when(record.created_at), record.key) for record in records]
+    print("\n".join(table(rows, ("state", "tool", "since", "key"))))
+    return 0
+
+
+def _when(seconds: float) -> str:
+    from datetime import datetime
+
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds")
+
+
+def _resolve(store: Store, arguments: argparse.Namespace) -> int:
+    from ..ir.parts import ToolCall
+    from ..run.results import to_record
+    from ..stream.strict import parse
+
+    if arguments.forget == (arguments.result is not None):
+        raise ConfigError("--resolve needs to know what happened", hint="--result JSON, or --forget")
+    record = store.get(arguments.resolve)
+    result = None
+    if arguments.result is not None and record is not None:
+        result = to_record(ToolCall("", record.tool).result(parse(arguments.result)))
+    if record is None or not store.resolve(arguments.resolve, result):
+        print("toolwire: no call of unknown outcome has this key", file=sys.stderr)
+        return 1
+    return 0

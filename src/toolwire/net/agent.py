@@ -1,0 +1,202 @@
+"""An agent: a model, tools, and the loop between them.
+
+agent = Agent("openai/gpt-5.6", [get_weather])
+answer = await agent.run("What is the weather in Paris?")       # or agent.run_sync(…)
+async for event in agent.stream("…"): …
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from ..ir.errors import ConfigError
+from ..ir.events import ArgumentEnd, CallEnd, CallStart, Event
+from ..ir.fold import Folder
+from ..ir.parts import Text, ToolCall, ToolResult
+from ..ir.request import Message, Request
+from ..ir.response import Response
+from ..ir.value import Value
+from ..run.observe import Observer, Retriever, told
+from ..run.session import AskModel, Budget, Done, GiveUp, RunTools, Session
+from ..run.toolbox import Source
+from ..stream.arguments import ArgumentWatch
+from .runner import Dispatch, Runner
+
+__all__ = ["Agent", "Answer", "Model"]
+
+
+class Model(Protocol):
+    """Whoever answers a request: a `ModelClient`, or anything else that can."""
+
+    async def ask(self, request: Request) -> Response: ...
+
+    def stream(self, request: Request) -> AsyncIterator[Event]: ...
+
+
+class Answer(Value, frozen=True):
+    """How a run ended: with words, or with the reason why not."""
+
+    text: str
+    response: Response | None
+    messages: tuple[Message, ...]
+    reason: str = ""
+
+    @property
+    def finished(self) -> bool:
+        return not self.reason
+
+
+class Agent:
+    """Options that are not its own go to the `Runner`: store, policy, approve, most_parallel …"""
+
+    def __init__(
+        self,
+        model: Model | str,
+        tools: Iterable[Source] = (),
+        *,
+        system: str = "",
+        budget: Budget | None = None,
+        retriever: Retriever | None = None,
+        observers: Sequence[Observer] = (),
+        **options: Any,
+    ) -> None:
+        self.model = _client(model) if isinstance(model, str) else model
+        self.runner = Runner(*tools, observers=observers, **options)
+        self._name = model if isinstance(model, str) else getattr(model, "model", "")
+        self._system = system
+        self._budget = budget
+        self._retriever = retriever
+        self._observers = tuple(observers)
+
+    async def run(self, prompt: str | Request | Session) -> Answer:
+        """The answer to a prompt; a Session goes on where it stopped."""
+        session = self.session(prompt)
+        while True:
+            step = session.next()
+            if isinstance(step, AskModel):
+                session.answered(await self._ask(step))
+            elif isinstance(step, RunTools):
+                session.ran(await self._tools(step, session))
+            else:
+                return _answer(step, session)
+
+    def run_sync(self, prompt: str | Request | Session) -> Answer:
+        """The same for programs without an event loop."""
+        return asyncio.run(self.run(prompt))
+
+    async def stream(self, prompt: str | Request | Session) -> AsyncIterator[Event | ToolResult | Answer]:
+        """What the model says, as it says it; results as they are there; the answer at the end.
+
+        A pure or read call starts as soon as it is complete, while the model still speaks.
+        """
+        session = self.session(prompt)
+        while True:
+            step = session.next()
+            if isinstance(step, AskModel):
+                dispatch = self._dispatch(session)
+                try:
+                    heard, request, began = _Heard(dispatch), self._chosen(step.request), time.perf_counter()
+                    async for event in self.model.stream(request):
+                        heard.feed(event)
+                        yield event
+                    response = heard.folder.response()
+                    self._observe(request, response, time.perf_counter() - began)
+                    session.answered(response)
+                    if isinstance(session.next(), RunTools):
+                        results = await dispatch.results()
+                        for result in results:
+                            yield result
+                        session.ran(results)
+                finally:
+                    await dispatch.abort()
+            elif isinstance(step, RunTools):  # where another process stopped
+                session.ran(await self._tools(step, session))
+            else:
+                yield _answer(step, session)
+                return
+
+    def session(self, prompt: str | Request | Session) -> Session:
+        """The run that a prompt begins."""
+        if isinstance(prompt, Session):
+            return prompt
+        box = self.runner.box
+        request = prompt if isinstance(prompt, Request) else self._request(prompt)
+        untrusted = [entry.name for entry in box if entry.options.untrusted]
+        offered = replace(request, tools=request.tools or box.tools)
+        run_id = secrets.token_hex(8)
+        return Session(offered, now=time.time, run_id=run_id, budget=self._budget, untrusted=untrusted)
+
+    def _request(self, prompt: str) -> Request:
+        system = (Message("system", (Text(self._system),)),) if self._system else ()
+        return Request(self._name, (*system, Message("user", (Text(prompt),))))
+
+    def _chosen(self, request: Request) -> Request:
+        if self._retriever is None:
+            return request
+        return replace(request, tools=tuple(self._retriever.choose(request, request.tools)))
+
+    async def _ask(self, step: AskModel) -> Response:
+        request, began = self._chosen(step.request), time.perf_counter()
+        response = await self.model.ask(request)
+        self._observe(request, response, time.perf_counter() - began)
+        return response
+
+    def _observe(self, request: Request, response: Response, seconds: float) -> None:
+        told(self._observers, request, response, seconds)
+
+    async def _tools(self, step: RunTools, session: Session) -> list[ToolResult]:
+        return await self.runner.run(
+            step.calls, run_id=session.state.run_id, earlier=step.earlier, tainted=step.tainted
+        )
+
+    def _dispatch(self, session: Session) -> Dispatch:
+        state = session.state
+        parts = [part for message in state.request.messages for part in message.parts]
+        earlier = [part for part in parts if isinstance(part, ToolCall)]
+        return self.runner.dispatch(run_id=state.run_id, earlier=earlier, tainted=state.tainted)
+
+
+class _Heard:
+    """A stream so far; calls go to `dispatch` as soon as they are complete."""
+
+    def __init__(self, dispatch: Dispatch) -> None:
+        self.folder = Folder()
+        self._dispatch = dispatch
+        self._watch = ArgumentWatch()
+        self._first_choice: dict[int, CallStart] = {}
+
+    def feed(self, event: Event) -> None:
+        self.folder.feed(event)
+        if isinstance(event, CallStart) and event.choice == 0:
+            self._first_choice[event.key] = event
+        if self._dispatch.guesses:
+            for seen in self._watch.feed(event):
+                if isinstance(seen, ArgumentEnd) and seen.key in self._first_choice:
+                    start = self._first_choice[seen.key]
+                    self._dispatch.guess(ToolCall(start.id, start.name, {seen.name: seen.value}))
+        if isinstance(event, CallEnd) and event.key in self._first_choice:
+            call = self.folder.part(event.key)
+            if isinstance(call, ToolCall):
+                self._dispatch.add(call)
+
+
+def _answer(step: Done | GiveUp, session: Session) -> Answer:
+    messages = session.state.request.messages
+    response = step.response
+    words = "" if response is None else "".join(part.text for part in response.parts if isinstance(part, Text))
+    return Answer(words, response, messages, step.reason if isinstance(step, GiveUp) else "")
+
+
+def _client(model: str) -> Model:
+    try:
+        from .client import ModelClient
+    except ImportError as error:
+        raise ConfigError(f"no client for {model!r}: {error}") from error
+    client: Model = ModelClient(model)
+    return client

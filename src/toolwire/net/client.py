@@ -1,0 +1,242 @@
+"""Ask a model, wherever it is.
+
+    async with ModelClient("anthropic/claude-sonnet-5") as client:
+        response = await client.ask(request)
+        async for event in client.stream(request):
+            …
+
+One client for every wire: the request is fitted to the provider and the answer comes back in the request's own terms. What
+fails is raised: UpstreamError for what the provider says and for the network, ProtocolError for an answer that its wire does
+not allow, TruncatedStream for one that was cut short. A failure that passes is tried again, before anything has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from logging import getLogger
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+from ..ir.errors import ProtocolError, TruncatedStream, UpstreamError
+from ..ir.events import Event, ResponseEnd, StreamFault
+from ..ir.fold import unfold
+from ..ir.losses import Losses, refuse
+from ..ir.request import Request
+from ..ir.response import Fault, Response
+from ..ir.text import printable
+from ..stream.strict import LIMIT
+from ..text.engine.format import Format
+from .endpoint import Endpoint, resolve
+from .http import HttpTransport, Reply, Transport
+from .question import Question
+from .retry import Retries, fault_of, with_date
+
+__all__ = ["ModelClient"]
+
+_log = getLogger("toolwire.net")
+_ERROR_LIMIT = 1024 * 1024
+_GRACE = 0.25  # seconds for the end of a body whose answer is whole, so that its connection can be used again
+
+
+class ModelClient:
+    """A model, and the way to it.
+
+    `model` is `provider/model`, or with `base_url` whatever the server calls it; `wire` where it is not the provider's own.
+    `text` is a format of `toolwire.text`, for a model without native calls. `timeout` is for a whole answer, retries
+    included; `limit` the most bytes of one. `strict` refuses a request of which something would be lost; otherwise losses
+    go into the `losses` of each call, and into the log of `toolwire.net`. `insecure` allows plain HTTP beyond this machine.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        key: str | None = None,
+        wire: str | None = None,
+        text: Format | str | None = None,
+        timeout: float = 600.0,
+        retries: int | Retries = 2,
+        limit: int = LIMIT,
+        strict: bool = False,
+        insecure: bool = False,
+        transport: Transport | None = None,
+    ) -> None:
+        self._endpoint = resolve(model, os.environ, base_url=base_url, key=key, wire=wire, insecure=insecure)
+        self._text = text
+        self._timeout = timeout
+        self._retries = retries if isinstance(retries, Retries) else Retries(retries)
+        self._limit = limit
+        self._strict = strict
+        self._shared = transport is not None
+        self._transport: Transport = HttpTransport() if transport is None else transport
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return self._endpoint
+
+    def __repr__(self) -> str:
+        return f"ModelClient({self._endpoint!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Closes the connections, unless others share them."""
+        if not self._shared:
+            await self._transport.aclose()
+
+    async def ask(self, request: Request, *, losses: Losses | None = None) -> Response:
+        """The whole answer. An answer in text whose call could not be read is asked for once more, with what was wrong."""
+        deadline = self._deadline()
+        question = self._question(request, stream=False, losses=losses)
+        said = await self._whole(question, deadline)
+        if question.emulation is not None and (again := question.emulation.retry(said)) is not None:
+            question = Question(
+                request, self._endpoint, stream=False, text=None, losses=question.losses, emulation=again
+            )
+            said = await self._whole(question, deadline)
+        return question.restored(said)
+
+    async def stream(self, request: Request, *, losses: Losses | None = None) -> AsyncGenerator[Event, None]:
+        """The events of the answer, as they come. Leaving the loop, or cancelling the task, closes the connection."""
+        deadline = self._deadline()
+        question = self._question(request, stream=True, losses=losses)
+        reading = question.reading()
+        async with self._reply(question, deadline) as reply:
+            if _is_document(reply):
+                # a server that does not stream, or that says 200 and means an error
+                document = await self._body(reply, self._limit)
+                for event in unfold(question.restored(self._sound(question.whole(document), question))):
+                    yield event
+                return
+            async for data in self._pieces(reply):
+                for event in reading.feed(data):
+                    yield _no_fault(event, question)
+                    if isinstance(event, ResponseEnd):
+                        await _drain(reply)
+                        return
+                if reading.should_stop:
+                    break
+        for event in reading.close():
+            yield _no_fault(event, question)
+
+    async def _whole(self, question: Question, deadline: float) -> Response:
+        async with self._reply(question, deadline) as reply:
+            data = await self._body(reply, self._limit)
+        return self._sound(question.whole(data), question)
+
+    def _question(self, request: Request, *, stream: bool, losses: Losses | None) -> Question:
+        found = Losses() if losses is None else losses
+        question = Question(request, self._endpoint, stream=stream, text=self._text, losses=found)
+        if self._strict:
+            refuse(found)
+        for loss in found if losses is None else ():
+            _log.info("%s", loss)
+        return question
+
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self._timeout
+
+    @asynccontextmanager
+    async def _reply(self, question: Question, deadline: float) -> AsyncIterator[Reply]:
+        """A reply that says yes, after as many attempts as it takes and may take."""
+        endpoint, clock = self._endpoint, asyncio.get_running_loop().time
+        url = endpoint.url(stream=question.stream)
+        attempt = 0
+        while True:
+            post = self._transport.post(url, endpoint.headers, endpoint.secrets, question.body, deadline - clock())
+            try:
+                reply = await post.__aenter__()
+            except (TimeoutError, ConnectionError) as error:
+                fault = question.own(fault_of(error, endpoint.origin))
+            else:
+                try:
+                    if 200 <= reply.status < 300:
+                        yield reply
+                        return
+                    fault = await self._refusal(reply, question)
+                finally:
+                    await post.__aexit__(None, None, None)
+            wait = self._retries.wait(fault, attempt, deadline - clock())
+            if wait is None:
+                raise UpstreamError(fault)
+            _log.info("attempt %d at %s: %s %s; again in %.2f s", attempt, endpoint, fault.status, fault.kind, wait)
+            await asyncio.sleep(wait)
+            attempt += 1
+
+    async def _refusal(self, reply: Reply, question: Question) -> Fault:
+        if 300 <= reply.status < 400:
+            return _redirect(reply)
+        try:
+            data = await self._body(reply, _ERROR_LIMIT)
+        except (ProtocolError, UpstreamError):
+            data = b""  # the status says enough
+        headers = dict(reply.headers)
+        return with_date(question.fault(reply.status, data, headers), headers)
+
+    async def _body(self, reply: Reply, limit: int) -> bytes:
+        pieces, size = [], 0
+        try:
+            while data := await reply.read():
+                size += len(data)
+                if size > limit:
+                    raise ProtocolError(f"an answer of more than {limit} bytes", hint="raise limit=…", status=502)
+                pieces.append(data)
+        except TimeoutError as error:
+            raise UpstreamError(fault_of(error, self._endpoint.origin)) from None
+        except ConnectionError as error:
+            raise TruncatedStream(f"the connection broke in the middle of the answer: {error}") from None
+        return b"".join(pieces)
+
+    async def _pieces(self, reply: Reply) -> AsyncIterator[bytes]:
+        """Until the end, or until the connection breaks: what that means is for the decoder to say."""
+        size = 0
+        try:
+            while data := await reply.read():
+                size += len(data)
+                if size > self._limit:
+                    raise ProtocolError(f"a stream of more than {self._limit} bytes", hint="raise limit=…", status=502)
+                yield data
+        except TimeoutError as error:
+            raise UpstreamError(fault_of(error, self._endpoint.origin)) from None
+        except ConnectionError as error:
+            _log.info("the connection to %s broke: %s", self._endpoint.origin, error)
+
+    def _sound(self, response: Response, question: Question) -> Response:
+        if response.fault is not None:
+            raise UpstreamError(question.own(response.fault))
+        return response
+
+
+def _no_fault(event: Event, question: Question) -> Event:
+    if isinstance(event, StreamFault):
+        raise UpstreamError(question.own(event.fault))
+    return event
+
+
+def _is_document(reply: Reply) -> bool:
+    return reply.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+
+
+async def _drain(reply: Reply) -> None:
+    try:
+        async with asyncio.timeout(_GRACE):
+            while await reply.read():
+                pass
+    except (TimeoutError, ConnectionError):
+        pass  # the answer is whole; only the connection is lost
+
+
+def _redirect(reply: Reply) -> Fault:
+    to = urlsplit(reply.headers.get("location", ""))
+    where = printable(f"{to.scheme}://{to.hostname}") if to.hostname else "another place"
+    message = f"the server points to {where}; the key does not go there by itself: set the base URL"
+    return Fault("invalid_request", message, 502, "redirect", retryable=False)

@@ -1,0 +1,149 @@
+"""Where a model is: a `provider/model` string, a base URL and the environment in, URLs and headers out.
+
+A key belongs to an origin. One from the environment goes to the provider's own address, or to the one that the provider's
+own variable names, and to no other: whoever gives a `base_url` gives the `key` for it, too. Nothing here shows a key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from ipaddress import ip_address
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from ..ir.errors import ConfigError
+from ..wire.protocol import Wire
+from ..wire.vendors import COMPATIBLE, Key, Vendor, codec_of, find, names
+
+__all__ = ["Endpoint", "resolve"]
+
+_IN_A_HEADER = re.compile(r"[\x21-\x7e]+").fullmatch
+_ODD = re.compile(r"[\x00-\x20\x7f\\]").search
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://").match
+
+
+class Endpoint:
+    """A model on a server, and the key for it."""
+
+    __slots__ = ("_base", "_header", "key", "model", "vendor", "wire")
+
+    def __init__(self, vendor: Vendor, wire: Wire, model: str, base: SplitResult, key: tuple[Key, str] | None) -> None:
+        self.vendor = vendor
+        self.wire = wire
+        self.model = model
+        self.key = None if key is None else key[1]
+        self._base = base
+        self._header = None if key is None else (key[0].header, key[0].prefix + key[1])
+
+    @property
+    def origin(self) -> str:
+        return _origin(self._base)
+
+    def url(self, *, stream: bool) -> str:
+        path, _, query = self.wire.path(self.model, stream=stream).partition("?")
+        query = "&".join(filter(None, (query, self._base.query)))
+        return urlunsplit((self._base.scheme, self._base.netloc, _joined(self._base.path, path), query, ""))
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"content-type": "application/json", **self.wire.headers}
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """The headers that nobody may see."""
+        return {} if self._header is None else {self._header[0]: self._header[1]}
+
+    def __repr__(self) -> str:
+        return f"<{self.model!r} at {self.origin} over {self.wire.name}>"
+
+
+def resolve(
+    model: str,
+    environment: Mapping[str, str],
+    *,
+    base_url: str | None = None,
+    key: str | None = None,
+    wire: str | None = None,
+    insecure: bool = False,
+) -> Endpoint:
+    """The endpoint that a user means; ConfigError for what cannot be meant."""
+    vendor, name = _split(model, base_url)
+    address = base_url
+    if address is None and vendor.base_variable is not None:
+        address = environment.get(vendor.base_variable) or None
+    base = _base(address or vendor.base_url, insecure)
+    own = base_url is None or _origin(base) == _origin(urlsplit(vendor.base_url))
+    found: tuple[Key, str] | None = None
+    if key is not None:
+        found = (vendor.keys[0] if vendor.keys else Key(""), _sound(key, "the key"))
+    elif own:
+        found = _from(environment, vendor)
+    if found is None and own and not vendor.keyless:
+        variables = " or ".join(one.variable for one in vendor.keys)
+        raise ConfigError(f"no key for {vendor.name}", hint=f"set {variables}, or pass key=…")
+    return Endpoint(vendor, codec_of(vendor, wire), name, base, found)
+
+
+def _split(model: str, base_url: str | None) -> tuple[Vendor, str]:
+    head, mark, rest = model.partition(min((one for one in "/:" if one in model), key=model.index, default="/"))
+    if mark and head.lower() in names():
+        if not rest:
+            raise ConfigError(f"{model!r} names a provider and no model", hint=f"write {head}/MODEL")
+        return find(head), rest
+    if base_url is not None and model:
+        return COMPATIBLE, model
+    if not mark:
+        raise ConfigError(f"{model!r} does not say whose model it is", hint="write PROVIDER/MODEL, or pass base_url=…")
+    return find(head), rest
+
+
+def _from(environment: Mapping[str, str], vendor: Vendor) -> tuple[Key, str] | None:
+    for key in vendor.keys:
+        if value := environment.get(key.variable, "").strip():
+            return key, _sound(value, f"the key in {key.variable}")
+    return None
+
+
+def _sound(key: str, what: str) -> str:
+    key = key.strip()
+    if not _IN_A_HEADER(key):
+        raise ConfigError(f"{what} is empty, or has characters that cannot stand in a header")
+    return key
+
+
+def _base(url: str, insecure: bool) -> SplitResult:
+    """A base URL that a key may be sent to. Credentials in it are refused, and not shown."""
+    if not _SCHEME(url) or _ODD(url):
+        raise ConfigError("a base URL begins with https:// and has no spaces", hint="such as https://example.com/v1")
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise ConfigError(f"not a base URL: {error}") from None
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError("a base URL with a user or a password in it", hint="pass key=… instead")
+    if not host or parts.fragment or parts.scheme not in ("http", "https"):
+        raise ConfigError("a base URL is http(s)://host/path", hint="such as https://example.com/v1")
+    if parts.scheme == "http" and not insecure and not _is_loopback(host):
+        hint = "use https, or pass insecure=True where the network is your own"
+        raise ConfigError(f"keys and prompts would go to {host} in the clear", hint=hint)
+    return parts
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _origin(parts: SplitResult) -> str:
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _joined(base: str, path: str) -> str:
+    """Base and path, where the base may already have the path, or its version, at the end."""
+    version = "/" + path.split("/")[1]
+    return base.rstrip("/").removesuffix(path).removesuffix(version) + path

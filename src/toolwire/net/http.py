@@ -1,0 +1,157 @@
+"""HTTP, by pyreqwest: the only module that knows it.
+
+A transport is a pool of connections; several clients may share one. What goes wrong on the way is a built-in exception:
+TimeoutError where the time is over, ConnectionError for everything else, with words that hold no secret. Redirects are not
+followed: they would carry the key to another place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from ..ir.errors import ConfigError, MissingExtra
+
+if TYPE_CHECKING:
+    from pyreqwest.client import Client
+    from pyreqwest.response import Response
+
+__all__ = ["HttpTransport", "Reply", "Transport"]
+
+
+class Reply(Protocol):
+    """The head of an answer, and its body piece by piece."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Names in lower case."""
+        ...
+
+    async def read(self) -> bytes:
+        """The next piece; nothing at the end."""
+        ...
+
+
+class Transport(Protocol):
+    def post(
+        self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
+    ) -> AbstractAsyncContextManager[Reply]:
+        """One request, for at most so many seconds.
+
+        Leaving the context closes the connection, unless the answer was read to its end. Who is cancelled while there is no
+        answer leaves at once; pyreqwest closes such a connection when the answer begins, or when the time is over.
+        """
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class HttpTransport:
+    """A pool of connections. `roots`: certificates in PEM that are trusted besides the system's own."""
+
+    def __init__(self, *, connections: int = 256, connect_timeout: float = 10.0, roots: Sequence[bytes] = ()) -> None:
+        self._connections = connections
+        self._connect_timeout = connect_timeout
+        self._roots = tuple(roots)
+        self._pools: dict[bool, Client] = {}
+
+    @asynccontextmanager
+    async def post(
+        self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
+    ) -> AsyncIterator[Reply]:
+        pool = self._pool(url)
+        from pyreqwest.exceptions import PyreqwestError
+
+        try:
+            builder = pool.post(url)
+        except ValueError as error:
+            raise ConfigError(f"a URL that cannot be used: {error}") from None
+        builder = builder.body_bytes(body).timeout(timedelta(seconds=max(seconds, 0.001)))
+        for name, value in headers.items():
+            builder = builder.header(name, value)
+        for name, value in secrets.items():
+            builder = builder.header(name, value, is_sensitive=True)
+        # without this the first bytes are held back until 64 KiB have come
+        request = builder.streamed_read_buffer_limit(0).build_streamed()
+        before = _cancels()
+        try:
+            response = await request.__aenter__()
+        except PyreqwestError as error:
+            raise _plain(error) from None
+        try:
+            _recall(before)
+            yield _Reply(response)
+        finally:
+            await request.__aexit__(None, None, None)
+
+    async def aclose(self) -> None:
+        while self._pools:
+            await self._pools.popitem()[1].close()
+
+    def _pool(self, url: str) -> Client:
+        clear = url.startswith("http:")
+        if clear not in self._pools:
+            self._pools[clear] = self._build(clear)
+        return self._pools[clear]
+
+    def _build(self, clear: bool) -> Client:
+        try:
+            from pyreqwest.client import ClientBuilder
+        except ImportError:
+            raise MissingExtra("model clients need pyreqwest", hint="pip install 'toolwire[net]'") from None
+        builder = (
+            ClientBuilder()
+            .follow_redirects(False)
+            .max_connections(self._connections)
+            .connect_timeout(timedelta(seconds=self._connect_timeout))
+            .user_agent("toolwire")
+        )
+        if clear:
+            builder = builder.no_proxy()  # a proxy would read what is in the clear
+        for pem in self._roots:
+            builder = builder.add_root_certificate_pem(pem)
+        return builder.build()
+
+
+class _Reply:
+    def __init__(self, response: Response) -> None:
+        self.status: int = response.status
+        self.headers = {name.lower(): value for name, value in response.headers.items()}
+        self._body = response.body_reader
+
+    async def read(self) -> bytes:
+        from pyreqwest.exceptions import PyreqwestError
+
+        before = _cancels()
+        try:
+            while (piece := await self._body.read_chunk()) is not None:
+                _recall(before)
+                if piece:
+                    return bytes(piece)
+        except PyreqwestError as error:
+            raise _plain(error) from None
+        _recall(before)
+        return b""
+
+
+def _cancels() -> int:
+    """How often the running task was told to stop."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+def _recall(before: int) -> None:
+    """pyreqwest forgets that it was cancelled where its result is ready in the same moment; the task remembers."""
+    if _cancels() > before:
+        raise asyncio.CancelledError
+
+
+def _plain(error: Exception) -> Exception:
+    causes = getattr(error, "details", {}).get("causes") or ()
+    words = causes[-1]["message"] if causes else str(error)
+    return TimeoutError(words) if isinstance(error, TimeoutError) else ConnectionError(words)

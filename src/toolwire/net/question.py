@@ -1,0 +1,135 @@
+"""One request on its way to one endpoint, and the way back of its answer. No I/O here.
+
+question = Question(request, endpoint, stream=True, text=None, losses=losses)
+question.body                            # what is posted
+question.whole(data)                     # a whole answer, restored
+reading = question.reading()             # … or a stream of it, restored as it comes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from ..bridge.emulate import Emulation, emulate
+from ..bridge.prepare import prepare
+from ..ir.errors import ProtocolError
+from ..ir.events import Event
+from ..ir.losses import Losses
+from ..ir.pointer import JSON
+from ..ir.request import Request
+from ..ir.response import Fault, Response
+from ..ir.text import to_bytes
+from ..stream.strict import parse, parse_object
+from ..text.engine.format import Format
+from .endpoint import Endpoint
+
+__all__ = ["Question", "Reading"]
+
+_SECRET = 8  # characters; what is shorter is no secret, and is part of many words
+
+
+class Question:
+    def __init__(
+        self,
+        request: Request,
+        endpoint: Endpoint,
+        *,
+        stream: bool,
+        text: Format | str | None,
+        losses: Losses,
+        emulation: Emulation | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.stream = stream
+        self.losses = losses
+        asked = replace(request, model=endpoint.model, stream=True if stream else None)
+        if stream and endpoint.wire.capabilities.counts_on_request and asked.params.include_usage is None:
+            asked = replace(asked, params=replace(asked.params, include_usage=True))
+        if emulation is None and text is not None:
+            emulation = emulate(asked, text)
+        self.emulation = emulation
+        spoken_by = request.model if request.model not in ("", endpoint.model) else None
+        prepared = prepare(asked if emulation is None else emulation.request, endpoint.wire, spoken_by=spoken_by)
+        self._exchange = prepared.exchange
+        body, more = endpoint.wire.encode_request(prepared.request)
+        if emulation is not None:
+            losses.extend(emulation.losses)
+        losses.extend(prepared.losses)
+        for loss in more:
+            losses.add(prepared.origin(loss.path), loss.concept, loss.action, loss.detail, loss.severity)
+        self.body = to_bytes({endpoint.vendor.fields.get(name, name): value for name, value in body.items()})
+
+    def whole(self, data: bytes) -> Response:
+        """The answer as the model gave it, in the request's own names; `restored` reads the calls in its text."""
+        response = self.endpoint.wire.decode_response(parse_object(data))
+        return self._exchange.restore(response, self.losses)
+
+    def restored(self, response: Response) -> Response:
+        return response if self.emulation is None else self.emulation.restore(response)
+
+    def reading(self) -> Reading:
+        return Reading(self)
+
+    def fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
+        """What an error says, in the request's own names, and never with the key in it."""
+        body: JSON
+        try:
+            body = parse(data)
+        except ProtocolError:
+            body = data
+        return self.own(self.endpoint.wire.decode_error(status, body, headers))
+
+    def own(self, fault: Fault) -> Fault:
+        return _without(self.endpoint.key, self._exchange.restore_fault(fault))
+
+
+class Reading:
+    """A stream, read as it comes: the wire's decoder, the names of the request, the calls in the text."""
+
+    def __init__(self, question: Question) -> None:
+        self._decoder = question.endpoint.wire.stream_decoder()
+        self._decoder.losses = question.losses
+        self._names = question._exchange.restorer(question.losses)
+        self._calls = None if question.emulation is None else question.emulation.restorer()
+
+    @property
+    def should_stop(self) -> bool:
+        """Nothing that comes now counts."""
+        return self._calls is not None and self._calls.should_stop
+
+    def feed(self, data: bytes) -> Iterator[Event]:
+        return self._restored(self._decoder.feed(data))
+
+    def close(self) -> Iterator[Event]:
+        """The end; TruncatedStream where it came too early."""
+        if self._calls is not None and self._calls.should_stop:
+            return iter(self._calls.close())
+        return self._restored(self._decoder.close())
+
+    def _restored(self, events: list[Event]) -> Iterator[Event]:
+        for event in events:
+            for named in self._names.feed(event):
+                if self._calls is None:
+                    yield named
+                else:
+                    yield from self._calls.feed(named)
+
+
+def _without(key: str | None, fault: Fault) -> Fault:
+    """Some servers repeat the key that they do not know."""
+    if key is None or len(key) < _SECRET or key not in repr(fault):
+        return fault
+    told = {
+        field: _cleaned(getattr(fault, field), key) for field in ("message", "code", "param", "request_id", "extra")
+    }
+    return replace(fault, breach=None, **told)
+
+
+def _cleaned(value: JSON, key: str) -> JSON:
+    if isinstance(value, str):
+        return value.replace(key, "[key]")
+    if isinstance(value, dict):
+        return {_cleaned(name, key): _cleaned(one, key) for name, one in value.items()}
+    return [_cleaned(one, key) for one in value] if isinstance(value, list) else value

@@ -1,0 +1,63 @@
+"""When to ask again: after faults that pass, before anything of an answer has come, and while there is time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from random import Random
+
+from msgspec.structs import replace
+
+from ..ir.response import Fault
+
+__all__ = ["Retries", "fault_of", "with_date"]
+
+_PASSING = frozenset({"rate_limit", "overloaded", "timeout", "server"})
+
+
+class Retries:
+    """How often, and how long to wait: longer each time and by chance, or as long as the provider asks for."""
+
+    __slots__ = ("_first", "_longest", "_most", "_random")
+
+    def __init__(self, most: int, *, first: float = 0.5, longest: float = 60.0, random: Random | None = None) -> None:
+        self._most = most
+        self._first = first
+        self._longest = longest
+        self._random = random or Random()
+
+    def wait(self, fault: Fault, attempt: int, left: float) -> float | None:
+        """Seconds until the attempt after number `attempt`, which ended in `fault`; None: there is none.
+
+        A provider that wants more patience than there is gets no second request: it would be refused as well.
+        """
+        passing = fault.kind in _PASSING if fault.retryable is None else fault.retryable
+        if not passing or attempt >= self._most:
+            return None
+        if fault.retry_after is None:
+            wait = min(self._first * 2**attempt, self._longest) * self._random.uniform(0.5, 1.0)
+        else:
+            wait = fault.retry_after * self._random.uniform(1.0, 1.1)  # not all who were refused at once
+        return wait if wait <= self._longest and wait < left else None
+
+
+def fault_of(error: TimeoutError | ConnectionError, origin: str) -> Fault:
+    """A network that failed, as a fault."""
+    if isinstance(error, TimeoutError):
+        return Fault("timeout", f"no answer from {origin} in time: {error}", 504, "timeout")
+    return Fault("server", f"no connection to {origin}: {error}", 502, "connection")
+
+
+def with_date(fault: Fault, headers: Mapping[str, str], now: datetime | None = None) -> Fault:
+    """`retry-after` as a date, which only who has a clock can read."""
+    value = headers.get("retry-after")
+    if fault.retry_after is not None or value is None:
+        return fault
+    try:
+        until = parsedate_to_datetime(value)
+    except ValueError:
+        return fault
+    until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
+    seconds = (until - (now or datetime.now(UTC))).total_seconds()
+    return replace(fault, retry_after=max(seconds, 0.0))

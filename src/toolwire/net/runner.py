@@ -1,0 +1,373 @@
+"""Runs the calls of a turn: performs what each `CallRun` asks for, as many at a time as the schedule allows.
+
+    runner = Runner(Toolbox(get_weather, book_flight), store=open_store("runs.db"))
+    results = await runner.run(calls)                # or runner.run_sync(calls)
+
+Results come in the order of the calls, whatever order they ended in. One call that fails takes none of the others down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+import secrets
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from ..ir.errors import StoreError
+from ..ir.parts import ToolCall, ToolResult
+from ..run.cache import ResultCache
+from ..run.call_run import CallRun, Settings
+from ..run.gates import GATES, Gate
+from ..run.keys import canonical
+from ..run.observe import Observer, observed
+from ..run.output import Shelf
+from ..run.policy import Policy
+from ..run.records import Store
+from ..run.requests import (
+    Approve,
+    ClaimIt,
+    CompleteIt,
+    Failed,
+    Finished,
+    Invoke,
+    Reconcile,
+    ReleaseIt,
+    Returned,
+    Step,
+    TimedOut,
+    Wait,
+)
+from ..run.results import refusal
+from ..run.schedule import Schedule
+from ..run.toolbox import Source, Toolbox
+from .invoke import Invoker
+from .rate import Rates
+
+__all__ = ["Approver", "Dispatch", "Runner"]
+
+Approver: TypeAlias = Callable[[Approve], "bool | Awaitable[bool]"]
+_SAVES = 3
+
+
+class Runner:
+    """A toolbox that can be run. `approve` is asked where the policy wants a person to agree; without one, nobody does."""
+
+    def __init__(
+        self,
+        *sources: Source,
+        store: Store | None = None,
+        policy: Policy | None = None,
+        gates: tuple[Gate, ...] = GATES,
+        approve: Approver | None = None,
+        observers: Sequence[Observer] = (),
+        most_parallel: int = 16,
+        most_per_turn: int = 256,
+        threads: int = 32,
+        caller: str = "",
+        tenant: str = "",
+        while_running: str = "wait",
+        lease: float = 60.0,
+    ) -> None:
+        self.box = Toolbox(*sources)
+        self.shelf = Shelf()
+        self._store = store
+        self._approve = approve
+        self._observers = tuple(observers)
+        self._most = most_parallel
+        self._most_per_turn = most_per_turn
+        self._invoke = Invoker(threads)
+        self._rates = Rates()
+        self._settings = Settings(
+            self.box,
+            time.time,
+            lambda: secrets.token_hex(16),
+            jitter=lambda base: base * (0.5 + random.random()),  # spreads retries, guards nothing
+            caller=caller,
+            tenant=tenant,
+            policy=policy or Policy(),
+            gates=gates,
+            has_store=store is not None,
+            cache=ResultCache(),
+            shelf=self.shelf,
+            while_running=while_running,
+            lease=lease,
+        )
+        self._latest = self._settings
+
+    def close(self) -> None:
+        self._invoke.close()
+
+    async def run(
+        self,
+        calls: Sequence[ToolCall],
+        *,
+        run_id: str = "",
+        earlier: Sequence[ToolCall] = (),
+        keys: Mapping[str, str] | None = None,
+        tainted: bool = False,
+    ) -> list[ToolResult]:
+        """The results of `calls`, in their order.
+
+        `earlier` calls of the same run tell a deliberate second identical call from a repeated one. `keys` are idempotency
+        keys of the caller, by call id.
+        """
+        if len(calls) == 1 and not keys and self._changes_nothing(calls[0]):
+            return [await self._alone(calls[0], run_id, tainted)]
+        dispatch = self.dispatch(run_id=run_id, earlier=earlier, keys=keys, tainted=tainted)
+        for call in calls:
+            dispatch.add(call)
+        return await dispatch.results()
+
+    def run_sync(self, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
+        """The same for programs without an event loop."""
+        return asyncio.run(self.run(calls, **options))
+
+    def _changes_nothing(self, call: ToolCall) -> bool:
+        entry = self.box.find(call.name)
+        return entry is not None and entry.tool.effect in ("pure", "read")
+
+    def _of_run(self, run_id: str, tainted: bool) -> Settings:
+        """The settings of a run; most calls come from the same one as the last."""
+        latest = self._latest
+        if latest.run_id != run_id or latest.tainted != tainted:
+            latest = self._latest = replace(self._settings, run_id=run_id, tainted=tainted)
+        return latest
+
+    async def _alone(self, call: ToolCall, run_id: str, tainted: bool) -> ToolResult:
+        """One call that changes nothing needs no schedule, and may be cancelled at any time."""
+        began = time.perf_counter()
+        try:
+            result = await self.perform(CallRun(call, self._of_run(run_id, tainted)))
+        except Exception as error:  # noqa: BLE001  # a gate or a check of somebody else's
+            result = _broken(call, error)
+        self.observe(call, result, time.perf_counter() - began)
+        return result
+
+    def dispatch(
+        self,
+        *,
+        run_id: str = "",
+        earlier: Sequence[ToolCall] = (),
+        keys: Mapping[str, str] | None = None,
+        tainted: bool = False,
+    ) -> Dispatch:
+        """For calls that come one by one, while the model still speaks: pure and read calls start at once.
+
+        Those that change something start when `results` is awaited: by then the answer is whole, and was accepted.
+        """
+        settings = self._of_run(run_id or secrets.token_hex(8), tainted)
+        return Dispatch(self, settings, Schedule(self.box, most=self._most), earlier, keys or {}, self._most_per_turn)
+
+    async def perform(self, run: CallRun) -> ToolResult:
+        """One call to its end."""
+        step = run.next()
+        while not isinstance(step, Finished):
+            step = run.next(await self._do(step))
+        return step.result
+
+    async def _do(self, step: Step) -> Any:
+        if isinstance(step, Invoke):
+            if step.entry.options.rate:
+                await self._rates.take(step.entry.name, step.entry.options.rate)
+            return await (self._invoke(step) if step.token is None else self._kept_alive(step))
+        if isinstance(step, Wait):
+            return await asyncio.sleep(step.seconds)
+        if isinstance(step, Approve):
+            agreed = False if self._approve is None else self._approve(step)
+            return await agreed if inspect.isawaitable(agreed) else agreed
+        if isinstance(step, Reconcile):
+            return await _asked(step)
+        return await self._stored(step)
+
+    async def _kept_alive(self, step: Invoke) -> Returned | Failed | TimedOut:
+        """The function, and while it runs the lease of its claim."""
+        assert step.token is not None
+        assert step.context.idempotency_key is not None
+        beat = asyncio.create_task(self._renew(step.context.idempotency_key, step.token, step.lease))
+        try:
+            return await self._invoke(step)
+        finally:
+            beat.cancel()
+
+    async def _renew(self, key: str, token: str, lease: float) -> None:
+        assert self._store is not None
+        while True:
+            await asyncio.sleep(lease / 3)
+            try:
+                await asyncio.to_thread(self._store.renew, key, token, lease)
+            except StoreError:
+                continue
+
+    async def _stored(self, step: Step) -> Any:
+        """What a store is asked for; that it cannot be reached is an answer. A result is worth several tries."""
+        store = self._store
+        assert store is not None
+        tries = _SAVES if isinstance(step, CompleteIt) else 1
+        for left in reversed(range(tries)):
+            try:
+                if isinstance(step, ClaimIt):
+                    return await asyncio.to_thread(store.claim, step.claim)
+                if isinstance(step, CompleteIt):
+                    return await asyncio.to_thread(
+                        store.complete, step.key, step.token, step.result, step.ttl, step.state
+                    )
+                assert isinstance(step, ReleaseIt)
+                return await asyncio.to_thread(store.release, step.key, step.token)
+            except StoreError as error:
+                if not left:
+                    return error
+                await asyncio.sleep(0.1)
+        return None
+
+    def observe(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
+        observed(self._observers, call, result, seconds)
+
+
+async def _asked(step: Reconcile) -> Returned | Failed:
+    assert step.entry.options.reconcile is not None
+    try:
+        value = step.entry.options.reconcile(step.key, step.arguments)
+        return Returned(await value if inspect.isawaitable(value) else value)
+    except Exception as error:  # noqa: BLE001  # the author's own function
+        return Failed(error)
+
+
+class Dispatch:
+    """The calls of one turn, as they come."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        settings: Settings,
+        schedule: Schedule,
+        earlier: Sequence[ToolCall],
+        keys: Mapping[str, str],
+        most: int,
+    ) -> None:
+        self._runner = runner
+        self._settings = settings
+        self._schedule = schedule
+        self._keys = keys
+        self._most = most
+        self._seen: Counter[tuple[str, bytes]] = Counter(map(_same, earlier) if settings.has_store else ())
+        self._runs: list[CallRun] = []
+        self._results: dict[int, ToolResult] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._changed = asyncio.Event()
+        self._writes = False
+        self._guesses: dict[str, tuple[ToolCall, asyncio.Task[ToolResult]]] = {}
+
+    @property
+    def guesses(self) -> bool:
+        """Whether any tool wants to start on its first argument."""
+        return any(entry.options.first_argument for entry in self._settings.box)
+
+    def guess(self, call: ToolCall) -> None:
+        """A call whose first argument is there. A tool that asked for it starts now; if more comes, that was for nothing."""
+        entry = self._settings.box.find(call.name)
+        if entry is None or not entry.options.first_argument or entry.tool.effect not in ("pure", "read"):
+            return
+        if call.id not in self._guesses:
+            work = asyncio.create_task(self._runner.perform(CallRun(call, self._settings)))
+            self._guesses[call.id] = (call, work)
+
+    def add(self, call: ToolCall) -> None:
+        """Starts the call if it may start now."""
+        run = CallRun(call, self._settings, occurrence=self._occurrence(call), key=self._keys.get(call.id))
+        number = self._schedule.add(call)
+        self._runs.append(run)
+        if number >= self._most:
+            words = f"More than {self._most} calls in one turn. This one was not run; make fewer at a time."
+            self._results[number] = refusal(call, "over_budget", words)
+        self._start()
+
+    def _occurrence(self, call: ToolCall) -> int:
+        """How many identical calls of the run came before; only a claim asks for it."""
+        if not self._settings.has_store:
+            return 0
+        same = _same(call)
+        self._seen[same] += 1
+        return self._seen[same] - 1
+
+    async def results(self) -> list[ToolResult]:
+        """When all are done. Cancelled, it waits for writes that have begun, and starts nothing more."""
+        self._writes = True
+        try:
+            while len(self._results) < len(self._runs):
+                self._changed.clear()
+                self._start()
+                await self._changed.wait()
+        except asyncio.CancelledError:
+            await self.abort()
+            raise
+        return [self._results[number] for number in range(len(self._runs))]
+
+    async def abort(self) -> list[ToolResult]:
+        """Nothing new starts; writes that have begun are awaited and recorded, the rest is cancelled."""
+        for number in self._schedule.cancel_waiting():
+            self._results.setdefault(number, self._cancelled(number))
+        for _, guessed in self._guesses.values():
+            guessed.cancel()
+        for number, task in list(self._tasks.items()):
+            if not self._does_something(number):
+                task.cancel()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()))
+        for number in range(len(self._runs)):
+            self._results.setdefault(number, self._cancelled(number))
+        return [self._results[number] for number in range(len(self._runs))]
+
+    def _cancelled(self, number: int) -> ToolResult:
+        return refusal(self._runs[number].call, "cancelled", "The run was stopped before this call was made.")
+
+    def _does_something(self, number: int) -> bool:
+        entry = self._settings.box.find(self._runs[number].call.name)
+        return entry is not None and entry.tool.effect in ("write", "idempotent")
+
+    def _start(self) -> None:
+        for number in self._schedule.ready(writes=self._writes):
+            if number in self._results:
+                self._schedule.finished(number)
+                self._changed.set()
+            else:
+                self._tasks[number] = asyncio.create_task(self._perform(number))
+
+    async def _perform(self, number: int) -> None:
+        run, began = self._runs[number], time.perf_counter()
+        try:
+            self._results[number] = await self._result(run)
+            self._runner.observe(run.call, self._results[number], time.perf_counter() - began)
+        except asyncio.CancelledError:
+            self._results[number] = self._cancelled(number)
+        except Exception as error:  # noqa: BLE001  # a gate or a check of somebody else's: its call fails, no other
+            self._results[number] = _broken(run.call, error)
+        finally:
+            del self._tasks[number]
+            self._schedule.finished(number)
+            self._start()
+            self._changed.set()
+
+    async def _result(self, run: CallRun) -> ToolResult:
+        """What was guessed, if it was guessed right."""
+        guess = self._guesses.pop(run.call.id, None)
+        if guess is None:
+            return await self._runner.perform(run)
+        call, work = guess
+        if call.name == run.call.name and call.arguments == run.call.arguments and run.call.state == "complete":
+            return await work
+        work.cancel()
+        return await self._runner.perform(run)
+
+
+def _broken(call: ToolCall, error: Exception) -> ToolResult:
+    return refusal(call, "failed", f"{call.name} could not be run: {type(error).__name__}: {error}")
+
+
+def _same(call: ToolCall) -> tuple[str, bytes]:
+    return call.name, canonical(call.arguments) if call.arguments is not None else (call.raw or "").encode()

@@ -1,0 +1,142 @@
+"""What a call passes before anything happens: each gate passes it on, or ends it with a result that the model can read.
+
+    find → whole → take_key → lift → mend → validate → policy
+
+Gates are functions of what is known so far, and nothing else. The list is a value: extend it, leave one out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from ..ir.errors import ConfigError, SchemaError
+from ..ir.parts import ToolCall, ToolResult
+from ..ir.pointer import Object
+from ..ir.value import Value
+from ..schema.lowering import Lowered
+from ..schema.repair import Policy as RepairPolicy
+from ..schema.repair import repair_arguments
+from .keys import ARGUMENT, given_key
+from .results import refusal
+from .toolbox import Entry, Toolbox
+
+__all__ = ["GATES", "Gate", "Pending", "find", "lift", "mend", "take_key", "validate", "whole"]
+
+_ANYTHING: Object = {"type": "object"}
+
+
+class Pending(Value, frozen=True):
+    """A call on its way."""
+
+    call: ToolCall
+    box: Toolbox
+    entry: Entry | None = None
+    arguments: Object = {}
+    key: str | None = None
+    caller: str = ""
+    tenant: str = ""
+    tainted: bool = False
+    repair: RepairPolicy | None = None
+    steps: tuple[str, ...] = ()
+    checked: bool = False  # the arguments are known to fit
+    lifts: Mapping[str, Lowered] = {}
+
+    @property
+    def tool(self) -> Entry:
+        assert self.entry is not None, "the first gate finds it"
+        return self.entry
+
+
+Gate: TypeAlias = Callable[[Pending], Pending | ToolResult]
+
+
+def find(pending: Pending) -> Pending | ToolResult:
+    """The tool by its name; only what is in the toolbox can be called."""
+    name = pending.call.name
+    entry = pending.box.find(name)
+    if entry is not None:
+        return replace(pending, entry=entry)
+    near = pending.box.nearest(name)
+    meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    return refusal(pending.call, "unknown_tool", f"There is no tool called {name!r}.{meant}")
+
+
+def whole(pending: Pending) -> Pending | ToolResult:
+    """A call that was cut off is never run, however much of it is there."""
+    call = pending.call
+    if call.state == "truncated":
+        words = "The call was cut off before its end and was not run. Make it again, with shorter arguments."
+        return refusal(call, "truncated", words)
+    return replace(pending, arguments=call.arguments or {})
+
+
+def take_key(pending: Pending) -> Pending | ToolResult:
+    """A key that the caller wrote into the arguments is taken out of them, unless the tool has such a parameter."""
+    given = pending.arguments.get(ARGUMENT)
+    properties = (pending.tool.tool.input_schema or {}).get("properties")
+    if not isinstance(given, str) or (isinstance(properties, dict) and ARGUMENT in properties):
+        return pending
+    rest = {name: value for name, value in pending.arguments.items() if name != ARGUMENT}
+    try:
+        key = given_key(given, pending.tenant)
+    except ConfigError as error:
+        return refusal(pending.call, "invalid_arguments", str(error))
+    call = replace(pending.call, arguments=rest, raw=None)
+    return replace(pending, arguments=rest, key=pending.key or key, call=call)
+
+
+def lift(pending: Pending) -> Pending | ToolResult:
+    """Arguments in the shape that a provider was told, back in the tool's own."""
+    lowered = pending.lifts.get(pending.call.name)
+    if lowered is None or pending.call.arguments is None:
+        return pending
+    lifted = lowered.lift(pending.arguments)
+    return replace(pending, arguments=lifted, call=replace(pending.call, arguments=lifted, raw=None))
+
+
+def mend(pending: Pending) -> Pending | ToolResult:
+    """What is broken is repaired as far as the tool's effect allows, and no further."""
+    call = pending.call
+    try:
+        if call.arguments is not None and pending.box.validator(call.name).accepts(pending.arguments):
+            return replace(pending, checked=True)
+    except SchemaError as error:
+        return refusal(call, "failed", f"The tool {call.name} has a schema that cannot be used: {error}")
+    schema = pending.tool.tool.input_schema or _ANYTHING
+    effect = pending.tool.tool.effect
+    policy = pending.repair or ("aggressive" if effect in ("pure", "read") else "safe")
+    given = call.raw or "" if call.arguments is None else pending.arguments
+    found = repair_arguments(given, schema, policy=policy)
+    if found.arguments is None:
+        listed = "\n".join(f"- {problem}" for problem in found.problems)
+        words = f"The arguments of {call.name} were not accepted, and nothing was run:\n{listed}\nCall it again."
+        return refusal(call, "invalid_arguments", words)
+    return replace(pending, arguments=found.arguments, steps=tuple(map(str, found.steps)))
+
+
+def validate(pending: Pending) -> Pending | ToolResult:
+    """The last word on the arguments has the tool's own schema."""
+    if pending.checked:
+        return pending
+    check = pending.box.validator(pending.call.name)
+    problems = () if check.accepts(pending.arguments) else check.problems(pending.arguments)
+    if problems:
+        listed = "\n".join(f"- {problem}" for problem in problems)
+        return refusal(pending.call, "invalid_arguments", f"Nothing was run:\n{listed}\nCall it again.")
+    return pending
+
+
+GATES: tuple[Gate, ...] = (find, whole, take_key, lift, mend, validate)
+
+
+def pass_gates(pending: Pending, gates: tuple[Gate, ...]) -> Pending | ToolResult:
+    """Through all of them; the first result ends it."""
+    for gate in gates:
+        found = gate(pending)
+        if isinstance(found, ToolResult):
+            return found
+        pending = found
+    return pending

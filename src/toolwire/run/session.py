@@ -1,0 +1,232 @@
+"""The agent loop, sans-IO: ask the model, run what it asks for, tell it what came of it, until it has nothing more to ask.
+
+    session = Session(request, budget=Budget(iterations=8), now=time.time)
+    match session.next():
+        case AskModel(request): session.answered(response)
+        case RunTools(calls):   session.ran(results)
+        case Done(response):    …
+        case GiveUp(reason):    …
+
+After every step `session.dump()` is the whole state; `Session.load` continues it in another process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from ..ir.errors import ConfigError, ProtocolError
+from ..ir.parts import ToolCall, ToolResult
+from ..ir.request import Message, Request
+from ..ir.response import Response
+from ..ir.tools import Tool
+from ..ir.value import Value
+from .keys import canonical
+
+__all__ = ["AskModel", "Budget", "Done", "GiveUp", "RunState", "RunTools", "Session"]
+
+
+class Budget(Value, frozen=True):
+    """How much a run may take. `same_call`: how often the model may ask for the very same thing."""
+
+    iterations: int = 16
+    calls: int | None = 256
+    seconds: float | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    same_call: int = 4
+
+
+class AskModel(Value, frozen=True):
+    request: Request
+
+
+class RunTools(Value, frozen=True):
+    """`earlier` calls of the run, and whether somebody untrusted has spoken in it."""
+
+    calls: tuple[ToolCall, ...]
+    earlier: tuple[ToolCall, ...] = ()
+    tainted: bool = False
+
+
+class Done(Value, frozen=True):
+    response: Response
+
+
+class GiveUp(Value, frozen=True):
+    """The end without an answer, and why."""
+
+    reason: str
+    response: Response | None = None
+
+
+Next: TypeAlias = AskModel | RunTools | Done | GiveUp
+
+
+class RunState(Value, frozen=True):
+    """All that a run is. `version` is the version of this shape."""
+
+    version: int
+    run_id: str
+    request: Request
+    phase: Literal["ask", "run", "done", "gave_up"] = "ask"
+    iterations: int = 0
+    calls: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    started: float = 0.0
+    tainted: bool = False
+    pending: tuple[ToolCall, ...] = ()
+    response: Response | None = None
+    reason: str = ""
+
+
+_VERSION = 1
+_decode = msgspec.json.Decoder(RunState).decode
+
+
+class Session:
+    """One run. `untrusted` are tools whose output may contain instructions of strangers; `price` the cost of an answer."""
+
+    def __init__(
+        self,
+        request: Request,
+        *,
+        now: Callable[[], float],
+        run_id: str = "",
+        budget: Budget | None = None,
+        untrusted: Iterable[str] = (),
+        price: Callable[[Response], float] | None = None,
+    ) -> None:
+        plain = replace(request, tools=tuple(map(_declaration, request.tools)))
+        self._open(RunState(_VERSION, run_id, plain, started=now()), now, budget, untrusted, price)
+
+    def _open(
+        self,
+        state: RunState,
+        now: Callable[[], float],
+        budget: Budget | None,
+        untrusted: Iterable[str],
+        price: Callable[[Response], float] | None,
+    ) -> None:
+        self.state = state
+        self.budget = budget or Budget()
+        self._now = now
+        self._untrusted = frozenset(untrusted)
+        self._price = price
+
+    @classmethod
+    def load(
+        cls,
+        dumped: str | bytes,
+        *,
+        now: Callable[[], float],
+        budget: Budget | None = None,
+        untrusted: Iterable[str] = (),
+        price: Callable[[Response], float] | None = None,
+    ) -> Session:
+        """A session where another process left it."""
+        try:
+            state = _decode(dumped)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ProtocolError(f"not the state of a run: {error}") from None
+        if state.version != _VERSION:
+            raise ConfigError(f"a run of version {state.version}", hint="continue it with the version that wrote it")
+        session = cls.__new__(cls)
+        session._open(state, now, budget, untrusted, price)
+        return session
+
+    def dump(self) -> str:
+        return msgspec.json.encode(self.state).decode()
+
+    def next(self) -> Next:
+        """What to do now. Asking twice gives the same."""
+        state = self.state
+        if state.phase == "done":
+            assert state.response is not None
+            return Done(state.response)
+        if state.phase == "run":
+            return RunTools(state.pending, self._earlier(), state.tainted)
+        reason = state.reason if state.phase == "gave_up" else self._exhausted()
+        if reason:
+            return GiveUp(reason, state.response)
+        return AskModel(state.request)
+
+    def answered(self, response: Response) -> None:
+        """The model's answer to the last AskModel."""
+        self._expect("ask")
+        state, budget = self.state, self.budget
+        calls = tuple(part for part in response.parts if isinstance(part, ToolCall))
+        usage = response.usage
+        spent = replace(
+            state,
+            response=response,
+            iterations=state.iterations + 1,
+            tokens=state.tokens + (0 if usage is None else usage.total),
+            cost=state.cost + (0.0 if self._price is None else self._price(response)),
+            calls=state.calls + len(calls),
+            request=replace(state.request, messages=(*state.request.messages, Message("assistant", response.parts))),
+        )
+        if response.fault is not None:
+            self._give_up(spent, f"the model failed: {response.fault.message}")
+        elif not calls:
+            self.state = replace(spent, phase="done")
+        elif budget.calls is not None and spent.calls > budget.calls:
+            self._give_up(spent, f"max calls reached ({budget.calls})")
+        elif self._repeats(calls):
+            self._give_up(spent, f"the model asked for the same call more than {budget.same_call} times")
+        else:
+            self.state = replace(spent, phase="run", pending=calls)
+
+    def ran(self, results: Sequence[ToolResult]) -> None:
+        """The results of the last RunTools, one for each call, in their order."""
+        self._expect("run")
+        state = self.state
+        if [result.call_id for result in results] != [call.id for call in state.pending]:
+            raise ConfigError("the results are not those of the calls", hint="one result a call, in the same order")
+        tainted = state.tainted or any(call.name in self._untrusted for call in state.pending)
+        messages = (*state.request.messages, Message("user", tuple(results)))
+        request = replace(state.request, messages=messages)
+        self.state = replace(state, phase="ask", pending=(), request=request, tainted=tainted)
+
+    def _expect(self, phase: str) -> None:
+        if self.state.phase != phase:
+            raise ConfigError(f"the run is not waiting for this; it is at {self.state.phase!r}", hint="call next()")
+
+    def _give_up(self, state: RunState, reason: str) -> None:
+        self.state = replace(state, phase="gave_up", reason=reason)
+
+    def _exhausted(self) -> str:
+        state, budget = self.state, self.budget
+        if state.iterations >= budget.iterations:
+            return f"max iterations reached ({budget.iterations})"
+        if budget.seconds is not None and self._now() - state.started >= budget.seconds:
+            return f"max time reached ({budget.seconds:g} seconds)"
+        if budget.tokens is not None and state.tokens >= budget.tokens:
+            return f"max tokens reached ({budget.tokens})"
+        if budget.cost is not None and state.cost >= budget.cost:
+            return f"max cost reached ({budget.cost:g})"
+        return ""
+
+    def _earlier(self) -> tuple[ToolCall, ...]:
+        """The calls of all turns before the pending one."""
+        messages = self.state.request.messages[:-1]
+        return tuple(part for message in messages for part in message.parts if isinstance(part, ToolCall))
+
+    def _repeats(self, calls: tuple[ToolCall, ...]) -> bool:
+        messages = self.state.request.messages
+        before = [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
+        seen = [_asked(call) for call in before]
+        return any(seen.count(_asked(call)) >= self.budget.same_call for call in calls)
+
+
+def _asked(call: ToolCall) -> tuple[str, bytes]:
+    return call.name, canonical(call.arguments) if call.arguments is not None else (call.raw or "").encode()
+
+
+def _declaration(tool: Tool) -> Tool:
+    """Without the function: a state is data."""
+    return Tool(**{name: getattr(tool, name) for name in Tool.__struct_fields__}) if type(tool) is not Tool else tool

@@ -1,0 +1,157 @@
+"""Tools with what they do: from functions, modules and other toolboxes.
+
+box = Toolbox(get_weather, my_module, others.prefix("mail_"))
+box.find("get_weather")
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import ModuleType
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from ..ir.errors import ConfigError
+from ..ir.pointer import Object
+from ..ir.tools import Tool
+from ..ir.value import Value
+from ..schema.infer import FunctionTool, tool
+from ..schema.validate import Validator, validator
+
+__all__ = ["Entry", "Options", "Source", "Toolbox"]
+
+_ANYTHING: Object = {"type": "object"}
+
+
+class Options(Value, frozen=True):
+    """How a tool is run.
+
+    `resource`: writes on the same one keep the model's order; by default all of a run do. `timeout` in seconds.
+    `isolation`: "process" where a timeout has to kill. `key`: makes the idempotency key out of the arguments.
+    `cache`: how many seconds a result of a pure or read tool may be reused. `rate`: calls a second. `reconcile`: asked, with
+    the key and the arguments, what became of a call whose outcome is unknown. `untrusted`: its results may contain
+    instructions of strangers. `first_argument`: a pure or read tool that may start before its call is complete.
+    """
+
+    timeout: float | None = 60.0
+    retries: int = 2
+    resource: str | Callable[[Object], str] | None = None
+    isolation: str = "thread"
+    key: Callable[[Object], str] | None = None
+    cache: float | None = None
+    most_parallel: int | None = None
+    rate: float | None = None
+    reconcile: Callable[[str, Object], Any] | None = None
+    untrusted: bool = False
+    first_argument: bool = False
+    output_limit: int | None = None
+
+
+class Entry(Value, frozen=True):
+    """One tool that can be run."""
+
+    tool: Tool
+    function: Callable[..., Any]
+    options: Options = Options()
+
+    @property
+    def name(self) -> str:
+        return self.tool.name
+
+
+Source: TypeAlias = "Callable[..., Any] | Tool | Entry | Toolbox | ModuleType"
+
+
+class Toolbox:
+    """Tools by name. Two of the same name are a mistake, and said so."""
+
+    def __init__(self, *sources: Source) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._validators: dict[str, Validator] = {}
+        for source in sources:
+            for entry in _entries(source):
+                if entry.name in self._entries:
+                    raise ConfigError(f"two tools are called {entry.name!r}", hint="prefix or rename one of them")
+                self._entries[entry.name] = entry
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The declarations, for a request."""
+        return tuple(entry.tool for entry in self)
+
+    def find(self, name: str) -> Entry | None:
+        return self._entries.get(name)
+
+    def validator(self, name: str) -> Validator:
+        """What holds arguments of the tool `name` against its schema; SchemaError where it is none."""
+        found = self._validators.get(name)
+        if found is None:
+            schema = self._entries[name].tool.input_schema
+            found = self._validators[name] = validator(_ANYTHING if schema is None else schema)
+        return found
+
+    def nearest(self, name: str) -> list[str]:
+        """Names like this one, for the error."""
+        from difflib import get_close_matches
+
+        return get_close_matches(name, list(self._entries), 3, 0.4)
+
+    def filter(self, keep: Callable[[Tool], bool]) -> Toolbox:
+        return Toolbox(*(entry for entry in self if keep(entry.tool)))
+
+    def prefix(self, prefix: str) -> Toolbox:
+        return self.rename({name: prefix + name for name in self._entries})
+
+    def rename(self, names: Mapping[str, str]) -> Toolbox:
+        for name in names:
+            if name not in self._entries:
+                raise ConfigError(f"no tool is called {name!r}", hint=f"there are {', '.join(self._entries)}")
+        return Toolbox(*(_renamed(entry, names.get(entry.name, entry.name)) for entry in self))
+
+    def wrap(self, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Toolbox:
+        """The same tools, with `wrapper` around each function."""
+        return Toolbox(*(replace(entry, function=wrapper(entry.function)) for entry in self))
+
+    def with_options(self, **options: Any) -> Toolbox:
+        return Toolbox(*(replace(entry, options=replace(entry.options, **options)) for entry in self))
+
+
+def _renamed(entry: Entry, name: str) -> Entry:
+    return entry if name == entry.name else replace(entry, tool=replace(entry.tool, name=name))
+
+
+def _entries(source: Source) -> Iterable[Entry]:
+    if isinstance(source, Toolbox):
+        return source
+    if isinstance(source, Entry):
+        return (source,)
+    if isinstance(source, FunctionTool):
+        assert source.function is not None
+        return (Entry(source, source.function),)
+    if isinstance(source, ModuleType):
+        return _of_module(source)
+    if isinstance(source, Tool):
+        raise ConfigError(f"the tool {source.name!r} has no function", hint="Entry(tool, function)")
+    if not callable(source):
+        raise ConfigError(f"a toolbox is made of functions, not of {source!r}")
+    return (Entry(tool(source), source),)
+
+
+def _of_module(module: ModuleType) -> list[Entry]:
+    """Its tools; where none is marked as one, its own public functions."""
+    members = [value for name, value in vars(module).items() if not name.startswith("_")]
+    marked = [value for value in members if isinstance(value, (FunctionTool, Entry))]
+    if marked:
+        return [entry for value in marked for entry in _entries(value)]
+    own = [value for value in members if inspect.isfunction(value) and value.__module__ == module.__name__]
+    if not own:
+        raise ConfigError(f"the module {module.__name__} has no functions", hint="mark some with @toolwire.tool")
+    return [entry for value in own for entry in _entries(value)]

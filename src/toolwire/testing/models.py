@@ -1,0 +1,49 @@
+"""Models for tests: they say what they are told to say."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from ..ir.errors import ConfigError
+from ..ir.events import Event
+from ..ir.fold import unfold
+from ..ir.parts import Part, Text, ToolCall
+from ..ir.request import Request
+from ..ir.response import Response, Stop
+
+__all__ = ["ScriptedModel", "says"]
+
+Line: TypeAlias = Response | Callable[[Request], Response]
+
+
+def says(*parts: Part | str) -> Response:
+    """An answer: words and calls."""
+    said = tuple(Text(part) if isinstance(part, str) else part for part in parts)
+    calls = any(isinstance(part, ToolCall) for part in said)
+    return Response(id="scripted", model="scripted", parts=said, stop=Stop("tool_calls" if calls else "stop"))
+
+
+class ScriptedModel:
+    """Says its lines one after the other; a line may be a function of the request. `heard` is what it was asked."""
+
+    def __init__(self, lines: Iterable[Line]) -> None:
+        self.model = "scripted"
+        self.heard: list[Request] = []
+        self._lines = list(lines)
+
+    async def ask(self, request: Request) -> Response:
+        return self._next(request)
+
+    async def stream(self, request: Request) -> AsyncIterator[Event]:
+        for event in unfold(self._next(request)):
+            yield event
+
+    def _next(self, request: Request) -> Response:
+        self.heard.append(request)
+        if not self._lines:
+            raise ConfigError("the script is at its end", hint="give the model another line")
+        line = self._lines.pop(0)
+        return replace(line(request) if callable(line) else line, id=f"scripted-{len(self.heard)}")

@@ -1,0 +1,148 @@
+"""The conformance suite for text formats: everything that must hold for every format, whoever wrote it.
+
+the calls, the text, the reasoning and the diagnostics are those that the vector states
+any cutting of the text gives the same events; read whole it is the same as read in pieces
+of a text that was cut off, only calls that are whole are complete
+what was read as complete can be written, and reads back as it was, or the writing says that it does not
+what is broken raises nothing
+tools are declared and results rendered
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import pairwise
+from random import Random
+
+from ..ir.parts import Text, ToolCall, ToolResult
+from ..text import get
+from ..text.engine.format import Format
+from .compare import same
+from .stream_checks import merged
+from .text_vectors import TextVector
+from .wire_suite import Check
+
+__all__ = ["read_pieces", "text_checks"]
+
+_NEEDED = 10
+_LONG = 150
+_MUTANTS = 10
+
+
+def text_checks(form: Format | str, vectors: Iterable[TextVector]) -> list[Check]:
+    """All checks of a format."""
+    form = get(form) if isinstance(form, str) else form
+    vectors = list(vectors)
+    checks = [Check("there are vectors", partial(_has_vectors, form, vectors))]
+    if not vectors:
+        return checks
+    checks.append(Check("tools and results are rendered", partial(_is_rendered, form, vectors[0])))
+    for vector in vectors:
+        for about, run in _CHECKS:
+            checks.append(Check(f"{vector}: {about}", partial(run, form, vector)))
+    return checks
+
+
+def read_pieces(form: Format, vector: TextVector, pieces: Iterable[str]) -> tuple[object, ...]:
+    """What a text gives that arrives in `pieces`, so that it can be compared: how it was cut does not show any more."""
+    parser = form.parser(vector.tools)
+    events = [event for piece in pieces for event in parser.feed(piece)]
+    stopped = parser.should_stop
+    events += parser.close(finished=vector.finished)
+    return merged(events), parser.diagnostics, stopped
+
+
+def _has_vectors(form: Format, vectors: list[TextVector]) -> None:
+    assert len(vectors) >= _NEEDED, f"{form.name} has no vectors, or too few: {len(vectors)}"
+    assert any(call.state == "complete" for vector in vectors for call in vector.calls), "no vector has a call"
+    for vector in vectors:
+        assert vector.source.strip(), f"{vector} does not say where it comes from"
+
+
+def _is_rendered(form: Format, vector: TextVector) -> None:
+    declared = form.render_tools(vector.tools)
+    for tool in vector.tools:
+        assert tool.name in declared, f"{tool.name} is not declared"
+    assert form.render_tools([]) == "", "something is declared where there are no tools"
+    rendered = form.render_result(ToolResult("abcdefghi", "get_weather", (Text("22 degrees"),)))
+    assert "22 degrees" in rendered, "the result is not in what is rendered"
+
+
+def _says(form: Format, vector: TextVector) -> None:
+    differing = vector.differences(form.parse(vector.text, vector.tools, finished=vector.finished))
+    assert not differing, "\n".join(differing)
+
+
+def _any_cut(form: Format, vector: TextVector) -> None:
+    whole = read_pieces(form, vector, [vector.text])
+    for pieces in _cuts(vector.text, Random(vector.name)):
+        assert read_pieces(form, vector, pieces) == whole, f"cut as {pieces}: other events"
+
+
+def _cuts(text: str, random: Random) -> Iterator[list[str]]:
+    yield list(text)
+    for place in _places(text, random):
+        yield [text[:place], text[place:]]
+    for count in (2, 5, 11):
+        edges = sorted(random.randrange(len(text) + 1) for _ in range(count))
+        yield [text[start:end] for start, end in pairwise([0, *edges, len(text)])]
+
+
+def _places(text: str, random: Random) -> list[int]:
+    """Every place in a text; in a long one, as many as are likely to find what there is to find."""
+    places = range(len(text))
+    return list(places) if len(places) <= _LONG else sorted(random.sample(places, _LONG))
+
+
+def _any_prefix(form: Format, vector: TextVector) -> None:
+    whole = [call for call in form.parse(vector.text, vector.tools).calls if call.state == "complete"]
+    for length in _places(vector.text, Random(vector.name)):
+        cut = form.parse(vector.text[:length], vector.tools, finished=False)
+        done = [call for call in cut.calls if call.state == "complete"]
+        assert len(done) <= len(whole), f"cut at {length}: a call too many: {done[-1]}"
+        for call, there in zip(done, whole, strict=False):
+            alike = call.name == there.name and same(call.arguments, there.arguments)
+            assert alike, f"cut at {length}, taken for whole: {call}, where all of the text says {there}"
+
+
+def _comes_back(form: Format, vector: TextVector) -> None:
+    calls = [call for call in form.parse(vector.text, vector.tools).calls if call.state == "complete"]
+    if not calls:
+        return
+    written = form.render_calls(calls, vector.tools)
+    if written.losses:
+        return
+    back = form.parse(written.text, vector.tools).calls
+    assert same(_meaning(back), _meaning(calls)), f"{written.text!r} reads as {back}"
+
+
+def _meaning(calls: Iterable[ToolCall]) -> list[object]:
+    return [[call.name, call.arguments, call.state] for call in calls]
+
+
+def _survives_mutation(form: Format, vector: TextVector) -> None:
+    random = Random(vector.name)
+    text = vector.text
+    for _ in range(_MUTANTS):
+        place, length = random.randrange(len(text) + 1), random.randrange(1, 12)
+        mutant = random.choice(
+            (
+                text[:place] + text[place + length :],
+                text[:place] + text[place : place + length] + text[place:],
+                text[:place] + random.choice("<>{}[]()\"'\\|=:,\n 0é\x00") + text[place + 1 :],
+                text[place:] + text[:place],
+            )
+        )
+        cut = [mutant[:place], mutant[place:]]
+        whole = read_pieces(form, vector, [mutant])
+        assert read_pieces(form, vector, cut) == whole, f"{mutant!r} cut at {place}: other events"
+
+
+_CHECKS = (
+    ("says what it says", _says),
+    ("cut anywhere", _any_cut),
+    ("cut off anywhere", _any_prefix),
+    ("comes back", _comes_back),
+    ("survives mutation", _survives_mutation),
+)

@@ -1,0 +1,83 @@
+"""Truth as data: what a model wrote, and which calls are in it.
+
+A vector file is a JSON object: `tools`, which were offered to the model (name → input schema), and `vectors`, a list of
+
+    name         what it is about
+    source       where the truth comes from: a table, a public parser's test, "written here: grammar"; never absent
+    text         what the model wrote
+    calls        what is in it: name, arguments (for a complete call), state, id where the text gives one
+    content      the text that is left; byte for byte
+    reasoning    what was reasoned
+    diagnostics  the codes of what a caller is told, each once
+    finished     false where the model was cut off
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from ..ir.errors import ConfigError
+from ..ir.parts import CallState, Reasoning
+from ..ir.pointer import JSON, Object
+from ..ir.tools import Tool
+from ..ir.value import Value
+from ..text.engine.format import Parsed
+
+__all__ = ["ExpectedCall", "TextVector", "load_text_vectors"]
+
+
+class ExpectedCall(Value, frozen=True):
+    name: str
+    arguments: JSON = None
+    state: CallState = "complete"
+    id: str = ""
+
+
+class TextVector(Value, frozen=True):
+    name: str
+    source: str
+    text: str
+    calls: tuple[ExpectedCall, ...] = ()
+    content: str = ""
+    reasoning: str = ""
+    diagnostics: tuple[str, ...] = ()
+    finished: bool = True
+    tools: tuple[Tool, ...] = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+    def differences(self, parsed: Parsed) -> list[str]:
+        """Where what was read is not what was written."""
+        reasoning = "".join(part.text for part in parsed.parts if isinstance(part, Reasoning))
+        found: dict[str, tuple[object, object]] = {
+            "content": (parsed.text, self.content),
+            "reasoning": (reasoning, self.reasoning),
+            "diagnostics": (sorted({one.code for one in parsed.diagnostics}), sorted(self.diagnostics)),
+            "calls": (
+                [(call.name, call.state, call.arguments) for call in parsed.calls],
+                [(call.name, call.state, call.arguments) for call in self.calls],
+            ),
+            "ids": (
+                [call.id for call, said in zip(parsed.calls, self.calls, strict=False) if said.id],
+                [said.id for said in self.calls if said.id],
+            ),
+        }
+        return [f"{what}: {got!r} is not {said!r}" for what, (got, said) in found.items() if repr(got) != repr(said)]
+
+
+class _File(Value, frozen=True):
+    tools: dict[str, Object]
+    vectors: tuple[TextVector, ...]
+
+
+def load_text_vectors(path: str | Path) -> list[TextVector]:
+    """The vectors of a file; ConfigError for one without a source."""
+    file = msgspec.json.decode(Path(path).read_bytes(), type=_File)
+    tools = tuple(Tool(name, None, schema) for name, schema in file.tools.items())
+    for vector in file.vectors:
+        if not vector.source.strip():
+            raise ConfigError(f"the vector {vector.name!r} does not say where it comes from", pointer=str(path))
+    return [msgspec.structs.replace(vector, tools=vector.tools or tools) for vector in file.vectors]

@@ -1,0 +1,258 @@
+"""A model provider for tests: it speaks every wire, on this machine, and says what its script says.
+
+    async with Upstream(Response(parts=(Text("Hello"),), stop=Stop("stop"))) as upstream:
+        client = ModelClient("anthropic/any", base_url=upstream.url, key="k")
+        await client.ask(request)
+    upstream.heard[0].request          # what it was asked, in canonical terms
+
+A script is a list of answers, one a request: a Response or a Fault, which is said as the wire of the request says it, whole
+or streaming in small pieces; `Raw` for bytes of your own; `Partly` for an answer that stops in the middle; or a function of
+the request that gives one of these. When it is over, the answer is a fault that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator, Mapping
+from ssl import SSLContext
+from typing import Literal, Self, TypeAlias
+
+from msgspec.structs import replace
+
+from ..ir.events import CallDelta, Event, ReasoningDelta, TextDelta
+from ..ir.fold import unfold
+from ..ir.request import Request
+from ..ir.response import Fault, Response
+from ..ir.text import to_bytes
+from ..ir.value import Value
+from ..stream.strict import parse_object
+from ..wire import get, names
+from ..wire.protocol import Wire
+
+__all__ = ["Heard", "Line", "Partly", "Raw", "Upstream"]
+
+_HEAD_END = b"\r\n\r\n"
+_MODEL = "any-model"
+_STREAM = {"content-type": "text/event-stream"}
+_JSON = {"content-type": "application/json"}
+
+
+class Raw(Value, frozen=True):
+    """Any answer at all."""
+
+    body: bytes = b""
+    status: int = 200
+    headers: dict[str, str] = {}
+
+
+class Partly(Value, frozen=True):
+    """An answer that stops after so many bytes of its body: None is before anything was sent.
+
+    Then the connection is closed (`cut`), reset, or left open without a word (`stall`).
+    """
+
+    answer: Response = Response()
+    size: int | None = None
+    then: Literal["cut", "reset", "stall"] = "cut"
+
+
+Line: TypeAlias = Response | Fault | Raw | Partly | Callable[[Request], "Line"]
+
+
+class Heard(Value, frozen=True):
+    """One request. `wire` and `request` are None where no wire knows the path."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    wire: str | None = None
+    request: Request | None = None
+    stream: bool = False
+
+
+class _Answer(Value, frozen=True):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    streamed: bool = False
+
+
+class Upstream:
+    """A server on the loopback interface, for as long as its context lasts.
+
+    `piece` is the size of a stream's pieces in bytes, `delta` that of its deltas in characters, `pace` the seconds between
+    two pieces; `tls` makes it HTTPS. `disconnects` counts the clients that went away before they had their answer.
+    """
+
+    def __init__(
+        self, *script: Line, piece: int = 64, delta: int = 8, pace: float = 0.0, tls: SSLContext | None = None
+    ) -> None:
+        self.script = list(script)
+        self.heard: list[Heard] = []
+        self.connections = 0
+        self.disconnects = 0
+        self._piece = piece
+        self._delta = delta
+        self._pace = pace
+        self._tls = tls
+        self._news = asyncio.Condition()
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._routes = [(name, stream, _route(get(name), stream)) for name in names() for stream in (True, False)]
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        await asyncio.sleep(0)  # who was let in a moment ago is seen out as well
+        writers = list(self._open.values())
+        for task in list(self._open):
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
+        await self._server.wait_closed()
+
+    @property
+    def url(self) -> str:
+        """A base URL for every wire."""
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def disconnected(self, times: int = 1, *, within: float = 5.0) -> None:
+        """Waits until that many clients have gone away; TimeoutError if they do not."""
+        await self._until(lambda: self.disconnects >= times, within)
+
+    async def asked(self, times: int = 1, *, within: float = 5.0) -> None:
+        """Waits until that many requests have come; TimeoutError if they do not."""
+        await self._until(lambda: len(self.heard) >= times, within)
+
+    async def _until(self, happened: Callable[[], bool], within: float) -> None:
+        async with asyncio.timeout(within), self._news:
+            await self._news.wait_for(happened)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._open[task] = writer
+        task.add_done_callback(lambda _: self._open.pop(task).close())
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = asyncio.ensure_future(reader.readuntil(_HEAD_END))
+        answering: asyncio.Future[bool] | None = None
+        try:
+            while True:
+                path, headers = _read_head(await head)
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                # whoever goes away in the middle of an answer is seen by this read
+                head = asyncio.ensure_future(reader.readuntil(_HEAD_END))
+                answering = asyncio.ensure_future(self._answer(path, headers, body, writer))
+                await asyncio.wait({head, answering}, return_when=asyncio.FIRST_COMPLETED)
+                if not answering.done() or isinstance(answering.exception(), ConnectionError):
+                    await self._count_disconnect()
+                    return
+                if not answering.result():
+                    return
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the client is done
+        finally:
+            await _cancelled(head, answering)
+
+    async def _count_disconnect(self) -> None:
+        async with self._news:
+            self.disconnects += 1
+            self._news.notify_all()
+
+    async def _answer(self, path: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter) -> bool:
+        """Whether the connection can be used again."""
+        heard = self._understood(path, headers, body)
+        async with self._news:
+            self.heard.append(heard)
+            self._news.notify_all()
+        line = self.script.pop(0) if self.script else Fault("server", "the script is over", 500, retryable=False)
+        while callable(line):
+            line = line(heard.request or Request())
+        if not isinstance(line, Partly):
+            await self._send(self._said(line, heard), None, writer)
+            return True
+        if line.size is not None:
+            await self._send(self._said(line.answer, heard), line.size, writer)
+        if line.then == "stall":
+            await asyncio.Event().wait()
+        if line.then == "reset":
+            writer.transport.abort()
+        return False
+
+    def _understood(self, path: str, headers: dict[str, str], body: bytes) -> Heard:
+        for name, stream, route in self._routes:
+            found = route.fullmatch(path)
+            if found is not None:
+                request = get(name).decode_request(parse_object(body))
+                model = found.groupdict().get("model") or request.model
+                streaming = stream if "model" in route.groupindex else bool(request.stream)
+                return Heard(path, headers, body, name, replace(request, model=model), streaming)
+        return Heard(path, headers, body)
+
+    def _said(self, line: Response | Fault | Raw, heard: Heard) -> _Answer:
+        if isinstance(line, Raw):
+            return _Answer(line.status, line.headers or _JSON, line.body)
+        wire = get(heard.wire or "openai_chat")
+        if isinstance(line, Fault):
+            status, body, headers = wire.encode_error(line)
+            return _Answer(status, {**_JSON, **headers}, to_bytes(body))
+        model = heard.request.model if heard.request is not None else ""
+        response = replace(line, id=line.id or f"answer-{len(self.heard)}", model=line.model or model)
+        if not heard.stream:
+            return _Answer(200, _JSON, to_bytes(wire.encode_response(response).body))
+        encoder = wire.stream_encoder(heard.request)
+        return _Answer(200, _STREAM, b"".join(encoder.feed(one) for one in self._slowly(response)), streamed=True)
+
+    def _slowly(self, response: Response) -> Iterator[Event]:
+        for event in unfold(response):
+            if isinstance(event, (TextDelta, ReasoningDelta, CallDelta)):
+                text = event.text
+                for start in range(0, len(text), self._delta):
+                    part = type(event).of(event.key, text[start : start + self._delta])
+                    yield replace(event, escaped=part.escaped)
+            else:
+                yield event
+
+    async def _send(self, answer: _Answer, size: int | None, writer: asyncio.StreamWriter) -> None:
+        """The answer, or the first `size` bytes of its body."""
+        length = {"transfer-encoding": "chunked"} if answer.streamed else {"content-length": str(len(answer.body))}
+        writer.write(_write_head(answer.status, {**answer.headers, **length}))
+        body = answer.body[:size]
+        step = self._piece if answer.streamed else max(len(body), 1)
+        for start in range(0, len(body), step):
+            piece = body[start : start + step]
+            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece) if answer.streamed else piece)
+            await writer.drain()
+            await asyncio.sleep(self._pace)
+        if answer.streamed and size is None:
+            writer.write(b"0\r\n\r\n")
+        await writer.drain()
+
+
+async def _cancelled(*tasks: asyncio.Future[bytes] | asyncio.Future[bool] | None) -> None:
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+def _route(wire: Wire, stream: bool) -> re.Pattern[str]:
+    """The path of a wire as a pattern: behind any base URL, with any model."""
+    path = re.escape(wire.path(_MODEL, stream=stream)).replace(re.escape(_MODEL), "(?P<model>[^/]+)")
+    return re.compile(f".*{path}(?:[?&].*)?")
+
+
+def _read_head(data: bytes) -> tuple[str, dict[str, str]]:
+    first, *lines = data.decode("latin-1").split("\r\n")
+    pairs = [line.partition(":") for line in lines if line]
+    return first.split(" ")[1], {name.lower(): value.strip() for name, _, value in pairs}
+
+
+def _write_head(status: int, headers: Mapping[str, str]) -> bytes:
+    lines = [f"HTTP/1.1 {status} -", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join(lines).encode("latin-1") + _HEAD_END

@@ -1,0 +1,148 @@
+"""Rows of data about who serves models: which wire, where, and how the key travels. A vendor is one row.
+
+    find("groq").base_url            # 'https://api.groq.com/openai/v1'
+    codec_of(find("mistral"))        # openai_chat with Mistral's rule for ids and its dialect
+
+What needs code does not belong here. Base URLs end where the path of the wire begins.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from difflib import get_close_matches
+
+from msgspec.structs import replace
+
+from ..ir.errors import ConfigError
+from ..ir.value import Value
+from . import get
+from .protocol import Wire
+
+__all__ = ["COMPATIBLE", "Key", "Vendor", "codec_of", "find", "names"]
+
+
+class Key(Value, frozen=True):
+    """An environment variable that holds a key, and the header that it goes in."""
+
+    variable: str
+    header: str = "authorization"
+    prefix: str = "Bearer "
+
+
+class Vendor(Value, frozen=True):
+    name: str
+    base_url: str
+    keys: tuple[Key, ...] = ()  # the first that is set counts
+    wire: str = "openai_chat"
+    base_variable: str | None = None  # an environment variable with another base URL
+    keyless: bool = False  # answers without a key, too
+    dialect: str | None = None  # of schemas, where it is not the wire's own
+    id: str | None = None  # a regular expression for call ids, where it is not the wire's own
+    id_length: int = 40
+    fields: dict[str, str] = {}  # fields of a request that it spells otherwise
+    counts_on_request: bool = True  # knows `stream_options`
+
+
+def _key(variable: str) -> tuple[Key, ...]:
+    return (Key(variable),)
+
+
+_ONE_SPELLING = {"max_completion_tokens": "max_tokens"}
+_OPENAI = Vendor(
+    "openai", "https://api.openai.com/v1", _key("OPENAI_API_KEY"), "openai_responses", base_variable="OPENAI_BASE_URL"
+)
+_GEMINI = Vendor(
+    "gemini",
+    "https://generativelanguage.googleapis.com",
+    (Key("GOOGLE_API_KEY", "x-goog-api-key", ""), Key("GEMINI_API_KEY", "x-goog-api-key", "")),
+    "gemini",
+    base_variable="GOOGLE_GEMINI_BASE_URL",
+)
+
+
+def _hosted(name: str, base_url: str, variable: str) -> Vendor:
+    return Vendor(name, base_url, _key(variable), fields=_ONE_SPELLING)
+
+
+def _local(name: str, base_url: str, variable: str, dialect: str | None = None) -> Vendor:
+    return Vendor(name, base_url, _key(variable), keyless=True, dialect=dialect, fields=_ONE_SPELLING)
+
+
+COMPATIBLE = Vendor("compatible", "", keyless=True, fields=_ONE_SPELLING)
+"""A server that only a base URL is known of."""
+
+_ROWS = (
+    _OPENAI,
+    replace(_OPENAI, name="openai-chat", wire="openai_chat"),
+    Vendor(
+        "anthropic",
+        "https://api.anthropic.com",
+        (Key("ANTHROPIC_API_KEY", "x-api-key", ""), Key("ANTHROPIC_AUTH_TOKEN")),
+        "anthropic",
+        base_variable="ANTHROPIC_BASE_URL",
+    ),
+    _GEMINI,
+    replace(_GEMINI, name="google"),
+    Vendor(
+        "mistral",
+        "https://api.mistral.ai/v1",
+        _key("MISTRAL_API_KEY"),
+        dialect="mistral",
+        id="[a-zA-Z0-9]{9}",
+        id_length=9,
+        fields={**_ONE_SPELLING, "seed": "random_seed"},
+        counts_on_request=False,
+    ),
+    _hosted("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    _hosted("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    _hosted("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    _hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    _hosted("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    _hosted("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+    _hosted("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    _hosted("perplexity", "https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
+    _hosted("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+    _hosted("deepinfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
+    _hosted("nvidia", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
+    _hosted("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
+    _local("ollama", "http://localhost:11434/v1", "OLLAMA_API_KEY", dialect="ollama"),
+    _local("vllm", "http://localhost:8000/v1", "VLLM_API_KEY"),
+    _local("tgi", "http://localhost:8080/v1", "HF_TOKEN"),
+    _local("llamacpp", "http://localhost:8080/v1", "LLAMA_API_KEY"),
+    _local("lmstudio", "http://localhost:1234/v1", "LMSTUDIO_API_KEY"),
+    _local("sglang", "http://localhost:30000/v1", "SGLANG_API_KEY"),
+)
+_BY_NAME = {row.name: row for row in _ROWS}
+
+
+def names() -> list[str]:
+    """The vendors that there is a row for."""
+    return sorted(_BY_NAME)
+
+
+def find(name: str) -> Vendor:
+    """The row of a vendor; ConfigError that names the nearest where there is none."""
+    row = _BY_NAME.get(name.lower())
+    if row is None:
+        near = get_close_matches(name.lower(), names(), 1, 0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names())}"
+        raise ConfigError(f"no provider is called {name!r}", hint=hint)
+    return row
+
+
+def codec_of(vendor: Vendor, wire: str | None = None) -> Wire:
+    """The vendor's wire, or `wire` instead, with what the vendor does differently."""
+    codec = get(wire or vendor.wire)
+    if codec.name != get(vendor.wire).name:
+        return codec
+    changes: dict[str, object] = {}
+    if vendor.dialect is not None:
+        changes["dialect"] = vendor.dialect
+    if vendor.id is not None:
+        changes["limits"] = replace(codec.limits, id=vendor.id, id_length=vendor.id_length)
+    if not vendor.counts_on_request:
+        changes["capabilities"] = replace(codec.capabilities, counts_on_request=False)
+    if changes:
+        codec = copy(codec)
+        vars(codec).update(changes)
+    return codec

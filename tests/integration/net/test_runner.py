@@ -1,0 +1,411 @@
+"""Tools that really run: threads, processes, timeouts, order, hostile ones."""
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from datetime import date
+from typing import Literal
+
+import pydantic
+import pytest
+
+from toolwire import Media, ToolCall, tool
+from toolwire.net.runner import Runner
+from toolwire.run.context import current_call
+from toolwire.run.failures import NotExecuted, ToolError, Transient
+from toolwire.run.output import LIMIT
+from toolwire.run.policy import Policy, path_jail
+from toolwire.run.results import MARK, code_of
+from toolwire.run.toolbox import Entry, Options, Toolbox
+
+LOG: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def clean_log():
+    LOG.clear()
+
+
+@tool(effect="read")
+async def nap(seconds: float, name: str = "") -> str:
+    """Sleep."""
+    await asyncio.sleep(seconds)
+    LOG.append(f"nap {name}")
+    return name
+
+
+@tool(effect="read")
+def blocking_nap(seconds: float) -> str:
+    """Sleep in a thread."""
+    time.sleep(seconds)
+    return threading.current_thread().name
+
+
+@tool
+async def write(name: str, seconds: float = 0.0) -> str:
+    """Write."""
+    LOG.append(f"begin {name}")
+    await asyncio.sleep(seconds)
+    LOG.append(f"end {name}")
+    return f"wrote {name}"
+
+
+@tool
+def explode(how: str) -> str:
+    """Fail."""
+    kinds = {
+        "value": ValueError("boom"),
+        "exit": SystemExit(3),
+        "refusal": ToolError("no such account"),
+        "nothing": NotExecuted("busy"),
+    }
+    raise kinds[how]
+
+
+def call(called: str, ordinal: int = 0, /, **arguments) -> ToolCall:
+    return ToolCall(f"c{ordinal}", called, arguments)
+
+
+def run(*sources, calls, **options):
+    runner = Runner(*sources, **options)
+    try:
+        return runner.run_sync(calls)
+    finally:
+        runner.close()
+
+
+def test_ten_sleeping_calls_take_the_time_of_the_slowest():
+    began = time.perf_counter()
+    results = run(nap, calls=[call("nap", n, seconds=0.3, name=str(n)) for n in range(10)])
+    assert time.perf_counter() - began < 1.5
+    assert [result.text for result in results] == [str(n) for n in range(10)]
+
+
+def test_functions_that_block_run_side_by_side_too():
+    began = time.perf_counter()
+    results = run(blocking_nap, calls=[call("blocking_nap", n, seconds=0.3) for n in range(8)])
+    assert time.perf_counter() - began < 1.5
+    assert len({result.text for result in results}) == 8
+
+
+def test_writes_keep_the_models_order_and_reads_do_not_wait_for_them():
+    calls = [
+        call("write", 0, name="a", seconds=0.2),
+        call("nap", 1, seconds=0.01, name="quick"),
+        call("write", 2, name="b"),
+        call("write", 3, name="c"),
+    ]
+    results = run(nap, write, calls=calls)
+    assert LOG == ["begin a", "nap quick", "end a", "begin b", "end b", "begin c", "end c"]
+    assert [result.text for result in results] == ["wrote a", "quick", "wrote b", "wrote c"]
+
+
+def test_writes_on_different_resources_do_not_wait_for_each_other():
+    box = Toolbox(Entry(write, write.function, Options(resource=lambda given: given["name"][0])))
+    calls = [call("write", 0, name="a1", seconds=0.2), call("write", 1, name="b1"), call("write", 2, name="a2")]
+    run(box, calls=calls)
+    assert LOG.index("end b1") < LOG.index("end a1") < LOG.index("begin a2")
+
+
+def test_caps_hold():
+    running, most = [0], [0]
+
+    @tool(effect="pure")
+    async def busy(number: int) -> int:
+        """Be busy."""
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        await asyncio.sleep(0.01)
+        running[0] -= 1
+        return number
+
+    run(busy, calls=[call("busy", n, number=n) for n in range(40)], most_parallel=5)
+    assert most[0] == 5
+    most[0] = 0
+    run(Toolbox(busy).with_options(most_parallel=2), calls=[call("busy", n, number=n) for n in range(10)])
+    assert most[0] == 2
+
+
+def test_a_rate_is_kept():
+    box = Toolbox(nap).with_options(rate=20.0)
+    began = time.perf_counter()
+    run(box, calls=[call("nap", n, seconds=0.0) for n in range(6)])
+    assert time.perf_counter() - began >= 0.24
+
+
+def test_one_failure_takes_none_of_the_others_down():
+    calls = [call("explode", 0, how="value"), call("explode", 1, how="exit"), call("nap", 2, seconds=0.0, name="ok")]
+    results = run(explode, nap, calls=calls)
+    assert [code_of(result) for result in results] == ["outcome_unknown", "outcome_unknown", "ok"]
+    assert "SystemExit" in results[1].text
+
+
+def test_a_tool_may_say_no():
+    (result,) = run(explode, calls=[call("explode", how="refusal")])
+    assert (result.text, result.is_error) == ("no such account", True)
+
+
+def test_what_was_not_executed_is_tried_again():
+    tries = []
+
+    @tool
+    def flaky() -> str:
+        """Works the third time."""
+        tries.append(1)
+        if len(tries) < 3:
+            raise Transient("not yet", retry_after=0.0, before_effect=True)
+        return "done"
+
+    (result,) = run(flaky, calls=[call("flaky")])
+    assert (result.text, len(tries)) == ("done", 3)
+
+
+def test_a_coroutine_that_never_returns_is_stopped():
+    cleaned = []
+
+    @tool(effect="read")
+    async def hang() -> str:
+        """Hang."""
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            cleaned.append(True)
+        return ""
+
+    (result,) = run(Toolbox(hang).with_options(timeout=0.1), calls=[call("hang")])
+    assert code_of(result) == "timeout"
+    assert cleaned
+
+
+def test_a_coroutine_that_refuses_to_be_cancelled_does_not_hold_us_up(monkeypatch):
+    monkeypatch.setattr("toolwire.net.invoke._GRACE", 0.2)
+
+    @tool(effect="read")
+    async def stubborn() -> str:
+        """Ignore everything."""
+        while True:
+            try:
+                await asyncio.sleep(0.5)
+                return "late"
+            except asyncio.CancelledError:
+                pass
+
+    async def ask():
+        runner = Runner(Toolbox(stubborn).with_options(timeout=0.1))
+        began = time.perf_counter()
+        results = await runner.run([call("stubborn")])
+        return results, time.perf_counter() - began
+
+    (result,), seconds = asyncio.run(ask())
+    assert code_of(result) == "timeout"
+    assert seconds < 2
+
+
+def test_a_thread_that_never_returns_is_left_behind():
+    release = threading.Event()
+
+    @tool(effect="read")
+    def hang() -> str:
+        """Hang."""
+        release.wait(20)
+        return ""
+
+    began = time.perf_counter()
+    runner = Runner(Toolbox(hang).with_options(timeout=0.1))
+    (result,) = asyncio.run(_first(runner, [call("hang")], release))
+    assert code_of(result) == "timeout"
+    assert time.perf_counter() - began < 10
+
+
+async def _first(runner, calls, release):
+    results = await runner.run(calls)
+    release.set()
+    return results
+
+
+def burn(seconds: float) -> int:
+    """Burn time in a process of its own."""
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def leave(code: int) -> str:
+    """Leave the process."""
+    os._exit(code)
+
+
+def test_a_process_can_be_killed():
+    box = Toolbox(Entry(tool(effect="read")(burn), burn, Options(isolation="process", timeout=3.0, retries=0)))
+    began = time.perf_counter()
+    slow, quick = run(box, calls=[call("burn", 0, seconds=60), call("burn", 1, seconds=0)])
+    assert code_of(slow) == "timeout"
+    assert time.perf_counter() - began < 15
+    assert int(quick.text) != os.getpid()
+
+
+def test_a_process_that_dies_is_a_failure_of_its_call():
+    box = Toolbox(Entry(tool(leave), leave, Options(isolation="process", timeout=20.0)))
+    (result,) = run(box, calls=[call("leave", code=3)])
+    assert code_of(result) == "outcome_unknown"
+    assert "died" in result.text
+
+
+def test_a_path_that_leads_out_is_refused_before_anything_runs():
+    @tool(effect="read")
+    def read_file(path: str) -> str:
+        """Read a file."""
+        LOG.append(path)
+        return "secret"
+
+    policy = Policy(checks=(path_jail("path", "/work"),))
+    (result,) = run(read_file, calls=[call("read_file", path="../../etc/passwd")], policy=policy)
+    assert code_of(result) == "denied"
+    assert not LOG
+
+
+def test_a_call_that_was_not_offered_and_one_that_was_cut_off():
+    cut = ToolCall("c1", "nap", None, '{"seconds": 0', "truncated")
+    unknown, truncated = run(nap, calls=[call("rm_rf"), cut])
+    assert (code_of(unknown), code_of(truncated)) == ("unknown_tool", "truncated")
+
+
+def test_an_injected_instruction_taints_the_run():
+    policy = Policy(taint="enforce")
+
+    async def ask():
+        runner = Runner(write, policy=policy)
+        return await runner.run([call("write", name="x")], tainted=True)
+
+    (result,) = asyncio.run(ask())
+    assert code_of(result) == "needs_approval"
+    assert not LOG
+
+
+def test_a_thousand_calls_at_once():
+    calls = [call("nap", n, seconds=0.0, name=str(n)) for n in range(1000)]
+    results = run(nap, calls=calls, most_per_turn=900)
+    assert [result.text for result in results[:900]] == [str(n) for n in range(900)]
+    assert {code_of(result) for result in results[900:]} == {"over_budget"}
+
+
+def test_a_hundred_megabytes():
+    @tool(effect="pure")
+    def flood() -> str:
+        """Say a lot."""
+        return "x" * 100_000_000
+
+    (result,) = run(flood, calls=[call("flood")])
+    assert len(result.text) < LIMIT + 200
+    assert result.extra[MARK]["left_out"] > 99_000_000
+
+
+def test_functions_get_their_own_types():
+    class Place(pydantic.BaseModel):
+        city: str
+
+    @tool(effect="pure")
+    def visit(place: Place, when: date, how: Literal["train", "car"] = "train") -> str:
+        """Visit."""
+        return f"{type(place).__name__} {place.city} {when.year} {how}"
+
+    (result,) = run(visit, calls=[call("visit", place={"city": "Paris"}, when="2026-11-15")])
+    assert result.text == "Place Paris 2026 train"
+
+
+def test_a_function_may_ask_about_its_call():
+    @tool
+    def who() -> dict:
+        """Who am I."""
+        now = current_call()
+        return {"id": now.call_id, "caller": now.caller}
+
+    (result,) = run(who, calls=[call("who", 7)], caller="ann")
+    assert result.structured == {"id": "c7", "caller": "ann"}
+    assert current_call() is None
+
+
+def test_media_and_models_are_results():
+    class Point(pydantic.BaseModel):
+        x: int
+
+    @tool(effect="pure")
+    def draw() -> list:
+        """Draw."""
+        return [Media("image", "image/png", "aGk=")]
+
+    @tool(effect="pure")
+    def point() -> Point:
+        """A point."""
+        return Point(x=1)
+
+    image, model = run(draw, point, calls=[call("draw"), call("point", 1)])
+    assert image.parts[0].kind == "image"
+    assert model.structured == {"x": 1}
+
+
+def test_whoever_stops_the_run_waits_for_writes_that_have_begun():
+    async def ask():
+        runner = Runner(nap, write)
+        calls = [call("write", 0, name="a", seconds=0.3), call("write", 1, name="b"), call("nap", 2, seconds=60)]
+        task = asyncio.create_task(runner.run(calls))
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    began = time.perf_counter()
+    asyncio.run(ask())
+    assert LOG == ["begin a", "end a"], "what had begun was ended, what had not was not begun"
+    assert time.perf_counter() - began < 5
+
+
+def test_approval_is_asked_for_each_call():
+    asked = []
+
+    async def approve(step):
+        asked.append(step.arguments["name"])
+        return step.arguments["name"] == "good"
+
+    policy = Policy(approve=("write",))
+    calls = [call("write", 0, name="good"), call("write", 1, name="bad")]
+    good, bad = run(write, calls=calls, policy=policy, approve=approve)
+    assert asked == ["good", "bad"]
+    assert (code_of(good), code_of(bad)) == ("ok", "needs_approval")
+
+
+def test_reads_start_while_the_model_still_speaks():
+    async def ask():
+        runner = Runner(nap, write)
+        dispatch = runner.dispatch()
+        dispatch.add(call("write", 0, name="w"))
+        dispatch.add(call("nap", 1, seconds=0.0, name="early"))
+        await asyncio.sleep(0.05)
+        assert LOG == ["nap early"], "a write waits until the answer is whole"
+        results = await dispatch.results()
+        return [result.text for result in results]
+
+    assert asyncio.run(ask()) == ["wrote w", "early"]
+
+
+def test_a_check_that_crashes_fails_its_call_only():
+    def broken(pending):
+        raise RuntimeError("bug")
+
+    policy = Policy(checks=(lambda pending: broken(pending) if pending.call.name == "write" else None,))
+    bad, good = run(nap, write, calls=[call("write", name="x"), call("nap", 1, seconds=0.0, name="y")], policy=policy)
+    assert (code_of(bad), good.text) == ("failed", "y")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_what_an_observer_raises_changes_nothing(caplog):
+    class Broken:
+        def called(self, call, result, seconds):
+            raise RuntimeError("bug")
+
+        def asked(self, request, response, seconds): ...
+
+    (result,) = run(nap, calls=[call("nap", seconds=0.0, name="x")], observers=[Broken()])
+    assert result.text == "x"
+    assert "an observer failed" in caplog.text

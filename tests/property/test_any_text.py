@@ -1,0 +1,200 @@
+"""Whatever a model writes, however it is cut: no exception, the same events; and what is rendered reads back, or says so."""
+
+import itertools
+import re
+import time
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import toolwire.text
+from toolwire.ir import Tool, ToolCall
+from toolwire.testing import TextVector, same
+from toolwire.testing.text_suite import read_pieces
+from toolwire.text.engine.offered import Offered
+from toolwire.text.engine.signatures import SIGNATURES
+
+NAMES = toolwire.text.names()
+KEYS = ("city", "path_x", "a", "b")
+SAMPLE = {"city": "x y", "a": 1, "b": {"k": [1, "s"]}}
+
+
+@cache
+def tokens(name):
+    """The words of a format's language: those of a call, of its surroundings, and halves of them."""
+    form = toolwire.text.get(name)
+    call = form.calls.write([ToolCall("abcdefghi", "get_weather", SAMPLE)])
+    literals = {*form.calls.openers(Offered(TOOLS)), *form.noise, *form.halts, *itertools.chain(*form.reasoning)}
+    literals |= set(re.findall(r"<[^<>]*>|<｜[^｜]*｜>|\w+|\s+|[^\w\s]", call))
+    return sorted({*literals, *(word[: len(word) // 2] for word in literals), "text", "\n", '"', "\\", "<|x|>"} - {""})
+
+
+def tool(**types):
+    return Tool("get_weather", None, {"type": "object", "properties": {key: {"type": t} for key, t in types.items()}})
+
+
+TOOLS = [tool(city="string", a="integer", b="object")]
+DELIMITERS = sorted({mark for mark, _ in SIGNATURES} | {word for name in NAMES for word in tokens(name)})
+strings = st.lists(
+    st.one_of(
+        st.sampled_from(DELIMITERS),
+        st.text(max_size=4),
+        st.sampled_from(["\n", "'", '"', "\\", "\u2028", "😀", "]]>", "007"]),
+    ),
+    max_size=5,
+).map("".join)
+numbers = st.one_of(st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False), st.just(-0.0))
+scalars = st.one_of(strings, numbers, st.booleans(), st.none())
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(strings, inner, max_size=3), max_leaves=8
+)
+arguments = st.dictionaries(st.sampled_from(KEYS), values, max_size=3)
+_TYPES = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+
+
+def whole(text):
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=8)
+@given(given_=arguments, second=st.booleans())
+def test_what_is_rendered_reads_back_or_is_a_loss(name, given_, second):
+    form = toolwire.text.get(name)
+    tools = [tool(**{key: _TYPES[type(value)] for key, value in given_.items()}), Tool("other")]
+    calls = [ToolCall("abcdefghi", "get_weather", given_), ToolCall("abcdefghj", "other", {})][
+        : 1 + (second and not form.one_call)
+    ]
+    rendered = form.render_calls(calls, tools)
+    back = form.parse(rendered.text, tools)
+    alike = same(
+        [[call.name, call.arguments, call.state] for call in back.calls],
+        [[c.name, c.arguments, "complete"] for c in calls],
+    )
+    assert alike != bool(rendered.losses), rendered
+    if alike:
+        assert back.text == ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=8)
+@given(value=st.text(max_size=30).filter(whole))
+def test_a_string_without_delimiters_is_never_lost(name, value):
+    form = toolwire.text.get(name)
+    plain = re.sub(r"[<>\[\]{}|`:\r]", "", value).replace("\n", " ")
+    call = ToolCall("abcdefghi", "get_weather", {"city": plain})
+    assert not form.render_call(call, TOOLS).losses
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=15)
+@given(data=st.data())
+def test_any_text_cut_anywhere_gives_the_same_events(name, data):
+    text = "".join(data.draw(st.lists(st.sampled_from(tokens(name)), max_size=14)))
+    places = data.draw(st.lists(st.integers(0, len(text)), max_size=6))
+    edges = [0, *sorted(places), len(text)]
+    vector = TextVector("", "", text, tools=tuple(TOOLS))
+    form = toolwire.text.get(name)
+    first = read_pieces(form, vector, [text])
+    assert read_pieces(form, vector, [text[start:end] for start, end in itertools.pairwise(edges)]) == first
+    assert read_pieces(form, vector, list(text)) == first
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=6)
+@given(words=st.text(max_size=40).filter(whole), place=st.integers(0, 40))
+def test_words_outside_of_calls_are_kept(name, words, place):
+    plain = re.sub(r"[<>\[\]{}|`:]", "", words)
+    parsed = toolwire.text.get(name).parse(plain, TOOLS)
+    assert parsed.text == plain
+    assert parsed.calls == ()
+
+
+# One format of every style.
+STYLES = (
+    "hermes",
+    "json_array",
+    "qwen3_xml",
+    "glm47",
+    "cline_xml",
+    "kimi_k2",
+    "pythonic",
+    "gemma4",
+    "harmony",
+    "minimax_m3",
+    "react",
+    "functionary_v32",
+)
+SIZE = 200_000
+
+
+def hostile(name):
+    form = toolwire.text.get(name)
+    call = form.calls.write([ToolCall("abcdefghi", "get_weather", {"city": "Paris"})])
+    head, tail = call.split("Paris")
+    opener = (*form.calls.openers(Offered(TOOLS)), *form.calls.weak(Offered(TOOLS)))[0]
+    yield from ("<", opener, '{"name": "', '[{"a":', " \n", head, call)
+    yield from (
+        (head, tail[:-1]),
+        (head, tail[: len(tail) // 2 + 1]),
+        (head, "\n"),
+        (head, "\\"),
+        (opener, " "),
+        (opener, "a"),
+    )
+
+
+def seconds(name, text, size):
+    parser = toolwire.text.get(name).parser(TOOLS)
+    started = time.process_time()
+    for start in range(0, len(text), size):
+        parser.feed(text[start : start + size])
+    parser.close()
+    return time.process_time() - started
+
+
+def grown(seed, size):
+    first, rest = seed if isinstance(seed, tuple) else ("", seed)
+    return (first + rest * (size // len(rest) + 1))[:size]
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_hostile_text_costs_linear_time(name):
+    for seed in hostile(name):
+        assert seconds(name, grown(seed, SIZE), SIZE) < 5, seed
+
+
+@pytest.mark.parametrize(
+    "name, chunk, size",
+    [
+        ("hermes", 7, SIZE // 2),
+        ("qwen3_xml", 7, SIZE // 4),
+        ("pythonic", 7, SIZE // 8),
+        ("hermes", 1, SIZE // 16),
+        ("glm47", 1, SIZE // 16),
+    ],
+)
+def test_hostile_text_in_small_pieces_costs_linear_time(name, chunk, size):
+    for seed in list(hostile(name))[::2]:
+        assert seconds(name, grown(seed, size), chunk) < 5, seed
+
+
+def test_detection_costs_linear_time():
+    for seed in ("<", ("<tool_call>x", "\n"), "Action:\n", "[", " ", ("[TOOL_CALLS]", "x"), ">>>", ("<function=", "a")):
+        started = time.process_time()
+        toolwire.text.detect(grown(seed, SIZE))
+        assert time.process_time() - started < 2, seed

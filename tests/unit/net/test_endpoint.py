@@ -1,0 +1,140 @@
+"""From what a user writes to where it goes."""
+
+import pytest
+
+from toolwire.ir.errors import ConfigError
+from toolwire.net.endpoint import resolve
+
+KEY = "sk-secret-0123456789"
+ENVIRONMENT = {"OPENAI_API_KEY": KEY, "GROQ_API_KEY": f" {KEY}\n", "ANTHROPIC_AUTH_TOKEN": KEY, "GEMINI_API_KEY": KEY}
+
+
+@pytest.mark.parametrize(
+    ("model", "url", "header"),
+    [
+        ("openai/gpt-5", "https://api.openai.com/v1/responses", ("authorization", f"Bearer {KEY}")),
+        ("openai:gpt-5", "https://api.openai.com/v1/responses", ("authorization", f"Bearer {KEY}")),
+        ("OpenAI-Chat/gpt-5", "https://api.openai.com/v1/chat/completions", ("authorization", f"Bearer {KEY}")),
+        ("groq/a/b", "https://api.groq.com/openai/v1/chat/completions", ("authorization", f"Bearer {KEY}")),
+        ("anthropic/claude", "https://api.anthropic.com/v1/messages", ("authorization", f"Bearer {KEY}")),
+        (
+            "google/gemini-3",
+            "https://generativelanguage.googleapis.com/v1beta/models/gemini-3:generateContent",
+            ("x-goog-api-key", KEY),
+        ),
+        ("ollama/qwen3:8b", "http://localhost:11434/v1/chat/completions", None),
+    ],
+)
+def test_a_provider_and_a_model(model, url, header):
+    endpoint = resolve(model, ENVIRONMENT)
+    assert endpoint.url(stream=False) == url
+    assert endpoint.secrets == ({} if header is None else dict([header]))
+    assert KEY not in repr(endpoint)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [("groq/a/b", "a/b"), ("ollama/qwen3:8b", "qwen3:8b"), ("ollama:qwen3:8b", "qwen3:8b")]
+)
+def test_the_model_is_what_follows_the_provider(model, name):
+    assert resolve(model, ENVIRONMENT).model == name
+
+
+def test_versions_of_a_wire_go_in_its_headers():
+    new = resolve("anthropic/c", {}, key=KEY)
+    old = resolve("anthropic/c", {}, key=KEY, wire="anthropic@2023-06-01")
+    assert [endpoint.headers["anthropic-version"] for endpoint in (new, old)] == ["2026-10-21", "2023-06-01"]
+    assert new.secrets == {"x-api-key": KEY}
+
+
+def test_a_key_of_the_environment_does_not_go_to_another_place():
+    assert resolve("openai/m", ENVIRONMENT, base_url="https://elsewhere.example/v1").secrets == {}
+    assert resolve("some-model", ENVIRONMENT, base_url="https://api.openai.com/v1").secrets == {}
+    assert resolve("openai/m", ENVIRONMENT, base_url="https://api.openai.com/v1/").secrets
+    there = resolve("openai/m", {**ENVIRONMENT, "OPENAI_BASE_URL": "https://gateway.example/v1"})
+    assert (there.origin, bool(there.secrets)) == ("https://gateway.example", True)
+
+
+def test_a_missing_key_says_which_variable():
+    with pytest.raises(ConfigError, match="set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN"):
+        resolve("anthropic/claude", {})
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("opnai/gpt-5", "did you mean 'openai'"),
+        ("gpt-5", "does not say whose"),
+        ("", "does not say whose"),
+        ("openai/", "no model"),
+        ("zzz/m", "there are anthropic"),
+    ],
+)
+def test_names_that_mean_nothing(model, words):
+    with pytest.raises(ConfigError, match=words):
+        resolve(model, ENVIRONMENT)
+
+
+@pytest.mark.parametrize("key", ["", "  ", "a\nb", "schlüssel", "a b"])
+def test_a_key_that_cannot_stand_in_a_header_is_not_shown(key):
+    with pytest.raises(ConfigError) as raised:
+        resolve("openai/m", {}, key=key)
+    assert not key.strip() or key not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:8000",
+        "http:/x",
+        "https://",
+        "ftp://x",
+        "https://u:p4ssw0rd@h/v1",
+        "https://h/#x",
+        "https://h:99999/",
+        "https://[::1/",
+        "https://h /v1",
+        "https://h\\@evil/",
+        "http://example.com/v1",
+        "http://127.0.0.1.example.com",
+        "http://0.0.0.0:8000",
+    ],
+)
+def test_base_urls_that_are_refused(url):
+    with pytest.raises(ConfigError) as raised:
+        resolve("m", {}, base_url=url)
+    assert "p4ssw0rd" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost:1", "http://127.9.9.9/v1", "http://[::1]:8000/v1", "https://h.example"]
+)
+def test_base_urls_that_are_taken(url):
+    assert resolve("m", {}, base_url=url).url(stream=True).startswith(url.removesuffix("/v1"))
+
+
+def test_plain_http_beyond_this_machine_has_to_be_asked_for():
+    assert resolve("m", {}, base_url="http://gpu:8000/v1", insecure=True).origin == "http://gpu:8000"
+
+
+@pytest.mark.parametrize(
+    ("wire", "base", "path"),
+    [
+        ("anthropic", "https://h", "/v1/messages"),
+        ("anthropic", "https://h/v1", "/v1/messages"),
+        ("anthropic", "https://h/v1/messages", "/v1/messages"),
+        ("gemini", "https://h/v1beta/", "/v1beta/models/m:streamGenerateContent?alt=sse"),
+        ("gemini", "https://h/x?a=1", "/x/v1beta/models/m:streamGenerateContent?alt=sse&a=1"),
+        ("openai_chat", "https://h/v1/chat/completions", "/v1/chat/completions"),
+        ("openai_responses", "https://h/openai/v1/", "/openai/v1/responses"),
+    ],
+)
+def test_a_base_url_may_say_too_much(wire, base, path):
+    assert resolve("m", {}, base_url=base, wire=wire).url(stream=True) == "https://h" + path
+
+
+@pytest.mark.parametrize("model", ["../../secret", "a/b", "x?y=1#z", "m%2f..", "ä b"])
+def test_a_model_cannot_leave_its_place_in_a_path(model):
+    path = resolve(model, {}, base_url="https://h", wire="gemini").url(stream=False)
+    assert path.startswith("https://h/v1beta/models/")
+    assert path.removeprefix("https://h/v1beta/models/").removesuffix(":generateContent").isascii()
+    assert not set("/?# ") & set(path.removeprefix("https://h/v1beta/models/"))

@@ -1,0 +1,19 @@
+"""Without pyreqwest everything but the sending works, and the error says what to type."""
+
+import asyncio
+import sys
+
+import pytest
+
+from toolwire import Message, Request, Text
+from toolwire.ir.errors import MissingExtra
+from toolwire.net.client import ModelClient
+
+
+def test_the_line_to_type(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pyreqwest"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyreqwest", None)
+    client = ModelClient("m", base_url="http://localhost:1")
+    with pytest.raises(MissingExtra, match=r"pip install 'toolwire\[net\]'"):
+        asyncio.run(client.ask(Request(messages=(Message("user", (Text("x"),)),))))

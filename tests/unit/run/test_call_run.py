@@ -1,0 +1,282 @@
+"""One call, step by step, with a driver that is a list of replies."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from msgspec.structs import replace
+
+from toolwire import ToolCall, tool
+from toolwire.ir.errors import StoreError
+from toolwire.run.cache import ResultCache
+from toolwire.run.call_run import CallRun, Settings
+from toolwire.run.failures import NotExecuted, ToolError, Transient
+from toolwire.run.keys import fingerprint
+from toolwire.run.output import Shelf, cap
+from toolwire.run.policy import Policy, approval_hash, deny
+from toolwire.run.records import Record
+from toolwire.run.requests import (
+    Approve,
+    ClaimIt,
+    CompleteIt,
+    Failed,
+    Finished,
+    Invoke,
+    Reconcile,
+    ReleaseIt,
+    Returned,
+    TimedOut,
+    Wait,
+)
+from toolwire.run.results import MARK, code_of, to_record
+from toolwire.run.toolbox import Entry, Options, Toolbox
+
+ARGUMENTS = {"amount": 3}
+CALL = ToolCall("c1", "pay", ARGUMENTS)
+
+
+def made(effect: str, **options) -> Toolbox:
+    @tool(effect=effect)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    return Toolbox(Entry(pay, pay.function, Options(**options)))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def __call__(self) -> float:
+        self.time += 1
+        return self.time
+
+
+def settings(box: Toolbox, **more) -> Settings:
+    tokens = itertools.count()
+    known = {"has_store": True, "run_id": "r1", **more}
+    return Settings(box, Clock(), lambda: f"t{next(tokens)}", **known)
+
+
+def drive(run: CallRun, *replies):
+    """The steps that it took; each is answered with the next reply (a function gets the step)."""
+    steps = [run.next()]
+    for reply in replies:
+        assert not isinstance(steps[-1], Finished), steps
+        steps.append(run.next(reply(steps[-1]) if callable(reply) else reply))
+    return steps
+
+
+def granted(step: ClaimIt) -> Record:
+    claim = step.claim
+    return Record(claim.key, claim.tool, claim.fingerprint, "running", claim.token, 0, 0, 0)
+
+
+def found(state: str, result: str | None = None, **changes):
+    def reply(step: ClaimIt) -> Record:
+        claim = step.claim
+        return replace(Record(claim.key, claim.tool, claim.fingerprint, state, "somebody", 0, 0, 0, result), **changes)
+
+    return reply
+
+
+def kinds(steps) -> list[type]:
+    return [type(step) for step in steps]
+
+
+def test_a_write_is_claimed_run_and_recorded():
+    steps = drive(CallRun(CALL, settings(made("write"))), granted, Returned("paid 3"), True)
+    assert kinds(steps) == [ClaimIt, Invoke, CompleteIt, Finished]
+    claim, invoke, complete, end = steps
+    assert claim.claim.durable
+    assert not claim.claim.reclaim
+    assert invoke.context.idempotency_key == claim.claim.key
+    assert (complete.state, complete.token) == ("done", claim.claim.token)
+    assert end.result.text == "paid 3"
+    assert not end.result.is_error
+
+
+@pytest.mark.parametrize("effect", ["pure", "read"])
+def test_what_changes_nothing_needs_no_claim(effect):
+    assert kinds(drive(CallRun(CALL, settings(made(effect))), Returned("x"))) == [Invoke, Finished]
+
+
+def test_a_recorded_result_is_given_again_and_nothing_runs():
+    kept = to_record(CALL.result("paid 3"))
+    steps = drive(CallRun(replace(CALL, id="c9"), settings(made("write"))), found("done", kept))
+    assert kinds(steps) == [ClaimIt, Finished]
+    assert steps[-1].result.text == "paid 3"
+    assert steps[-1].result.call_id == "c9"
+    assert steps[-1].result.extra[MARK]["replayed"] is True
+
+
+def test_the_same_key_with_other_arguments_is_a_conflict():
+    steps = drive(CallRun(CALL, settings(made("write")), key="k"), found("done", fingerprint="other"))
+    assert code_of(steps[-1].result) == "key_conflict"
+
+
+def test_an_unknown_outcome_is_told_and_not_run_again():
+    steps = drive(CallRun(CALL, settings(made("write"))), found("unknown"))
+    assert kinds(steps) == [ClaimIt, Finished]
+    assert code_of(steps[-1].result) == "outcome_unknown"
+
+
+def test_a_tool_that_can_find_out_is_asked():
+    box = made("write", reconcile=lambda key, arguments: None)
+    steps = drive(CallRun(CALL, settings(box)), found("unknown"), Returned("it was paid"))
+    assert kinds(steps) == [ClaimIt, Reconcile, Finished]
+    assert steps[-1].result.text == "it was paid"
+    steps = drive(CallRun(CALL, settings(box)), found("unknown"), Returned(None))
+    assert code_of(steps[-1].result) == "outcome_unknown"
+
+
+def test_a_running_twin_is_waited_for_or_refused():
+    kept = to_record(CALL.result("paid 3"))
+    steps = drive(CallRun(CALL, settings(made("write"))), found("running"), None, found("done", kept))
+    assert kinds(steps) == [ClaimIt, Wait, ClaimIt, Finished]
+    assert steps[-1].result.text == "paid 3"
+    steps = drive(CallRun(CALL, settings(made("write"), while_running="refuse")), found("running"))
+    assert code_of(steps[-1].result) == "in_progress"
+
+
+def test_waiting_has_an_end():
+    run = CallRun(CALL, settings(made("write"), patience=2.0))
+    steps = drive(run, found("running"), None, found("running"))
+    assert code_of(steps[-1].result) == "in_progress"
+
+
+def test_a_write_fails_closed_where_the_store_is_down():
+    steps = drive(CallRun(CALL, settings(made("write"))), StoreError("gone"))
+    assert code_of(steps[-1].result) == "store_down"
+    steps = drive(CallRun(CALL, settings(made("read")), key="k"), StoreError("gone"), Returned("x"))
+    assert kinds(steps) == [ClaimIt, Invoke, Finished]
+
+
+def test_a_result_that_could_not_be_recorded_is_given_and_says_so():
+    steps = drive(CallRun(CALL, settings(made("write"))), granted, Returned("paid 3"), StoreError("gone"))
+    assert steps[-1].result.text == "paid 3"
+    assert steps[-1].result.extra[MARK]["recorded"] is False
+
+
+@pytest.mark.parametrize(
+    ("effect", "outcome", "after", "code"),
+    [
+        ("write", Failed(ToolError("no funds")), CompleteIt, "failed"),
+        ("write", Failed(ValueError("boom")), CompleteIt, "outcome_unknown"),
+        ("write", Failed(SystemExit(3)), CompleteIt, "outcome_unknown"),
+        ("write", TimedOut(5.0), CompleteIt, "outcome_unknown"),
+        ("idempotent", Failed(ValueError("boom")), ReleaseIt, "failed"),
+        ("idempotent", TimedOut(5.0), ReleaseIt, "timeout"),
+        ("idempotent", Failed(ToolError("no funds")), CompleteIt, "failed"),
+    ],
+)
+def test_failures_after_the_claim(effect, outcome, after, code):
+    steps = drive(CallRun(CALL, settings(made(effect))), granted, outcome, True)
+    assert kinds(steps) == [ClaimIt, Invoke, after, Finished]
+    assert code_of(steps[-1].result) == code
+    assert steps[-1].result.is_error
+    if after is CompleteIt:
+        assert steps[-2].state == ("unknown" if code == "outcome_unknown" else "done")
+
+
+def test_what_has_not_happened_is_tried_again_and_given_back():
+    nothing = Failed(NotExecuted("busy"))
+    steps = drive(CallRun(CALL, settings(made("write", retries=1))), granted, nothing, None, nothing, True)
+    assert kinds(steps) == [ClaimIt, Invoke, Wait, Invoke, ReleaseIt, Finished]
+
+
+@pytest.mark.parametrize(
+    ("effect", "error", "again"),
+    [
+        ("read", Transient("429"), True),
+        ("idempotent", Transient("429"), True),
+        ("write", Transient("429"), False),
+        ("write", Transient("429", before_effect=True), True),
+        ("read", ValueError("boom"), False),
+        ("read", ToolError("no"), False),
+    ],
+)
+def test_only_what_cannot_do_harm_is_tried_again(effect, error, again):
+    run = CallRun(CALL, settings(made(effect), has_store=False))
+    steps = drive(run, Failed(error))
+    assert isinstance(steps[-1], Wait if again else Finished)
+
+
+def test_retry_after_is_honoured_and_bounded():
+    run = CallRun(CALL, settings(made("read")))
+    assert drive(run, Failed(Transient("429", retry_after=7.5)))[-1] == Wait(7.5)
+    run = CallRun(CALL, settings(made("read")))
+    assert drive(run, Failed(Transient("429", retry_after=9999.0)))[-1] == Wait(30.0)
+
+
+def test_approval_is_bound_to_what_was_asked():
+    policy = Policy(approve=("write",))
+    steps = drive(CallRun(CALL, settings(made("write"), policy=policy)), False)
+    assert isinstance(steps[0], Approve)
+    assert steps[0].hash == approval_hash("pay", ARGUMENTS)
+    assert steps[0].hash != approval_hash("pay", {"amount": 4})
+    assert code_of(steps[-1].result) == "needs_approval"
+    steps = drive(CallRun(CALL, settings(made("write"), policy=policy)), True, granted, Returned("x"), True)
+    assert kinds(steps) == [Approve, ClaimIt, Invoke, CompleteIt, Finished]
+
+
+def test_a_denied_call_does_nothing():
+    steps = drive(CallRun(CALL, settings(made("write"), policy=Policy(checks=(deny("pay"),)))))
+    assert code_of(steps[-1].result) == "denied"
+
+
+def test_keys():
+    def key_of(run: CallRun) -> str:
+        return run.next().claim.key
+
+    box = made("write")
+    first = key_of(CallRun(CALL, settings(box)))
+    assert key_of(CallRun(replace(CALL, id="another"), settings(box))) == first, "the id of a call is not what it is"
+    assert key_of(CallRun(CALL, settings(box), occurrence=1)) != first
+    assert key_of(CallRun(CALL, settings(box, run_id="r2"))) != first
+    assert key_of(CallRun(CALL, settings(box, tenant="t"))) != first
+    assert key_of(CallRun(CALL, settings(box), key="mine")) == "mine"
+    assert key_of(CallRun(CALL, settings(box, tenant="t"), key="mine")) == "t/mine"
+    own = made("write", key=lambda arguments: f"order-{arguments['amount']}")
+    assert key_of(CallRun(CALL, settings(own))) == "order-3"
+    assert key_of(CallRun(CALL, settings(own), key="mine")) == "mine"
+    assert fingerprint("pay", {"a": 1, "b": 2}) == fingerprint("pay", {"b": 2, "a": 1})
+
+
+def test_results_of_reads_may_be_reused_for_a_while():
+    box = made("read", cache=60.0)
+    shared = settings(box, cache=ResultCache())
+    assert kinds(drive(CallRun(CALL, shared), Returned("x"))) == [Invoke, Finished]
+    again = drive(CallRun(replace(CALL, id="c2"), shared))
+    assert kinds(again) == [Finished]
+    assert again[0].result.call_id == "c2"
+    assert again[0].result.extra[MARK]["cached"] is True
+    shared.now.time += 100
+    assert kinds(drive(CallRun(CALL, shared), Returned("x"))) == [Invoke, Finished]
+
+
+def test_failures_are_not_kept():
+    shared = settings(made("read", cache=60.0, retries=0), cache=ResultCache())
+    drive(CallRun(CALL, shared), Failed(ValueError("x")))
+    assert isinstance(CallRun(CALL, shared).next(), Invoke)
+
+
+def test_a_large_output_keeps_its_ends_and_the_rest_behind_a_handle():
+    shelf = Shelf()
+    text = "".join(f"{number:07d}\n" for number in range(20_000))
+    short = cap(CALL.result(text), 1000, shelf)
+    assert len(short.text) < 1200
+    assert short.text.startswith("0000000")
+    assert short.text.endswith("0019999\n")
+    handle = short.extra[MARK]["handle"]
+    assert shelf.read(handle, 8000, 8) == "0001000\n"
+    assert shelf.read("nope") is None
+    assert cap(CALL.result("short"), 1000, shelf) == CALL.result("short")
+
+
+def test_repairs_are_told():
+    broken = ToolCall("c1", "pay", None, '{"amount": 3,}', "invalid")
+    steps = drive(CallRun(broken, settings(made("write"))), granted, Returned("x"), True)
+    assert steps[-1].result.extra[MARK]["repaired"] == ["trailing_comma"]

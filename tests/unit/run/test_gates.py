@@ -1,0 +1,156 @@
+"""The gates: each passes a call on, or ends it with words for the model."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from toolwire import ToolCall, ToolResult, tool
+from toolwire.run.gates import GATES, Pending, pass_gates
+from toolwire.run.policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
+from toolwire.run.results import code_of
+from toolwire.run.toolbox import Entry, Options, Toolbox
+
+
+@tool(effect="read")
+def forecast(city: str, days: int = 1) -> str:
+    """The forecast."""
+    return f"{city} {days}"
+
+
+@tool
+def pay(amount: int, to: str) -> str:
+    """Pay somebody."""
+    return "paid"
+
+
+BOX = Toolbox(forecast, pay)
+
+
+def passed(call: ToolCall, **known):
+    return pass_gates(Pending(call, BOX, **known), GATES)
+
+
+def refused(call: ToolCall, code: str) -> str:
+    result = passed(call)
+    assert isinstance(result, ToolResult)
+    assert result.is_error
+    assert code_of(result) == code
+    return result.text
+
+
+def test_a_good_call_passes():
+    pending = passed(ToolCall("1", "forecast", {"city": "Paris"}))
+    assert pending.tool.name == "forecast"
+    assert pending.arguments == {"city": "Paris"}
+
+
+def test_an_unknown_tool_is_told_with_the_nearest_ones():
+    assert "forecast" in refused(ToolCall("1", "forcast", {}), "unknown_tool")
+
+
+def test_a_call_that_was_cut_off_is_never_run():
+    cut = ToolCall("1", "forecast", None, '{"city": "Paris"', "truncated")
+    assert "cut off" in refused(cut, "truncated")
+
+
+def test_all_problems_are_told_at_once():
+    words = refused(ToolCall("1", "pay", {"amount": "much", "too": 1}), "invalid_arguments")
+    assert "/amount" in words
+    assert "to" in words
+
+
+def test_broken_json_is_repaired_as_far_as_the_effect_allows():
+    read = ToolCall("1", "forecast", None, '{"city": "Paris", "days": "3",}', "invalid")
+    assert passed(read).arguments == {"city": "Paris", "days": 3}
+    write = ToolCall("1", "pay", None, '{"amount": "3", "to": "x",}', "invalid")
+    refused(write, "invalid_arguments")
+    assert passed(replace(write, raw='{"amount": 3, "to": "x",}')).arguments == {"amount": 3, "to": "x"}
+
+
+def test_a_key_in_the_arguments_is_taken_out_of_them():
+    pending = passed(ToolCall("1", "pay", {"amount": 1, "to": "x", "idempotency_key": "k1"}))
+    assert pending.key == "k1"
+    assert "idempotency_key" not in pending.arguments
+    refused(ToolCall("1", "pay", {"amount": 1, "to": "x", "idempotency_key": "k" * 300}), "invalid_arguments")
+
+
+def test_a_tool_that_has_such_a_parameter_keeps_it():
+    @tool
+    def charge(idempotency_key: str) -> str:
+        """Charge."""
+        return idempotency_key
+
+    pending = pass_gates(Pending(ToolCall("1", "charge", {"idempotency_key": "k"}), Toolbox(charge)), GATES)
+    assert pending.arguments == {"idempotency_key": "k"}
+    assert pending.key is None
+
+
+def test_the_list_of_gates_is_a_value():
+    def no_paris(pending):
+        return pending.call.result("not Paris", is_error=True) if pending.arguments.get("city") == "Paris" else pending
+
+    result = pass_gates(Pending(ToolCall("1", "forecast", {"city": "Paris"}), BOX), (*GATES, no_paris))
+    assert result.text == "not Paris"
+
+
+def verdict(policy: Policy, name: str, arguments, **known):
+    box = Toolbox(
+        Entry(replace(forecast, name=name), forecast.function),
+    )
+    pending = Pending(ToolCall("1", name, arguments), box, box.find(name), arguments, **known)
+    return policy.verdict(pending)
+
+
+@pytest.mark.parametrize(
+    ("check", "arguments", "refused"),
+    [
+        (allow("read_*"), {}, True),
+        (allow("f*"), {}, False),
+        (deny("fore*"), {}, True),
+        (deny("pay"), {}, False),
+        (only_effects("pure"), {}, True),
+        (only_effects("read", "pure"), {}, False),
+        (path_jail("path", "/work"), {"path": "../../etc/passwd"}, True),
+        (path_jail("path", "/work"), {"path": "/work/../etc/passwd"}, True),
+        (path_jail("path", "/work"), {"path": "..\\..\\etc"}, True),
+        (path_jail("path", "/work"), {"path": "/workshop/x"}, True),
+        (path_jail("path", "/work"), {"path": "a\x00b"}, True),
+        (path_jail("path", "/work"), {"path": "/etc/passwd"}, True),
+        (path_jail("path", "/work"), {"path": ["a", "../../x"]}, True),
+        (path_jail("path", "/work"), {"path": "notes/../a.txt"}, False),
+        (path_jail("path", "/work"), {"path": "/work/a.txt"}, False),
+        (path_jail("path", "/"), {"path": "/etc/passwd"}, False),
+        (hosts("url", "api.example.com"), {"url": "https://api.example.com/x"}, False),
+        (hosts("url", "*.example.com"), {"url": "https://a.example.com:8443/x"}, False),
+        (hosts("url", "api.example.com"), {"url": "https://api.example.com@evil.org/"}, True),
+        (hosts("url", "api.example.com"), {"url": "https://evil.org/?api.example.com"}, True),
+        (hosts("url", "api.example.com"), {"url": "file:///etc/passwd"}, True),
+        (hosts("url", "api.example.com"), {"url": "https://api.example.com\\@evil.org"}, True),
+        (hosts("url", "api.example.com"), {"url": "https://[bad"}, True),
+        (at_most("amount", 100), {"amount": 101}, True),
+        (at_most("amount", 100), {"amount": float("nan")}, True),
+        (at_most("amount", 100), {"amount": 100}, False),
+    ],
+)
+def test_checks(check, arguments, refused):
+    found = verdict(Policy(checks=(check,)), "forecast", arguments)
+    assert isinstance(found, Deny) if refused else found is None
+
+
+def test_effects_and_taint_ask_a_person():
+    assert isinstance(verdict(Policy(approve=("read",)), "forecast", {}), Ask)
+    pending = Pending(ToolCall("1", "pay", {}), BOX, BOX.find("pay"), {}, tainted=True)
+    assert isinstance(Policy(taint="enforce").verdict(pending), Ask)
+    assert Policy(taint="warn").verdict(pending) is None
+    assert Policy(taint="enforce").verdict(replace(pending, tainted=False)) is None
+
+
+def test_a_refusal_beats_a_question():
+    policy = Policy(checks=(deny("*"),), approve=("read",))
+    assert isinstance(verdict(policy, "forecast", {}), Deny)
+
+
+def test_options_of_a_toolbox():
+    quick = BOX.with_options(timeout=1.0)
+    assert {entry.options for entry in quick} == {Options(timeout=1.0)}

@@ -1,0 +1,74 @@
+"""Toolboxes."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+from toolwire import tool
+from toolwire.ir.errors import ConfigError
+from toolwire.run.toolbox import Entry, Toolbox
+
+
+@tool(effect="pure")
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def shout(text: str) -> str:
+    """Say it loud."""
+    return text.upper()
+
+
+def test_from_functions_and_tools():
+    box = Toolbox(add, shout)
+    assert [entry.name for entry in box] == ["add", "shout"]
+    assert box.find("shout").function("a") == "A"
+    assert box.tools[0].effect == "pure"
+    assert box.tools[1].effect == "write"
+
+
+def test_filter_prefix_rename_wrap():
+    box = Toolbox(add, shout)
+    assert [entry.name for entry in box.filter(lambda one: one.effect == "pure")] == ["add"]
+    assert [entry.name for entry in box.prefix("x_")] == ["x_add", "x_shout"]
+    assert [entry.name for entry in box.rename({"add": "plus"})] == ["plus", "shout"]
+    wrapped = box.wrap(lambda function: lambda **given: ["wrapped", function(**given)])
+    assert wrapped.find("add").function(a=1, b=2) == ["wrapped", 3]
+
+
+def test_two_of_one_name_are_refused():
+    with pytest.raises(ConfigError, match="two tools"):
+        Toolbox(add, add)
+    assert len(Toolbox(add, Toolbox(add).prefix("other_"))) == 2
+
+
+def test_from_a_module():
+    module = types.ModuleType("mine")
+    shouting = types.FunctionType(shout.__code__, {"__name__": "mine"}, "shout")
+    shouting.__module__ = "mine"
+    shouting.__annotations__ = {"text": str}
+    module.shout = shouting
+    assert [entry.name for entry in Toolbox(module)] == ["shout"]
+    module.add = add
+    assert [entry.name for entry in Toolbox(module)] == ["add"], "once tools are marked, only they count"
+    with pytest.raises(ConfigError, match="no functions"):
+        Toolbox(types.ModuleType("empty"))
+
+
+def test_what_is_no_tool_is_said_so():
+    from toolwire import Tool
+
+    with pytest.raises(ConfigError, match="has no function"):
+        Toolbox(Tool("x"))
+    with pytest.raises(ConfigError, match="made of functions"):
+        Toolbox(3)
+    assert len(Toolbox(Entry(Tool("x"), shout))) == 1
+    with pytest.raises(ConfigError, match="no tool is called"):
+        Toolbox(add).rename({"nope": "x"})
+
+
+def test_the_nearest_names():
+    assert Toolbox(add, shout).nearest("shuot") == ["shout"]
