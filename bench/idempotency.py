@@ -14,9 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "integration" / "stores"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "integration"))
 
-from store_servers import Postgres, Redis
+from stores.servers import Postgres, Redis
 
 from toolwire.net.stores import open_store
 from toolwire.run.records import DAY, Claim

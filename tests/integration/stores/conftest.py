@@ -5,9 +5,9 @@ import itertools
 import os
 
 import pytest
-import store_servers
-from store_servers import open_place
 
+from stores import servers as store_servers
+from stores.servers import open_place
 from toolwire.run.records import Claim
 
 NAMES = ("memory", "sqlite", "redis", "postgres")

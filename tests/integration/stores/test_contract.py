@@ -5,8 +5,8 @@ import threading
 import time
 
 import pytest
-from store_servers import open_place
 
+from stores.servers import open_place
 from toolwire.run.records import DAY
 
 SHORT = 0.05

@@ -4,11 +4,11 @@ import sqlite3
 import time
 
 import pytest
-import store_servers
-import store_worker
-from store_servers import PROCESSES, open_place
-from store_worker import executions, run
 
+from stores import servers as store_servers
+from stores import worker
+from stores.servers import PROCESSES, open_place
+from stores.worker import executions, run
 from toolwire.ir.errors import StoreError
 from toolwire.net.stores import open_store
 from toolwire.net.stores.sqlite import SqliteStore
@@ -28,7 +28,7 @@ def dies(place, effects):
 
     def die(at, **how):
         process = PROCESSES.Process(
-            target=store_worker.work, args=(place, effects, ["k"]), kwargs={"lease": LEASE, "die_at": at, **how}
+            target=worker.work, args=(place, effects, ["k"]), kwargs={"lease": LEASE, "die_at": at, **how}
         )
         process.start()
         process.join()
@@ -266,9 +266,7 @@ def test_sqlite_waits_for_the_disk_where_it_matters(tmp_path, wish, monkeypatch)
 @pytest.mark.failure(11)
 def test_sqlite_survives_the_death_of_its_only_process(tmp_path, effects):
     path = str(tmp_path / "records.db")
-    process = PROCESSES.Process(
-        target=store_worker.work, args=(path, effects, ["k"]), kwargs={"die_at": "after complete"}
-    )
+    process = PROCESSES.Process(target=worker.work, args=(path, effects, ["k"]), kwargs={"die_at": "after complete"})
     process.start()
     process.join()
     assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -8,9 +8,10 @@ import random
 import time
 
 import pytest
-import store_worker
-from store_servers import PROCESSES
-from store_worker import POINTS, executions, run
+
+from stores import worker
+from stores.servers import PROCESSES
+from stores.worker import POINTS, executions, run
 
 KILLS = 200 if os.environ.get("SOAK") else 20
 LEASE = 0.5
@@ -81,6 +82,6 @@ def await_an_effect(effects, keys, victim):
 
 
 def start(place, effects, keys, **how):
-    process = PROCESSES.Process(target=store_worker.work, args=(place, effects, keys), kwargs={"lease": LEASE, **how})
+    process = PROCESSES.Process(target=worker.work, args=(place, effects, keys), kwargs={"lease": LEASE, **how})
     process.start()
     return process

@@ -1,9 +1,8 @@
 """Eight processes want the same five hundred calls: each is executed once."""
 
-import store_worker
-from store_servers import PROCESSES
-from store_worker import executions
-
+from stores import worker
+from stores.servers import PROCESSES
+from stores.worker import executions
 from toolwire.run.records import DAY
 
 RACERS = 8
@@ -12,7 +11,7 @@ KEYS = [f"key {number}" for number in range(500)]
 
 def race(place, effects, keys, **how):
     racers = [
-        PROCESSES.Process(target=store_worker.work, args=(place, effects, keys), kwargs={"shuffle": number, **how})
+        PROCESSES.Process(target=worker.work, args=(place, effects, keys), kwargs={"shuffle": number, **how})
         for number in range(RACERS)
     ]
     for racer in racers:

@@ -6,8 +6,8 @@ import sys
 import time
 
 import pytest
-from store_servers import open_place
 
+from stores.servers import open_place
 from toolwire.ir.errors import ConfigError, MissingExtra, StoreError
 from toolwire.net.stores import open_store
 from toolwire.net.stores.memory import MemoryStore

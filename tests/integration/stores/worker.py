@@ -9,8 +9,7 @@ import signal
 import uuid
 from collections import Counter
 
-from store_servers import open_place
-
+from stores.servers import open_place
 from toolwire.run.records import DAY, Claim
 
 POINTS = ("before claim", "after claim", "after effect", "after complete")
