@@ -6,10 +6,10 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 WORKERS ?= auto
 
-.PHONY: help demo test check bench docs format clean
+.PHONY: help demo test test-soak check bench docs format clean
 
 help: ## what there is to do
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(VENV)/core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -18,6 +18,7 @@ $(VENV)/core: pyproject.toml
 
 $(VENV)/test: $(VENV)/core
 	$(PIP) install --editable '.[test]'
+	$(PIP) install --editable '.[servers]' || echo 'no servers to test the stores of Redis and PostgreSQL with: is there a C compiler?'
 	@touch $@
 
 $(VENV)/check: $(VENV)/core
@@ -29,6 +30,9 @@ demo: $(VENV)/core ## the main job in under 20 seconds: offline, no key
 
 test: $(VENV)/test ## all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
+
+test-soak: $(VENV)/test ## 200 kills a store instead of 20
+	SOAK=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/stores/test_kills.py
 
 check: $(VENV)/check ## format, lint, types, import contracts
 	$(BIN)/ruff format --check src tests bench docs
@@ -47,5 +51,5 @@ docs: $(VENV)/core ## write the generated pages of docs/ anew
 	$(BIN)/python docs/generate.py
 
 clean: ## forget everything that can be made again
-	rm -rf $(VENV) bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

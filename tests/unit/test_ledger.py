@@ -44,8 +44,13 @@ def test_every_pain_has_a_test():
     _check(dict(ledger.PAINS), "pain")
 
 
+def test_every_failure_has_a_test():
+    _check(dict(ledger.FAILURES), "failure")
+
+
 def test_what_comes_later_has_a_part_that_holds_today():
-    for entry in (*ledger.CASES.values(), *ledger.BAD_INPUTS.values(), *ledger.PAINS.values()):
+    tables = (ledger.CASES, ledger.BAD_INPUTS, ledger.PAINS, ledger.FAILURES)
+    for entry in (entry for table in tables for entry in table.values()):
         assert not (entry.deferred and entry.later)
 
 

@@ -167,7 +167,7 @@ class CallRun:
             entry.name,
             fingerprint(entry.name, pending.arguments, settings.tenant),
             settings.token(),
-            max(settings.lease, entry.options.timeout or 0),
+            settings.lease,  # it is renewed for as long as the function runs
             settings.ttl,
             reclaim=entry.tool.effect != "write",
             durable=entry.tool.effect == "write",

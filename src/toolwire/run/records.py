@@ -61,7 +61,7 @@ class Store(Protocol):
     """
 
     def claim(self, claim: Claim) -> Record:
-        """Ours if the record that comes back has our token; else what is there, its lease judged by the store's clock.
+        """Ours if the record that comes back is running and has our token; else what is there, its lease judged by the store's clock.
 
         Taken: an absent key; a done one whose time is over; with `reclaim`, one that is unknown or whose lease has passed
         and whose fingerprint is the same. A running one whose lease has passed becomes unknown otherwise.
@@ -73,7 +73,10 @@ class Store(Protocol):
         ...
 
     def complete(self, key: str, token: str, result: str, ttl: float, state: RecordState = "done") -> bool:
-        """The result, if the token is still ours; False where it is not: then it is not recorded."""
+        """The result, if the token is still ours, also after the lease; False where it is not: then it is not recorded.
+
+        What is done stays: to complete it again with the same words is True, for an answer may be lost and be retried.
+        """
         ...
 
     def release(self, key: str, token: str) -> bool:

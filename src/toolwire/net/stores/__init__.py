@@ -1,0 +1,55 @@
+"""The stores of records (`toolwire.run.records`): SQLite, Redis, PostgreSQL, and this process's memory.
+
+    open_store("runs.db")                        a path, or sqlite:///runs.db, sqlite:////var/lib/runs.db
+    open_store("redis://localhost:6379/0")       rediss:// with TLS, unix:// by a socket     toolwire[redis]
+    open_store("postgresql://me@localhost/db")                                             toolwire[postgres]
+    open_store("memory:")                        gone with the process
+
+Nothing is connected before the first use. Every operation raises StoreError where the store cannot do it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ...ir.errors import ConfigError
+from ...run.records import Store
+
+__all__ = ["open_store"]
+
+_HINT = "memory:, a path, sqlite:///path, redis://host, rediss://host, unix://socket or postgresql://host/database"
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters or more: C:\runs.db is a path
+
+
+def open_store(url: str) -> Store:
+    """The store at that address.
+
+    >>> open_store("memory:").records()
+    []
+    """
+    named = _SCHEME.match(url)
+    scheme = named[1].lower() if named else ""
+    if scheme == "memory" and url.lower() == "memory:":
+        from .memory import MemoryStore
+
+        return MemoryStore()
+    if scheme in {"redis", "rediss", "unix"} and "://" in url:
+        from .redis import RedisStore
+
+        return RedisStore(url)
+    if scheme in {"postgresql", "postgres"} and "://" in url:
+        from .postgres import PostgresStore
+
+        return PostgresStore(url)
+    path = _path(url, scheme)
+    if path in {"", ":memory:"}:
+        raise ConfigError(f"no store for {scheme}:…" if scheme else f"no store at {path!r}", hint=_HINT)
+    from .sqlite import SqliteStore
+
+    return SqliteStore(path)
+
+
+def _path(url: str, scheme: str) -> str:
+    if not scheme:
+        return url
+    return url[len("sqlite:///") :] if url.lower().startswith("sqlite:///") else ""

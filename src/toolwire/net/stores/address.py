@@ -1,0 +1,45 @@
+"""What may be said of a store's address: never the secrets in it."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+__all__ = ["name_of", "redact"]
+
+_SECRET_PARAMETERS = frozenset({"password", "passfile", "sslpassword", "sslkey", "ssl_password", "passwd"})
+
+
+def name_of(url: str) -> str:
+    """Scheme, host and port; only the scheme where the rest has an @ that may belong to a password.
+
+    >>> name_of("redis://me:secret@db.example:6379/0?password=secret")
+    'redis://db.example:6379'
+    >>> name_of("redis://me:half/of@it@db.example")
+    'redis://…'
+    """
+    scheme, _, rest = url.partition("://")
+    place, _, behind = rest.partition("/")
+    if "@" in behind or "?" in place or "#" in place:
+        return f"{scheme}://…"
+    return f"{scheme}://{place.rpartition('@')[2]}"
+
+
+def redact(text: str, url: str) -> str:
+    """The words of a driver without the secrets of the URL.
+
+    >>> redact('no user "me" with "s3cret"', "postgresql://me:s3cret@host/db")
+    'no user "me" with "***"'
+    """
+    for secret in sorted(_secrets(url), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return " ".join(text.split())
+
+
+def _secrets(url: str) -> set[str]:
+    try:
+        parts = urlsplit(url)
+        found = {parts.password or ""}
+        found |= {value for name, value in parse_qsl(parts.query) if name in _SECRET_PARAMETERS}
+    except ValueError:
+        return set()
+    return {form for secret in found if secret for form in (secret, unquote(secret))}

@@ -1,0 +1,104 @@
+"""Records in this process, gone with it: for tests, and for runs that nobody takes up again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from msgspec.structs import replace
+
+from ...ir.errors import StoreError
+from ...run.records import DAY, Claim, Record, RecordState
+from .judge import begun, may_complete, seen, takes
+
+__all__ = ["MemoryStore"]
+
+
+class MemoryStore:
+    """Safe between threads. A forked process has a copy, which is another store."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._records: dict[str, Record] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def claim(self, claim: Claim) -> Record:
+        with self._open() as records:
+            now = self._clock()
+            there = seen(records.get(claim.key), now)
+            if there is None or takes(claim, there):
+                there = records[claim.key] = begun(claim, now)
+            return there
+
+    def renew(self, key: str, token: str, lease: float) -> bool:
+        with self._open() as records:
+            mine = _running(records, key, token)
+            if mine is not None:
+                records[key] = replace(mine, lease_until=self._clock() + lease)
+            return mine is not None
+
+    def complete(self, key: str, token: str, result: str, ttl: float, state: RecordState = "done") -> bool:
+        with self._open() as records:
+            record = records.get(key)
+            if record is None or not may_complete(record, token, result, state):
+                return False
+            records[key] = replace(record, state=state, result=result, expires_at=self._clock() + ttl)
+            return True
+
+    def release(self, key: str, token: str) -> bool:
+        with self._open() as records:
+            mine = _running(records, key, token)
+            if mine is not None:
+                del records[key]
+            return mine is not None
+
+    def get(self, key: str) -> Record | None:
+        with self._open() as records:
+            return seen(records.get(key), self._clock())
+
+    def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
+        with self._open() as records:
+            now = self._clock()
+            told = [record for record in (seen(each, now) for each in records.values()) if record is not None]
+        wanted = [record for record in told if state is None or record.state == state]
+        return sorted(wanted, key=lambda record: record.created_at, reverse=True)[:limit]
+
+    def resolve(self, key: str, result: str | None, ttl: float = DAY) -> bool:
+        with self._open() as records:
+            now = self._clock()
+            record = seen(records.get(key), now)
+            if record is None or record.state != "unknown":
+                return False
+            if result is None:
+                del records[key]
+            else:
+                records[key] = replace(record, state="done", token="", result=result, expires_at=now + ttl)
+            return True
+
+    def sweep(self) -> int:
+        with self._open() as records:
+            now = self._clock()
+            over = [key for key, record in records.items() if seen(record, now) is None]
+            for key in over:
+                del records[key]
+            return len(over)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._records.clear()
+
+    @contextmanager
+    def _open(self) -> Iterator[dict[str, Record]]:
+        with self._lock:
+            if self._closed:
+                raise StoreError("the store is closed", hint="open another one")
+            yield self._records
+
+
+def _running(records: dict[str, Record], key: str, token: str) -> Record | None:
+    record = records.get(key)
+    return record if record is not None and record.token == token and record.state == "running" else None

@@ -1,0 +1,232 @@
+"""Records in PostgreSQL: one statement an operation, each committed by itself, by the server's clock.
+
+The table `toolwire_records` is made on first use, where it is not there; its comment has the version. A key may be longer
+than an index takes, so its hash is the primary key.
+
+The server keeps what it has acknowledged unless `synchronous_commit` or `fsync` is off, or a standby that is behind takes
+over.
+
+Safe between threads, processes and machines. Each thread at work has a connection, from a few that wait; a connection does
+not cross a fork.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any
+
+from ...ir.errors import ConfigError, MissingExtra, StoreError
+from ...run.records import DAY, Claim, Record, RecordState
+from .address import name_of, redact
+from .rows import COLUMNS, as_bytes, record
+
+try:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+except ImportError:
+    raise MissingExtra("the package psycopg is not installed", hint="pip install 'toolwire[postgres]'") from None
+
+__all__ = ["PostgresStore"]
+
+_CONNECT_SECONDS = 3
+_SILENCE_MILLISECONDS = 10_000
+_IDLE = 8  # connections that are kept
+
+_VERSION = "toolwire records, version 1"
+_LOCK = 0x746F6F6C77697265  # "toolwire": the advisory lock of who makes the table
+_NOW = "extract(epoch FROM now())::float8"
+_IS_OVER = f"(r.state = 'done' AND r.expires_at <= {_NOW})"
+_IS_UNKNOWN = f"(r.state = 'unknown' OR (r.state = 'running' AND r.lease_until <= {_NOW}))"
+_STATE = f"CASE WHEN {_IS_UNKNOWN} THEN 'unknown' ELSE r.state END"
+_TOLD = COLUMNS.replace("state", f"{_STATE} AS state")
+_TAKEABLE = f"({_IS_OVER} OR (%(reclaim)s AND {_IS_UNKNOWN} AND r.fingerprint = %(fingerprint)s))"
+
+_FIND_TABLE = (
+    "SELECT obj_description(to_regclass('toolwire_records'), 'pg_class'), to_regclass('toolwire_records')::text"
+)
+_MAKE_TABLE = f"""
+SELECT pg_advisory_xact_lock({_LOCK});
+CREATE TABLE IF NOT EXISTS toolwire_records (
+    id bytea PRIMARY KEY, key bytea NOT NULL, tool bytea NOT NULL, fingerprint bytea NOT NULL, state text NOT NULL,
+    token bytea NOT NULL, lease_until float8 NOT NULL, expires_at float8 NOT NULL, created_at float8 NOT NULL, result bytea
+);
+COMMENT ON TABLE toolwire_records IS '{_VERSION}';
+"""
+# Reading first, within the statement: an answer that is there locks and writes nothing.
+_CLAIM = f"""
+WITH there AS MATERIALIZED (
+    SELECT {_TOLD} FROM toolwire_records r WHERE id = %(id)s AND NOT {_TAKEABLE}
+), taken AS (
+    INSERT INTO toolwire_records AS r (id, {COLUMNS})
+    SELECT %(id)s, %(key)s, %(tool)s, %(fingerprint)s, 'running', %(token)s, {_NOW} + %(lease)s, {_NOW} + %(ttl)s, {_NOW}, NULL
+    WHERE NOT EXISTS (SELECT FROM there)
+    ON CONFLICT (id) DO UPDATE SET
+        tool = excluded.tool, fingerprint = excluded.fingerprint, state = excluded.state, token = excluded.token,
+        lease_until = excluded.lease_until, expires_at = excluded.expires_at, created_at = excluded.created_at, result = NULL
+    WHERE {_TAKEABLE}
+    RETURNING {COLUMNS}
+)
+SELECT * FROM taken UNION ALL SELECT * FROM there
+"""
+_RENEW = f"""
+UPDATE toolwire_records SET lease_until = {_NOW} + %(lease)s WHERE id = %(id)s AND token = %(token)s AND state = 'running'
+"""
+_COMPLETE = f"""
+UPDATE toolwire_records SET state = %(state)s, result = %(result)s, expires_at = {_NOW} + %(ttl)s
+WHERE id = %(id)s AND token = %(token)s AND (state <> 'done' OR (%(state)s = 'done' AND result = %(result)s))
+"""
+_RELEASE = "DELETE FROM toolwire_records WHERE id = %(id)s AND token = %(token)s AND state = 'running'"
+_GET = f"SELECT {_TOLD} FROM toolwire_records r WHERE id = %(id)s AND NOT {_IS_OVER}"
+_LIST = f"""
+SELECT {_TOLD} FROM toolwire_records r
+WHERE NOT {_IS_OVER} AND (%(state)s::text IS NULL OR %(state)s::text = {_STATE})
+ORDER BY created_at DESC LIMIT %(limit)s
+"""
+_RESOLVE = f"""
+UPDATE toolwire_records r SET state = 'done', token = '', result = %(result)s, expires_at = {_NOW} + %(ttl)s
+WHERE id = %(id)s AND {_IS_UNKNOWN}
+"""
+_FORGET = f"DELETE FROM toolwire_records r WHERE id = %(id)s AND {_IS_UNKNOWN}"
+_SWEEP = f"""
+DELETE FROM toolwire_records WHERE id IN (SELECT id FROM toolwire_records r WHERE {_IS_OVER} FOR UPDATE SKIP LOCKED)
+"""
+
+
+class PostgresStore:
+    """A few idle connections. A statement that a broken connection ate is tried once more, on a new one."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        try:
+            given = conninfo_to_dict(url)
+        except psycopg.Error:
+            raise ConfigError(
+                f"the address of the store cannot be read: {name_of(url)}",
+                hint="postgresql://user:password@host:5432/database",
+            ) from None
+        limits = {"connect_timeout": _CONNECT_SECONDS, "tcp_user_timeout": _SILENCE_MILLISECONDS}
+        self._parameters: dict[str, Any] = {**limits, **given}
+        self._idle: list[Any] = []
+        self._process = os.getpid()
+        self._ready = False
+        self._closed = False
+
+    def claim(self, claim: Claim) -> Record:
+        values = {
+            "id": _id(claim.key),
+            "key": as_bytes(claim.key),
+            "tool": as_bytes(claim.tool),
+            "fingerprint": as_bytes(claim.fingerprint),
+            "token": as_bytes(claim.token),
+            "lease": float(claim.lease),
+            "ttl": float(claim.ttl),
+            "reclaim": claim.reclaim,
+        }
+        while True:
+            rows = self._run(_CLAIM, values).fetchall()
+            if rows:
+                return record(rows[0])
+            # Somebody took it since the statement began, and is not in its snapshot: look again.
+
+    def renew(self, key: str, token: str, lease: float) -> bool:
+        return self._change(_RENEW, {"id": _id(key), "token": as_bytes(token), "lease": float(lease)})
+
+    def complete(self, key: str, token: str, result: str, ttl: float, state: RecordState = "done") -> bool:
+        values = {
+            "id": _id(key),
+            "token": as_bytes(token),
+            "result": as_bytes(result),
+            "ttl": float(ttl),
+            "state": state,
+        }
+        return self._change(_COMPLETE, values)
+
+    def release(self, key: str, token: str) -> bool:
+        return self._change(_RELEASE, {"id": _id(key), "token": as_bytes(token)})
+
+    def get(self, key: str) -> Record | None:
+        rows = self._run(_GET, {"id": _id(key)}).fetchall()
+        return record(rows[0]) if rows else None
+
+    def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
+        return [record(row) for row in self._run(_LIST, {"state": state, "limit": limit}).fetchall()]
+
+    def resolve(self, key: str, result: str | None, ttl: float = DAY) -> bool:
+        if result is None:
+            return self._change(_FORGET, {"id": _id(key)})
+        return self._change(_RESOLVE, {"id": _id(key), "result": as_bytes(result), "ttl": float(ttl)})
+
+    def sweep(self) -> int:
+        return int(self._run(_SWEEP, {}).rowcount)
+
+    def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    def _change(self, statement: str, values: dict[str, Any]) -> bool:
+        return bool(self._run(statement, values).rowcount == 1)
+
+    def _run(self, statement: str, values: dict[str, Any]) -> Any:
+        """A cursor that has all of its rows already."""
+        if self._closed:
+            raise StoreError("the store is closed", hint="open another one")
+        try:
+            waiting = self._waiting()
+            if waiting is not None:
+                try:
+                    return self._execute(waiting, statement, values)
+                except psycopg.OperationalError:
+                    if not waiting.closed:
+                        raise
+                    self._idle.clear()  # the server went away, and took the others with it
+            return self._execute(self._connect(), statement, values)
+        except psycopg.Error as error:
+            raise StoreError(
+                f"PostgreSQL, {name_of(self._url)}: {redact(str(error), self._url) or type(error).__name__}",
+                hint="is it running, and may we in?",
+            ) from None
+
+    def _waiting(self) -> Any:
+        """A connection of this process that nobody uses; what a fork brought along is left to the parent."""
+        if self._process != os.getpid():
+            self._idle, self._process = [], os.getpid()
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _execute(self, connection: Any, statement: str, values: dict[str, Any]) -> Any:
+        try:
+            return connection.execute(statement, values, binary=True)
+        finally:
+            if not connection.closed and len(self._idle) < _IDLE and not self._closed:
+                self._idle.append(connection)
+            else:
+                connection.close()
+
+    def _connect(self) -> Any:
+        connection = psycopg.connect(**self._parameters, autocommit=True)
+        if not self._ready:
+            try:
+                self._find_or_make_table(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._ready = True
+        return connection
+
+    def _find_or_make_table(self, connection: Any) -> None:
+        comment, there = connection.execute(_FIND_TABLE).fetchone()
+        if there is None:
+            connection.execute(_MAKE_TABLE)  # several statements in one message are one transaction
+        elif comment != _VERSION:
+            raise StoreError(
+                f"PostgreSQL, {name_of(self._url)}: toolwire_records is {comment!r}, and this toolwire knows {_VERSION!r}",
+                hint="use another database or schema, or the toolwire that made the table",
+            )
+
+
+def _id(key: str) -> bytes:
+    return hashlib.sha256(as_bytes(key)).digest()

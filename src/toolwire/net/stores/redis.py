@@ -1,0 +1,232 @@
+"""Records in Redis or Valkey: one hash a record, every operation one script, the server's clock.
+
+    {toolwire:1}:record:<key>    the record; has a time to live only once it is done
+    {toolwire:1}:open            running and unknown keys by the time of their claim: for listing
+    {toolwire:1}:done            done keys by the same
+    {toolwire:1}:ends            done keys by the time they are over: for sweeping
+
+All names have one hash tag, so that a script may touch them together on a cluster, too: one store is one slot.
+
+Redis keeps what its configuration makes it keep. For tools that write: `appendfsync always`, `maxmemory-policy noeviction`,
+and no failover to a replica that is behind; otherwise a lost claim can mean a second execution.
+
+Safe between threads, processes and machines; a connection does not cross a fork.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+from ...ir.errors import ConfigError, MissingExtra, StoreError
+from ...run.records import DAY, Claim, Record, RecordState
+from .address import name_of, redact
+from .rows import as_bytes, record
+
+try:
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+except ImportError:
+    raise MissingExtra("the package redis is not installed", hint="pip install 'toolwire[redis]'") from None
+
+__all__ = ["RedisStore"]
+
+_CONNECT_SECONDS = 2.0
+_ANSWER_SECONDS = 5.0
+_PAGE = 100
+_PREFIX = b"{toolwire:1}:"
+_INDEXES = (_PREFIX + b"open", _PREFIX + b"done", _PREFIX + b"ends")
+
+# KEYS: the record, open, done, ends. ARGV[1]: the key as the caller has it. Times are seconds, written with microseconds.
+_HEAD = """
+local record, open, done, ends, key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1]
+local clock = redis.call('TIME')
+local now = clock[1] + clock[2] / 1000000
+local function after(seconds) return string.format('%.6f', now + tonumber(seconds)) end
+local function is(token, state)
+  local found = redis.call('HMGET', record, 'token', 'state')
+  return found[1] == token and found[2] == state
+end
+local function fields()
+  return redis.call('HMGET', record,
+    'tool', 'fingerprint', 'state', 'token', 'lease_until', 'expires_at', 'created_at', 'result')
+end
+local function told()
+  local found = fields()
+  if not found[1] then return nil end
+  if found[3] == 'done' and tonumber(found[6]) <= now then return nil end
+  if found[3] == 'running' and tonumber(found[5]) <= now then found[3] = 'unknown' end
+  return found
+end
+local function forget()
+  redis.call('DEL', record)
+  for _, index in ipairs({open, done, ends}) do redis.call('ZREM', index, key) end
+end
+local function finish(result, ttl)
+  local over = after(ttl)
+  redis.call('HSET', record, 'state', 'done', 'result', result, 'expires_at', over)
+  redis.call('ZREM', open, key)
+  redis.call('ZADD', done, redis.call('HGET', record, 'created_at'), key)
+  redis.call('ZADD', ends, over, key)
+  if tonumber(over) < 1e11 then redis.call('PEXPIREAT', record, string.format('%.0f', math.ceil(over * 1000))) end
+end
+"""
+_CLAIM = """
+local tool, fingerprint, token, lease, ttl, reclaim = unpack(ARGV, 2)
+local there = told()
+if there and not (reclaim == '1' and there[3] == 'unknown' and there[2] == fingerprint) then return there end
+forget()
+redis.call('HSET', record, 'tool', tool, 'fingerprint', fingerprint, 'state', 'running', 'token', token,
+  'lease_until', after(lease), 'expires_at', after(ttl), 'created_at', after(0))
+redis.call('ZADD', open, after(0), key)
+return fields()
+"""
+_RENEW = """
+local token, lease = unpack(ARGV, 2)
+if not is(token, 'running') then return 0 end
+redis.call('HSET', record, 'lease_until', after(lease))
+return 1
+"""
+_COMPLETE = """
+local token, result, ttl, state = unpack(ARGV, 2)
+local found = redis.call('HMGET', record, 'token', 'state', 'result')
+if found[1] ~= token then return 0 end
+if found[2] == 'done' and not (state == 'done' and found[3] == result) then return 0 end
+if state == 'done' then finish(result, ttl)
+else redis.call('HSET', record, 'state', state, 'result', result, 'expires_at', after(ttl)) end
+return 1
+"""
+_RELEASE = """
+if not is(ARGV[2], 'running') then return 0 end
+forget()
+return 1
+"""
+_GET = "return told()"
+_RESOLVE = """
+local forgets, result, ttl = unpack(ARGV, 2)
+local there = told()
+if not there or there[3] ~= 'unknown' then return 0 end
+if forgets == '1' then forget() return 1 end
+redis.call('HSET', record, 'token', '')
+finish(result, ttl)
+return 1
+"""
+_SWEEP = """
+if told() then return 0 end
+forget()
+return 1
+"""
+
+
+class RedisStore:
+    """One client with its pool of connections. An operation that a broken connection ate is tried once more."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        try:
+            self._client: Any = redis.Redis.from_url(
+                url,
+                socket_connect_timeout=_CONNECT_SECONDS,
+                socket_timeout=_ANSWER_SECONDS,
+                retry=Retry(NoBackoff(), 1),
+            )
+        except (ValueError, redis.RedisError):
+            raise ConfigError(
+                f"the address of the store cannot be read: {name_of(url)}", hint="redis://user:password@host:6379/0"
+            ) from None
+        self._scripts = {
+            body: self._client.register_script(_HEAD + body)
+            for body in (_CLAIM, _RENEW, _COMPLETE, _RELEASE, _GET, _RESOLVE, _SWEEP)
+        }
+        self._closed = False
+
+    def claim(self, claim: Claim) -> Record:
+        words = (claim.tool, claim.fingerprint, claim.token)
+        numbers = (repr(float(claim.lease)), repr(float(claim.ttl)), int(claim.reclaim))
+        return _record(as_bytes(claim.key), self._run(_CLAIM, claim.key, *map(as_bytes, words), *numbers))
+
+    def renew(self, key: str, token: str, lease: float) -> bool:
+        return self._change(_RENEW, key, as_bytes(token), repr(float(lease)))
+
+    def complete(self, key: str, token: str, result: str, ttl: float, state: RecordState = "done") -> bool:
+        return self._change(_COMPLETE, key, as_bytes(token), as_bytes(result), repr(float(ttl)), state)
+
+    def release(self, key: str, token: str) -> bool:
+        return self._change(_RELEASE, key, as_bytes(token))
+
+    def get(self, key: str) -> Record | None:
+        found = self._run(_GET, key)
+        return None if found is None else _record(as_bytes(key), found)
+
+    def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
+        found: list[Record] = []
+        for index, states in zip(_INDEXES, (("running", "unknown"), ("done",)), strict=False):
+            if state is None or state in states:
+                wanted = (record for record in self._listed(index) if state in {None, record.state})
+                found += islice(wanted, limit)
+        return sorted(found, key=lambda record: record.created_at, reverse=True)[:limit]
+
+    def resolve(self, key: str, result: str | None, ttl: float = DAY) -> bool:
+        forgets = int(result is None)
+        return self._change(_RESOLVE, key, forgets, as_bytes(result or ""), repr(float(ttl)))
+
+    def sweep(self) -> int:
+        with self._client_at_work() as client:
+            seconds, micros = client.time()
+            over = client.zrangebyscore(_INDEXES[2], "-inf", seconds + micros / 1e6)
+        return sum(self._each(_SWEEP, over))
+
+    def close(self) -> None:
+        self._closed = True
+        self._client.close()
+
+    def _listed(self, index: bytes) -> Iterator[Record]:
+        """The records of an index, the newest first; those that are over are no longer there."""
+        with self._client_at_work() as client:
+            keys = client.zrevrange(index, 0, -1)
+        for start in range(0, len(keys), _PAGE):
+            page = keys[start : start + _PAGE]
+            for key, found in zip(page, self._each(_GET, page), strict=True):
+                if found is not None:
+                    yield _record(key, found)
+
+    def _each(self, script: str, keys: list[bytes]) -> list[Any]:
+        """The script for every key, in one round trip a page."""
+        answers: list[Any] = []
+        for start in range(0, len(keys), _PAGE):
+            with self._client_at_work() as client, client.pipeline(transaction=False) as pipeline:
+                for key in keys[start : start + _PAGE]:
+                    self._scripts[script](keys=_names(key), args=[key], client=pipeline)
+                answers += pipeline.execute()
+        return answers
+
+    def _change(self, script: str, key: str, *arguments: Any) -> bool:
+        return bool(self._run(script, key, *arguments))
+
+    def _run(self, script: str, key: str, *arguments: Any) -> Any:
+        name = as_bytes(key)
+        with self._client_at_work():
+            return self._scripts[script](keys=_names(name), args=[name, *arguments])
+
+    @contextmanager
+    def _client_at_work(self) -> Iterator[Any]:
+        if self._closed:
+            raise StoreError("the store is closed", hint="open another one")
+        try:
+            yield self._client
+        except redis.RedisError as error:
+            raise StoreError(
+                f"Redis, {name_of(self._url)}: {redact(str(error), self._url)}", hint="is it running, and may we in?"
+            ) from None
+
+
+def _names(key: bytes) -> list[bytes]:
+    return [_PREFIX + b"record:" + key, *_INDEXES]
+
+
+def _record(key: bytes, found: Any) -> Record:
+    tool, fingerprint, state, *others = found
+    return record((key, tool, fingerprint, state.decode(), *others))

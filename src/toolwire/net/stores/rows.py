@@ -1,0 +1,41 @@
+"""Records as rows: stores differ in what text they take, but all of them take bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...run.records import Record
+
+__all__ = ["COLUMNS", "as_bytes", "as_text", "record"]
+
+COLUMNS = "key, tool, fingerprint, state, token, lease_until, expires_at, created_at, result"
+
+
+def as_bytes(text: str) -> bytes:
+    r"""Any text, with NUL and half a surrogate pair.
+
+    >>> as_text(as_bytes("\ud800\0")) == "\ud800\0"
+    True
+    """
+    return text.encode("utf-8", "surrogatepass")
+
+
+def as_text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+def record(row: Sequence[Any]) -> Record:
+    """A row in the order of COLUMNS: text is bytes there, but the state."""
+    key, tool, fingerprint, state, token, lease_until, expires_at, created_at, result = row
+    return Record(
+        key=as_text(key),
+        tool=as_text(tool),
+        fingerprint=as_text(fingerprint),
+        state=state,
+        token=as_text(token),
+        lease_until=float(lease_until),
+        expires_at=float(expires_at),
+        created_at=float(created_at),
+        result=None if result is None else as_text(result),
+    )

@@ -1,0 +1,250 @@
+"""Records in one SQLite file: the default. Safe between threads and processes of one machine.
+
+One connection under one lock: SQLite has one writer anyway. Write-ahead log; a durable claim and its completion are on the
+disk (`synchronous=FULL`) before we go on, the others survive a crash of the process but perhaps not of the machine.
+
+A connection must not cross a fork, not even to be closed there. So all of them are closed before one, and parent and
+child open their own at the next use.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+from ...ir.errors import StoreError
+from ...run.records import DAY, Claim, Record, RecordState
+from .judge import begun, seen, takes
+from .rows import COLUMNS, as_bytes, record
+
+__all__ = ["SqliteStore"]
+
+_VERSION = 1
+_PATIENCE = 10.0  # seconds that a statement waits for the writers of other processes
+
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS records (
+    key BLOB PRIMARY KEY, tool BLOB NOT NULL, fingerprint BLOB NOT NULL, state TEXT NOT NULL, token BLOB NOT NULL,
+    lease_until REAL NOT NULL, expires_at REAL NOT NULL, created_at REAL NOT NULL, durable INTEGER NOT NULL, result BLOB
+);
+PRAGMA user_version = {_VERSION};
+COMMIT;
+"""
+_CLAIM = f"""
+INSERT INTO records ({COLUMNS}, durable)
+VALUES (:key, :tool, :fingerprint, 'running', :token, :now + :lease, :now + :ttl, :now, NULL, :durable)
+ON CONFLICT (key) DO UPDATE SET
+    tool = excluded.tool, fingerprint = excluded.fingerprint, state = excluded.state, token = excluded.token,
+    lease_until = excluded.lease_until, expires_at = excluded.expires_at, created_at = excluded.created_at,
+    result = NULL, durable = excluded.durable
+WHERE (records.state = 'done' AND records.expires_at <= :now)
+   OR (:reclaim AND records.fingerprint = excluded.fingerprint
+       AND (records.state = 'unknown' OR (records.state = 'running' AND records.lease_until <= :now)))
+RETURNING 1
+"""
+_READ = f"SELECT {COLUMNS} FROM records WHERE key = ?"
+_DURABLE = "SELECT durable FROM records WHERE key = ? AND token = ?"
+_RENEW = "UPDATE records SET lease_until = ? WHERE key = ? AND token = ? AND state = 'running'"
+_COMPLETE = """
+UPDATE records SET state = :state, result = :result, expires_at = :expires_at
+WHERE key = :key AND token = :token AND (state <> 'done' OR (:state = 'done' AND result = :result))
+"""
+_RELEASE = "DELETE FROM records WHERE key = ? AND token = ? AND state = 'running'"
+_IS_UNKNOWN = "(state = 'unknown' OR (state = 'running' AND lease_until <= :now))"
+_LIST = f"""
+SELECT {COLUMNS} FROM records
+WHERE NOT (state = 'done' AND expires_at <= :now)
+  AND (:state IS NULL OR :state = CASE WHEN {_IS_UNKNOWN} THEN 'unknown' ELSE state END)
+ORDER BY created_at DESC, rowid DESC LIMIT :limit
+"""
+_RESOLVE = f"""
+UPDATE records SET state = 'done', token = x'', result = :result, expires_at = :expires_at
+WHERE key = :key AND {_IS_UNKNOWN}
+"""
+_FORGET = f"DELETE FROM records WHERE key = :key AND {_IS_UNKNOWN}"
+_SWEEP = "DELETE FROM records WHERE state = 'done' AND expires_at <= ?"
+
+
+class SqliteStore:
+    """The file is made on first use, for its owner's eyes only."""
+
+    def __init__(self, path: str, clock: Callable[[], float] = time.time) -> None:
+        self._path = str(Path(path).absolute())
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._synchronous = ""
+        self._closed = False
+        _STORES.add(self)
+
+    def claim(self, claim: Claim) -> Record:
+        with self._connected() as connection:
+            while True:
+                now = self._clock()
+                # Reading first: an answer that is there costs no write lock.
+                there = _told(connection.execute(_READ, (as_bytes(claim.key),)).fetchone(), now)
+                if there is not None and not takes(claim, there):
+                    return there
+                self._synchronise(connection, full=claim.durable)
+                if connection.execute(_CLAIM, _claim_values(claim, now)).fetchall():
+                    return begun(claim, now)
+
+    def renew(self, key: str, token: str, lease: float) -> bool:
+        return self._change(_RENEW, (self._clock() + lease, as_bytes(key), as_bytes(token)), full=False)
+
+    def complete(self, key: str, token: str, result: str, ttl: float, state: RecordState = "done") -> bool:
+        with self._connected() as connection:
+            mine = (as_bytes(key), as_bytes(token))
+            durable = connection.execute(_DURABLE, mine).fetchone()
+            if durable is None:
+                return False
+            self._synchronise(connection, full=bool(durable[0]))
+            values = {"key": mine[0], "token": mine[1], "state": state, "result": as_bytes(result)}
+            done = connection.execute(_COMPLETE, {**values, "expires_at": self._clock() + ttl})
+            return done.rowcount == 1
+
+    def release(self, key: str, token: str) -> bool:
+        return self._change(_RELEASE, (as_bytes(key), as_bytes(token)), full=False)
+
+    def get(self, key: str) -> Record | None:
+        with self._connected() as connection:
+            return _told(connection.execute(_READ, (as_bytes(key),)).fetchone(), self._clock())
+
+    def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
+        with self._connected() as connection:
+            now = self._clock()
+            rows = connection.execute(_LIST, {"now": now, "state": state, "limit": limit}).fetchall()
+        return [told for told in (_told(row, now) for row in rows) if told is not None]
+
+    def resolve(self, key: str, result: str | None, ttl: float = DAY) -> bool:
+        now = self._clock()
+        if result is None:
+            return self._change(_FORGET, {"key": as_bytes(key), "now": now}, full=True)
+        values = {"key": as_bytes(key), "now": now, "result": as_bytes(result), "expires_at": now + ttl}
+        return self._change(_RESOLVE, values, full=True)
+
+    def sweep(self) -> int:
+        with self._connected() as connection:
+            return connection.execute(_SWEEP, (self._clock(),)).rowcount
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._disconnect()
+
+    def _change(self, statement: str, values: Any, *, full: bool) -> bool:
+        with self._connected() as connection:
+            self._synchronise(connection, full=full)
+            return connection.execute(statement, values).rowcount == 1
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            if self._closed:
+                raise StoreError("the store is closed", hint="open another one")
+            try:
+                if self._connection is None:
+                    self._connection = self._connect()
+                yield self._connection
+            except (sqlite3.Error, OSError) as error:
+                raise StoreError(f"SQLite, {self._path}: {error}", hint=_hint(error)) from None
+
+    def _connect(self) -> sqlite3.Connection:
+        os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))  # SQLite gives its log the same permissions
+        connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+        try:
+            _set_up(connection, self._path)
+        except BaseException:
+            connection.close()
+            raise
+        self._synchronous = ""
+        return connection
+
+    def _synchronise(self, connection: sqlite3.Connection, *, full: bool) -> None:
+        wanted = "FULL" if full else "NORMAL"
+        if self._synchronous != wanted:
+            connection.execute(f"PRAGMA synchronous = {wanted}")
+            self._synchronous = wanted
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _set_up(connection: sqlite3.Connection, path: str) -> None:
+    """Write-ahead log and schema. Changing to the log does not wait for others, whatever the timeout: so we do."""
+    give_up = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            break
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version == 0:
+        connection.executescript(_SCHEMA)
+    elif version != _VERSION:
+        raise StoreError(
+            f"SQLite, {path}: the file is of version {version}, and this toolwire knows {_VERSION}",
+            hint="use another file, or the toolwire that made this one",
+        )
+
+
+def _claim_values(claim: Claim, now: float) -> dict[str, Any]:
+    return {
+        "key": as_bytes(claim.key),
+        "tool": as_bytes(claim.tool),
+        "fingerprint": as_bytes(claim.fingerprint),
+        "token": as_bytes(claim.token),
+        "lease": claim.lease,
+        "ttl": claim.ttl,
+        "reclaim": claim.reclaim,
+        "durable": claim.durable,
+        "now": now,
+    }
+
+
+def _told(row: Any, now: float) -> Record | None:
+    return None if row is None else seen(record(row), now)
+
+
+def _hint(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return "the folder must exist, and both must be ours to write"
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+        return f"another process has been writing for {_PATIENCE:.0f} seconds"
+    return "is it a file of toolwire, on a local disk with space left?"
+
+
+_STORES: WeakSet[SqliteStore] = WeakSet()
+_PAUSED: list[SqliteStore] = []
+_FORKING = threading.Lock()
+
+
+def _before_fork() -> None:
+    _FORKING.acquire()  # released, as those of the stores, in _after_fork
+    for store in list(_STORES):
+        store._lock.acquire()
+        store._disconnect()
+        _PAUSED.append(store)
+
+
+def _after_fork() -> None:
+    while _PAUSED:
+        _PAUSED.pop()._lock.release()
+    _FORKING.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

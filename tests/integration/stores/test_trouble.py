@@ -1,0 +1,185 @@
+"""Wrong addresses, missing drivers, secrets, clocks that are off, forks, strange files."""
+
+import os
+import sqlite3
+import sys
+import time
+
+import pytest
+
+from stores.servers import open_place
+from toolwire.ir.errors import ConfigError, MissingExtra, StoreError
+from toolwire.net.stores import open_store
+from toolwire.net.stores.memory import MemoryStore
+from toolwire.net.stores.sqlite import SqliteStore
+from toolwire.run.records import DAY
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://me:secret@host/db", "memory:x", "sqlite://x.db", "redis:host", "", "http://x", ":memory:"]
+)
+def test_an_address_that_is_none(url):
+    with pytest.raises(ConfigError, match="postgresql://") as caught:
+        open_store(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["redis://:pa/secret@host:port/0", "postgresql://me:sec%ret@host:1/db?nonsense=secret"])
+def test_an_address_that_cannot_be_read(url):
+    with pytest.raises(ConfigError, match="cannot be read") as caught:
+        open_store(url)
+    assert "sec" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("scheme", "package"), [("redis", "redis"), ("postgresql", "psycopg")])
+def test_a_driver_that_is_not_installed(monkeypatch, scheme, package):
+    module = f"toolwire.net.stores.{scheme.removesuffix('ql')}"
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtra, match=r"pip install 'toolwire\["):
+        open_store(f"{scheme}://localhost")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://me:hunter2@127.0.0.1:9/0",
+        "redis://127.0.0.1:9/0?password=hunter2",
+        "redis://:hunter2/more@127.0.0.1:9/0",
+        "postgresql://me:hunter2@127.0.0.1:9/db",
+        "postgresql://127.0.0.1:9/db?password=hunter2",
+        "postgresql://127.0.0.1:9/db?user=me&password=hunter2@x&sslmode=verify-full&sslrootcert=hunter2",
+    ],
+)
+def test_secrets_stay_secret(url):
+    with pytest.raises((StoreError, ConfigError)) as caught:
+        open_store(url).get("k")
+    error = caught.value
+    said = f"{error} {error!r} {error.__cause__} {error.__context__ if not error.__suppress_context__ else ''}"
+    assert "hunter2" not in said
+
+
+@pytest.mark.parametrize("form", ["{path}", "sqlite:///{path}"])
+def test_a_path_makes_a_file_for_its_owner_only(tmp_path, wish, form):
+    path = tmp_path / "records.db"
+    store = open_store(form.format(path=path))
+    assert not path.exists(), "nothing happens before the first use"
+    store.claim(wish())
+    assert {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {
+        "records.db": 0o600,
+        "records.db-shm": 0o600,
+        "records.db-wal": 0o600,
+    }
+    store.close()
+
+
+def test_a_file_of_another_version(tmp_path, wish):
+    path = tmp_path / "records.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match="version 99"):
+        open_store(str(path)).claim(wish())
+
+
+def test_a_file_that_is_no_database(tmp_path, wish):
+    path = tmp_path / "records.db"
+    path.write_text("Dear diary, " * 1000)
+    with pytest.raises(StoreError, match="not a database"):
+        open_store(str(path)).claim(wish())
+
+
+def test_a_table_of_another_version(servers, tmp_path, wish):
+    server = servers("postgres")
+    url = server.fresh(tmp_path)
+    server.execute("CREATE TABLE toolwire_records (id int); COMMENT ON TABLE toolwire_records IS 'version 99'")
+    with pytest.raises(StoreError, match="version 99"):
+        open_store(url).claim(wish())
+
+
+def test_sqlite_waits_for_a_writer_and_then_gives_up(tmp_path, wish, monkeypatch):
+    monkeypatch.setattr("toolwire.net.stores.sqlite._PATIENCE", 0.2)
+    path = str(tmp_path / "records.db")
+    store = SqliteStore(path)
+    store.claim(wish())
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="locked"):
+        store.claim(wish("other"))
+    assert store.get("k").state == "running", "who only reads does not wait"
+    writer.execute("ROLLBACK")
+    assert store.claim(wish("other")).state == "running"
+    writer.close()
+    store.close()
+
+
+def test_a_server_that_forgot_the_scripts(servers, tmp_path, wish):
+    import redis
+
+    url = servers("redis").fresh(tmp_path)
+    store = open_store(url)
+    claim = wish()
+    store.claim(claim)
+    redis.Redis.from_url(url).script_flush()
+    assert store.complete("k", claim.token, "r", DAY)
+    redis.Redis.from_url(url).script_flush()
+    assert len(store.records()) == 1
+    store.close()
+
+
+@pytest.mark.parametrize("hours", [-48, 48])
+@pytest.mark.parametrize("name", ["redis", "postgres"])
+def test_the_clock_of_a_client_does_not_matter(servers, name, tmp_path, wish, monkeypatch, hours):
+    store = open_place(servers(name).fresh(tmp_path))
+    done, running = wish("done"), wish("running")
+    store.claim(done)
+    store.complete("done", done.token, "r", DAY)
+    store.claim(running)
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + hours * 3600)
+    assert store.claim(wish("done", reclaim=True)).result == "r"
+    assert store.claim(wish("running", reclaim=True)).token == running.token
+    assert store.sweep() == 0
+    lapsed = wish("lapsed", lease=0.05)
+    store.claim(lapsed)
+    time.sleep(0.07)
+    assert store.get("lapsed").state == "unknown"
+    store.close()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_a_clock_that_jumps_runs_no_write_twice(tmp_path, wish, kind):
+    """Forth: unknown too early. Back: running too long. Neither lets anybody else in."""
+    now = [1_000_000.0]
+    clock = lambda: now[0]
+    store = MemoryStore(clock) if kind == "memory" else SqliteStore(str(tmp_path / "records.db"), clock)
+    claim = wish(lease=60)
+    store.claim(claim)
+    for jump, state in ((3600, "unknown"), (-7200, "running"), (3600, "running")):
+        now[0] += jump
+        assert store.claim(wish()).state == state
+    assert store.complete("k", claim.token, "r", DAY)
+    assert store.claim(wish()).result == "r"
+    store.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("name", ["sqlite", "redis", "postgres"])
+def test_a_store_that_was_used_goes_through_a_fork(servers, name, tmp_path, wish):
+    store = open_place(servers(name).fresh(tmp_path))
+    first = wish("parent")
+    store.claim(first)
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            mine = wish("child")
+            taken = store.claim(mine).token == mine.token and store.complete("child", mine.token, "r", DAY)
+            code = 0 if taken and store.get("parent").state == "running" else 2
+        finally:
+            os._exit(code)
+    for number in range(50):  # both at once
+        store.claim(wish(f"k{number}"))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert store.complete("parent", first.token, "r", DAY)
+    assert {record.key for record in store.records("done")} == {"parent", "child"}
+    store.close()
