@@ -35,7 +35,9 @@ def changes(locked: Object, tools: Sequence[Tool]) -> list[str]:
     before = locked.get("tools")
     before = before if type(before) is dict else {}
     now = {tool.name: _entry(tool) for tool in tools}
-    out = [f"{name}: new" for name in now if name not in before]
+    names = [tool.name for tool in tools]
+    out = [f"{name}: {names.count(name)} tools of this name" for name in now if names.count(name) > 1]
+    out += [f"{name}: new" for name in now if name not in before]
     out += [f"{name}: gone" for name in before if name not in now]
     for name, entry in now.items():
         if name in before and entry["sha256"] != before[name].get("sha256"):

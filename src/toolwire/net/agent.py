@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -58,19 +58,22 @@ class Agent:
     def __init__(
         self,
         model: Model | str,
-        tools: Iterable[Source] = (),
+        tools: Source | Iterable[Source] = (),
         *,
         system: str = "",
         budget: Budget | None = None,
+        price: Callable[[Response], float] | None = None,
         retriever: Retriever | None = None,
         observers: Sequence[Observer] = (),
         **options: Any,
     ) -> None:
         self.model = _client(model) if isinstance(model, str) else model
-        self.runner = Runner(*tools, observers=observers, **options)
+        sources = tools if isinstance(tools, (list, tuple)) else (tools,)
+        self.runner = Runner(*sources, observers=observers, **options)
         self._name = model if isinstance(model, str) else getattr(model, "model", "")
         self._system = system
         self._budget = budget
+        self._price = price
         self._retriever = retriever
         self._observers = tuple(observers)
 
@@ -123,14 +126,17 @@ class Agent:
 
     def session(self, prompt: str | Request | Session) -> Session:
         """The run that a prompt begins."""
-        if isinstance(prompt, Session):
-            return prompt
         box = self.runner.box
-        request = prompt if isinstance(prompt, Request) else self._request(prompt)
         untrusted = [entry.name for entry in box if entry.options.untrusted]
+        if isinstance(prompt, Session):
+            prompt.adopt(untrusted, self._budget, self._price)
+            return prompt
+        request = prompt if isinstance(prompt, Request) else self._request(prompt)
         offered = replace(request, tools=request.tools or box.tools)
         run_id = secrets.token_hex(8)
-        return Session(offered, now=time.time, run_id=run_id, budget=self._budget, untrusted=untrusted)
+        return Session(
+            offered, now=time.time, run_id=run_id, budget=self._budget, untrusted=untrusted, price=self._price
+        )
 
     def _request(self, prompt: str) -> Request:
         system = (Message("system", (Text(self._system),)),) if self._system else ()

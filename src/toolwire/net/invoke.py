@@ -7,17 +7,24 @@ import contextvars
 import inspect
 import logging
 import multiprocessing
-from collections.abc import Awaitable, Coroutine, Generator
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+import sys
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator
+from functools import lru_cache, partial
+from importlib import import_module
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..run.context import CallContext, running
-from ..run.requests import Failed, Invoke, Returned, TimedOut
+from ..run.failures import NotExecuted
+from ..run.requests import Failed, Invoke, Returned, TimedOut, Unfit
+from ..run.results import spoken
+from ..schema.infer import FunctionTool
 from .arguments import as_declared
+from .threads import Threads
 
-__all__ = ["Invoker"]
+__all__ = ["Invoker", "Outcome"]
+
+Outcome: TypeAlias = Returned | Failed | TimedOut | Unfit
 
 _GRACE = 2.0
 _log = logging.getLogger("toolwire.net")
@@ -27,19 +34,17 @@ class Invoker:
     """Performs `Invoke`. Functions that do not come back are counted against the pool until they do."""
 
     def __init__(self, threads: int = 32) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="toolwire")
+        self._pool = Threads(threads)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
-    async def __call__(self, step: Invoke) -> Returned | Failed | TimedOut:
+    async def __call__(self, step: Invoke) -> Outcome:
         function, limit = step.entry.function, step.entry.options.timeout
         try:
             arguments = as_declared(function, step.arguments)
         except Exception as error:  # noqa: BLE001  # types of the author's own may refuse in any way
-            from ..run.failures import ToolError
-
-            return Failed(ToolError(f"The arguments do not fit: {error}"))
+            return Unfit(spoken(error))
         if step.entry.options.isolation == "process":
             return await _in_process(function, arguments, step.context, limit)
         token = running.set(step.context)
@@ -52,21 +57,22 @@ class Invoker:
 
     async def _in_thread(self, function: Any, arguments: Any, limit: float | None) -> Returned | Failed | TimedOut:
         context = contextvars.copy_context()
-        work = asyncio.get_running_loop().run_in_executor(
-            self._pool, lambda: context.run(_guarded, function, arguments)
-        )
-        done, _ = await asyncio.wait({work}, timeout=limit)
+        work = self._pool.submit(lambda: context.run(_guarded, function, arguments))
+        done, _ = await asyncio.wait({asyncio.wrap_future(work)}, timeout=limit)
         if not done:
-            return TimedOut(limit or 0)
-        outcome = work.result()
+            busy = NotExecuted(f"all threads were busy for {limit:g} seconds")
+            return Failed(busy) if work.cancel() else TimedOut(limit or 0)
+        outcome: Returned | Failed = work.result()
         if isinstance(outcome, Returned) and inspect.isawaitable(outcome.value):
             return await _Limited(_awaited(outcome.value), limit)
+        if isinstance(outcome, Returned) and inspect.isasyncgen(outcome.value):
+            return await _Limited(_collected(outcome.value), limit)
         return outcome
 
 
 @lru_cache(1024)
 def _is_async(function: Any) -> bool:
-    while hasattr(function, "func"):
+    while isinstance(function, partial):
         function = function.func
     if not inspect.isroutine(function):
         function = getattr(function, "__call__", function)  # noqa: B004
@@ -76,7 +82,8 @@ def _is_async(function: Any) -> bool:
 def _guarded(function: Any, arguments: Any) -> Returned | Failed:
     """Whatever a function raises, `SystemExit` and the like included, is its failure and not ours."""
     try:
-        return Returned(function(**arguments))
+        value = function(**arguments)
+        return Returned(list(value) if inspect.isgenerator(value) else value)
     except BaseException as error:  # noqa: BLE001
         return Failed(error)
 
@@ -121,10 +128,10 @@ class _Limited:
                 waits = self._coroutine.send(None) if raised is None else self._coroutine.throw(raised)
             except StopIteration as done:
                 return Returned(done.value)
-            except asyncio.CancelledError:
-                if not self._cancelled:
-                    raise
-                return TimedOut(self._limit or 0, stopped=True)
+            except asyncio.CancelledError as error:
+                if self._task.cancelling() > self._cancelled:
+                    raise  # we are to stop
+                return TimedOut(self._limit or 0, stopped=True) if self._cancelled else Failed(error)
             except BaseException as error:  # noqa: BLE001  # whatever a tool raises is its failure and not ours
                 return Failed(error)
             try:
@@ -149,19 +156,21 @@ async def _awaited(work: Awaitable[Any]) -> Any:
     return await work
 
 
+async def _collected(items: AsyncIterator[Any]) -> list[Any]:
+    return [item async for item in items]
+
+
 async def _in_process(
     function: Any, arguments: Any, context: CallContext, limit: float | None
 ) -> Returned | Failed | TimedOut:
     """In a process of its own, which a timeout kills."""
     methods = multiprocessing.get_context("spawn")
     ours, theirs = methods.Pipe(duplex=False)
-    child = methods.Process(target=_child, args=(theirs, function, arguments, context), daemon=True)
+    child = methods.Process(target=_child, args=(theirs, _sendable(function), arguments, context), daemon=True)
     try:
         await asyncio.to_thread(child.start)
     except Exception as error:  # noqa: BLE001  # a function that cannot be sent to another process
-        from ..run.failures import NotExecuted
-
-        return Failed(NotExecuted(f"cannot be run in a process of its own: {error}"))
+        return Failed(NotExecuted(f"it cannot be run in a process of its own: {error}"))
     theirs.close()
     try:
         came = await asyncio.to_thread(ours.poll, limit)
@@ -181,9 +190,18 @@ class _Elsewhere(Exception):
     """A failure in another process, of which only the words came back."""
 
 
+def _sendable(function: Any) -> Any:
+    """A function that a tool has taken the name of goes as that name."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    named = getattr(sys.modules.get(module or ""), name, None)
+    return (module, name) if isinstance(named, FunctionTool) and named.function is function else function
+
+
 def _child(pipe: Connection, function: Any, arguments: Any, context: CallContext) -> None:
     running.set(context)
     try:
+        if isinstance(function, tuple):
+            function = getattr(import_module(function[0]), function[1]).function
         value = function(**arguments)
         pipe.send(("value", asyncio.run(value) if inspect.iscoroutine(value) else value))
     except BaseException as error:  # noqa: BLE001

@@ -13,7 +13,7 @@ import inspect
 import random
 import secrets
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -40,19 +40,19 @@ from ..run.requests import (
     ReleaseIt,
     Returned,
     Step,
-    TimedOut,
     Wait,
 )
-from ..run.results import refusal
+from ..run.results import refusal, spoken
 from ..run.schedule import Schedule
 from ..run.toolbox import Source, Toolbox
-from .invoke import Invoker
+from .invoke import Invoker, Outcome
 from .rate import Rates
 
 __all__ = ["Approver", "Dispatch", "Runner"]
 
 Approver: TypeAlias = Callable[[Approve], "bool | Awaitable[bool]"]
 _SAVES = 3
+_RUNS = 4096
 
 
 class Runner:
@@ -99,6 +99,7 @@ class Runner:
             lease=lease,
         )
         self._latest = self._settings
+        self._tainted: OrderedDict[str, None] = OrderedDict()
 
     def close(self) -> None:
         self._invoke.close()
@@ -134,6 +135,7 @@ class Runner:
 
     def _of_run(self, run_id: str, tainted: bool) -> Settings:
         """The settings of a run; most calls come from the same one as the last."""
+        tainted = tainted or run_id in self._tainted
         latest = self._latest
         if latest.run_id != run_id or latest.tainted != tainted:
             latest = self._latest = replace(self._settings, run_id=run_id, tainted=tainted)
@@ -146,7 +148,7 @@ class Runner:
             result = await self.perform(CallRun(call, self._of_run(run_id, tainted)))
         except Exception as error:  # noqa: BLE001  # a gate or a check of somebody else's
             result = _broken(call, error)
-        self.observe(call, result, time.perf_counter() - began)
+        self.observe(call, result, time.perf_counter() - began, run_id)
         return result
 
     def dispatch(
@@ -185,7 +187,7 @@ class Runner:
             return await _asked(step)
         return await self._stored(step)
 
-    async def _kept_alive(self, step: Invoke) -> Returned | Failed | TimedOut:
+    async def _kept_alive(self, step: Invoke) -> Outcome:
         """The function, and while it runs the lease of its claim."""
         assert step.token is not None
         assert step.context.idempotency_key is not None
@@ -225,7 +227,17 @@ class Runner:
                 await asyncio.sleep(0.1)
         return None
 
-    def observe(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
+    def _taint(self, run_id: str) -> None:
+        """From now on this run has heard a stranger. So many runs are remembered."""
+        self._tainted[run_id] = None
+        while len(self._tainted) > _RUNS:
+            self._tainted.popitem(last=False)
+
+    def observe(self, call: ToolCall, result: ToolResult, seconds: float, run_id: str) -> None:
+        """What has become of a call."""
+        entry = self.box.find(call.name)
+        if entry is not None and entry.options.untrusted and run_id:
+            self._taint(run_id)
         observed(self._observers, call, result, seconds)
 
 
@@ -342,7 +354,7 @@ class Dispatch:
         run, began = self._runs[number], time.perf_counter()
         try:
             self._results[number] = await self._result(run)
-            self._runner.observe(run.call, self._results[number], time.perf_counter() - began)
+            self._runner.observe(run.call, self._results[number], time.perf_counter() - began, self._settings.run_id)
         except asyncio.CancelledError:
             self._results[number] = self._cancelled(number)
         except Exception as error:  # noqa: BLE001  # a gate or a check of somebody else's: its call fails, no other
@@ -366,7 +378,7 @@ class Dispatch:
 
 
 def _broken(call: ToolCall, error: Exception) -> ToolResult:
-    return refusal(call, "failed", f"{call.name} could not be run: {type(error).__name__}: {error}")
+    return refusal(call, "failed", f"{call.name} could not be run: {spoken(error)}")
 
 
 def _same(call: ToolCall) -> tuple[str, bytes]:

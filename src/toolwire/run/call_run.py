@@ -41,14 +41,16 @@ from .requests import (
     Returned,
     Step,
     TimedOut,
+    Unfit,
     Wait,
 )
-from .results import from_record, refusal, to_record, told, value_result
+from .results import from_record, refusal, spoken, to_record, told, value_result
 from .toolbox import Toolbox
 
 __all__ = ["CallRun", "Settings"]
 
 _POLL = 0.2
+_LONGEST_WAIT = 30.0
 
 
 class Settings(Value, frozen=True):
@@ -227,7 +229,9 @@ class CallRun:
         if not (isinstance(error, NotExecuted) or (isinstance(error, Transient) and harmless)):
             return None
         wanted = error.retry_after if isinstance(error, Transient) else None
-        return min(wanted if wanted is not None else self._settings.jitter(0.25 * 2**attempt), 30.0)
+        if wanted is None:
+            return min(self._settings.jitter(0.25 * 2**attempt), _LONGEST_WAIT)
+        return wanted if wanted <= _LONGEST_WAIT else None
 
     def _recorded(
         self, pending: Pending, outcome: Any, key: str | None, token: str | None
@@ -256,10 +260,13 @@ class CallRun:
             )
             words = f"{call.name} did not finish within {outcome.seconds:g} seconds. {after}".strip()
             return refusal(call, "outcome_unknown" if unknown else "timeout", words), unknown, not unknown
+        if isinstance(outcome, Unfit):
+            return refusal(call, "invalid_arguments", f"Nothing was run: {outcome.words}. Call it again."), False, True
         error = outcome.error
-        words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        words = spoken(error)
         if isinstance(error, ToolError):
-            return told(call.result(str(error) or "The tool refused.", is_error=True), code="failed"), False, False
+            said = spoken(error, name=False) or "The tool refused."
+            return told(call.result(said, is_error=True), code="failed"), False, False
         untouched = isinstance(error, NotExecuted) or (isinstance(error, Transient) and error.before_effect)
         if untouched or effect in ("pure", "read", "idempotent"):
             return refusal(call, "failed", f"{call.name} failed: {words}"), False, True

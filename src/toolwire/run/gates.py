@@ -16,6 +16,7 @@ from ..ir.errors import ConfigError, SchemaError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.value import Value
+from ..schema.infer import FunctionTool
 from ..schema.lowering import Lowered
 from ..schema.repair import Policy as RepairPolicy
 from ..schema.repair import repair_arguments
@@ -119,6 +120,11 @@ def mend(pending: Pending) -> Pending | ToolResult:
 
 def validate(pending: Pending) -> Pending | ToolResult:
     """The last word on the arguments has the tool's own schema."""
+    unknown = _unknown(pending)
+    if unknown:
+        known = ", ".join((pending.tool.tool.input_schema or {}).get("properties", {})) or "none"
+        words = f"{pending.call.name} has no parameter {', '.join(unknown)}; it has {known}. Nothing was run. Call it again."
+        return refusal(pending.call, "invalid_arguments", words)
     if pending.checked:
         return pending
     check = pending.box.validator(pending.call.name)
@@ -127,6 +133,15 @@ def validate(pending: Pending) -> Pending | ToolResult:
         listed = "\n".join(f"- {problem}" for problem in problems)
         return refusal(pending.call, "invalid_arguments", f"Nothing was run:\n{listed}\nCall it again.")
     return pending
+
+
+def _unknown(pending: Pending) -> list[str]:
+    """Arguments that the function does not take. A schema may leave the door open; a function does not."""
+    tool = pending.tool.tool
+    if not isinstance(tool, FunctionTool) or tool.input_schema is None:
+        return []
+    properties = tool.input_schema.get("properties", {})
+    return [name for name in pending.arguments if name not in properties]
 
 
 GATES: tuple[Gate, ...] = (find, whole, take_key, lift, mend, validate)
@@ -138,5 +153,7 @@ def pass_gates(pending: Pending, gates: tuple[Gate, ...]) -> Pending | ToolResul
         found = gate(pending)
         if isinstance(found, ToolResult):
             return found
+        if not isinstance(found, Pending):
+            raise ConfigError(f"the gate {gate!r} gave {found!r}", hint="a gate gives the call on, or a ToolResult")
         pending = found
     return pending

@@ -15,9 +15,10 @@ import posixpath
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
+from ..ir.errors import ConfigError
 from ..ir.pointer import Object
 from ..ir.tools import Effect
 from ..ir.value import Value
@@ -64,10 +65,20 @@ class Policy(Value, frozen=True):
     approve: tuple[Effect, ...] = ()
     taint: Literal["off", "warn", "enforce"] = "off"
 
+    def __post_init__(self) -> None:
+        for effect in self.approve:
+            if effect not in get_args(Effect):
+                raise ConfigError(f"unknown effect {effect!r}", hint=f"one of {', '.join(get_args(Effect))}")
+        if self.taint not in ("off", "warn", "enforce"):
+            raise ConfigError(f"taint is off, warn or enforce, not {self.taint!r}")
+
     def verdict(self, pending: Pending) -> Deny | Ask | None:
         if not self.checks and not self.approve and self.taint != "enforce":
             return None
         found = [verdict for check in self.checks if (verdict := check(pending)) is not None]
+        for odd in found:
+            if type(odd) not in (Deny, Ask):  # a bool, from somebody who guessed
+                raise ConfigError(f"a check gave {odd!r}", hint="a check gives None, Deny(why) or Ask(why)")
         refused = next((verdict for verdict in found if isinstance(verdict, Deny)), None)
         if refused is not None:
             return refused
@@ -112,7 +123,10 @@ def path_jail(argument: str, root: str) -> Check:
     jail = posixpath.normpath(root)
 
     def check(pending: Pending) -> Deny | None:
-        for path in _texts(pending, argument):
+        paths = _texts(pending, argument)
+        if paths is None:
+            return Deny(f"{argument} must be a path, or a list of paths")
+        for path in paths:
             whole = posixpath.normpath(posixpath.join(jail, path.replace("\\", "/")))
             if "\x00" in path or not (whole == jail or whole.startswith(jail.rstrip("/") + "/")):
                 return Deny(f"{argument} must stay below {root}; {path!r} does not")
@@ -125,7 +139,10 @@ def hosts(argument: str, *allowed: str) -> Check:
     """The argument, a URL, goes to one of these hosts (`*.example.com` for those below one), by https or http."""
 
     def check(pending: Pending) -> Deny | None:
-        for url in _texts(pending, argument):
+        urls = _texts(pending, argument)
+        if urls is None:
+            return Deny(f"{argument} must be a URL, or a list of URLs")
+        for url in urls:
             try:
                 parts = urlsplit(url)
                 host = (parts.hostname or "").rstrip(".")
@@ -154,6 +171,10 @@ def _named(pending: Pending, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(pending.call.name, pattern) for pattern in patterns)
 
 
-def _texts(pending: Pending, argument: str) -> list[str]:
-    value: Any = pending.arguments.get(argument)
-    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)]
+def _texts(pending: Pending, argument: str) -> list[str] | None:
+    """The texts of an argument; None where it is something else, which nobody can judge."""
+    if argument not in pending.arguments:
+        return []
+    value: Any = pending.arguments[argument]
+    items = value if isinstance(value, list) else [value]
+    return items if all(isinstance(item, str) for item in items) else None

@@ -23,6 +23,7 @@ __all__ = [
     "Returned",
     "Step",
     "TimedOut",
+    "Unfit",
     "Wait",
 ]
 
@@ -95,6 +96,12 @@ class Returned(Value, frozen=True):
 
 class Failed(Value, frozen=True):
     error: BaseException
+
+
+class Unfit(Value, frozen=True):
+    """The function cannot take these arguments; it was not called."""
+
+    words: str
 
 
 class TimedOut(Value, frozen=True):

@@ -11,7 +11,7 @@ from ..ir.parts import Media, Opaque, Text, ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.text import dumps
 
-__all__ = ["MARK", "Code", "code_of", "from_record", "refusal", "to_record", "told", "value_result"]
+__all__ = ["MARK", "Code", "code_of", "from_record", "refusal", "spoken", "to_record", "told", "value_result"]
 
 MARK = "toolwire~"
 """Under this name a result says what became of its call: never sent to a model."""
@@ -55,7 +55,7 @@ def code_of(result: ToolResult) -> str:
 def value_result(call: ToolCall, value: Any) -> ToolResult:
     """What a function returned: text, media, parts, a result, or anything that has a meaning in JSON."""
     if type(value) is str:
-        return call.result(value)
+        return call.result(_whole_characters(value))
     if isinstance(value, ToolResult):
         return msgspec.structs.replace(value, call_id=call.id, name=call.name, kind=call.kind)
     parts = _parts(value)
@@ -65,8 +65,24 @@ def value_result(call: ToolCall, value: Any) -> ToolResult:
     try:
         dumps(plain)
     except EncodeError:
-        plain = str(value)
+        plain = _whole_characters(str(value))
     return call.result("" if plain is None else plain)
+
+
+def _whole_characters(text: str) -> str:
+    """Half a character cannot be sent to anybody."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def spoken(error: BaseException, *, name: bool = True) -> str:
+    """An exception in words, even one that cannot say what it is."""
+    try:
+        words = _whole_characters(str(error))
+    except Exception:  # noqa: BLE001  # the author's own __str__
+        words = "it cannot say what happened"
+    if not name:
+        return words
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 def _parts(value: Any) -> tuple[Text | Media | Opaque, ...] | None:

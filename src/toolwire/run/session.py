@@ -143,6 +143,12 @@ class Session:
         session._open(state, now, budget, untrusted, price)
         return session
 
+    def adopt(self, untrusted: Iterable[str], budget: Budget | None, price: Callable[[Response], float] | None) -> None:
+        """Whoever goes on with this run has rules of its own; they hold as well."""
+        self._untrusted |= frozenset(untrusted)
+        self.budget = budget or self.budget
+        self._price = price or self._price
+
     def dump(self) -> str:
         return msgspec.json.encode(self.state).decode()
 

@@ -7,7 +7,7 @@ box.find("get_weather")
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -48,6 +48,14 @@ class Options(Value, frozen=True):
     first_argument: bool = False
     output_limit: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.isolation not in ("thread", "process"):
+            raise ConfigError(f"isolation is thread or process, not {self.isolation!r}")
+        for name in ("timeout", "rate", "cache", "most_parallel", "output_limit"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ConfigError(f"{name} has to be more than nothing, not {value}")
+
 
 class Entry(Value, frozen=True):
     """One tool that can be run."""
@@ -61,7 +69,7 @@ class Entry(Value, frozen=True):
         return self.tool.name
 
 
-Source: TypeAlias = "Callable[..., Any] | Tool | Entry | Toolbox | ModuleType"
+Source: TypeAlias = "Callable[..., Any] | Tool | Entry | Toolbox | ModuleType | Sequence[Source]"
 
 
 class Toolbox:
@@ -138,6 +146,8 @@ def _entries(source: Source) -> Iterable[Entry]:
         return (Entry(source, source.function),)
     if isinstance(source, ModuleType):
         return _of_module(source)
+    if isinstance(source, (list, tuple)):
+        return [entry for one in source for entry in _entries(one)]
     if isinstance(source, Tool):
         raise ConfigError(f"the tool {source.name!r} has no function", hint="Entry(tool, function)")
     if not callable(source):

@@ -409,3 +409,194 @@ def test_what_an_observer_raises_changes_nothing(caplog):
     (result,) = run(nap, calls=[call("nap", seconds=0.0, name="x")], observers=[Broken()])
     assert result.text == "x"
     assert "an observer failed" in caplog.text
+
+
+def test_an_argument_that_the_function_does_not_take_is_refused_before_anything_runs():
+    (result,) = run(write, calls=[call("write", name="x", note="y")])
+    assert code_of(result) == "invalid_arguments"
+    assert "no parameter note" in result.text
+    assert not LOG
+
+    def plain(name: str) -> str:
+        return name
+
+    from toolwire import Tool
+
+    (result,) = run(Entry(Tool("plain"), plain), calls=[call("plain", name="x", note="y")])
+    assert code_of(result) == "invalid_arguments"
+
+
+def test_a_call_that_found_no_thread_was_not_run():
+    release = threading.Event()
+    begun = []
+
+    @tool(effect="read")
+    def wait(number: int) -> str:
+        """Wait."""
+        begun.append(number)
+        release.wait(10)
+        return "late"
+
+    box = Toolbox(wait).with_options(timeout=0.2, retries=0)
+    first, second = run(box, calls=[call("wait", 0, number=0), call("wait", 1, number=1)], threads=1)
+    assert code_of(first) == "timeout"
+    assert "threads were busy" in second.text
+    release.set()
+    time.sleep(0.2)
+    assert begun == [0], "what was reported as not run is not run later"
+
+
+def test_a_thread_that_never_returns_does_not_keep_the_program_alive():
+    import subprocess
+
+    program = """
+import time, toolwire
+from toolwire import ToolCall
+from toolwire.net.runner import Runner
+from toolwire.run.toolbox import Toolbox
+
+@toolwire.tool(effect="read")
+def hang() -> str:
+    "Hang."
+    time.sleep(60)
+    return ""
+
+print(Runner(Toolbox(hang).with_options(timeout=0.1)).run_sync([ToolCall("1", "hang", {})])[0].is_error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_a_runner_remembers_that_a_stranger_has_spoken():
+    box = Toolbox(Toolbox(nap).with_options(untrusted=True), write)
+
+    async def ask(run_id):
+        runner = Runner(box, policy=Policy(taint="enforce"))
+        await runner.run([call("nap", seconds=0.0)], run_id="r")
+        return await runner.run([call("write", name="x")], run_id=run_id)
+
+    assert code_of(asyncio.run(ask("r"))[0]) == "needs_approval"
+    assert code_of(asyncio.run(ask("another"))[0]) == "ok"
+
+
+def test_a_read_that_names_its_resource_keeps_its_place_among_the_writes():
+    files = {"a": "old"}
+
+    @tool
+    async def write_file(path: str, text: str) -> str:
+        """Write."""
+        await asyncio.sleep(0.05)
+        files[path] = text
+        return "ok"
+
+    @tool(effect="read")
+    async def read_file(path: str) -> str:
+        """Read."""
+        return files[path]
+
+    box = Toolbox(write_file, read_file).with_options(resource=lambda given: given["path"])
+    calls = [
+        call("read_file", 0, path="a"),
+        call("write_file", 1, path="a", text="new"),
+        call("read_file", 2, path="a"),
+    ]
+    assert [result.text for result in run(box, calls=calls)] == ["old", "ok", "new"]
+
+
+def test_a_cancellation_of_the_tools_own_is_its_failure():
+    @tool
+    async def cancels() -> str:
+        """Cancel something of its own."""
+        LOG.append("begun")
+        task = asyncio.create_task(asyncio.sleep(5))
+        task.cancel()
+        await task
+        return ""
+
+    (result,) = run(cancels, calls=[call("cancels")])
+    assert code_of(result) == "outcome_unknown"
+    assert LOG == ["begun"]
+    (result,) = run(tool(name="reads", effect="read")(cancels.function), calls=[call("reads")])
+    assert code_of(result) == "failed"
+
+
+@tool(effect="read")
+def marked(number: int) -> int:
+    """A tool of a module."""
+    return number + os.getpid() * 0
+
+
+def test_a_tool_that_was_marked_as_one_runs_in_a_process():
+    box = Toolbox(marked).with_options(isolation="process", timeout=20.0)
+    (result,) = run(box, calls=[call("marked", number=3)])
+    assert result.text == "3"
+
+
+def test_generators_are_collected():
+    @tool(effect="read")
+    def count(to: int) -> list[int]:
+        """Count."""
+        yield from range(to)
+
+    @tool(effect="read")
+    async def count_slowly(to: int) -> list[int]:
+        """Count."""
+        for number in range(to):
+            yield number
+
+    results = run(count, count_slowly, calls=[call("count", 0, to=3), call("count_slowly", 1, to=2)])
+    assert [result.structured for result in results] == [[0, 1, 2], [0, 1]]
+
+
+def test_odd_values_do_not_end_a_run():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    @tool(effect="read")
+    def odd(kind: str) -> object:
+        """Odd."""
+        if kind == "raise":
+            raise Mute
+        return {"half": "sun\ud800", "set": {1, 2}, "int": 3.0}[kind]
+
+    half, kinds, mute = run(odd, calls=[call("odd", n, kind=kind) for n, kind in enumerate(("half", "set", "raise"))])
+    assert half.text == "sun?"
+    assert sorted(kinds.structured) == [1, 2]
+    assert "Mute" in mute.text
+
+
+def test_a_float_that_is_an_integer_is_one():
+    @tool(effect="pure")
+    def repeat(times: int) -> str:
+        """Repeat."""
+        return "x" * times
+
+    (result,) = run(repeat, calls=[call("repeat", times=3.0)])
+    assert result.text == "xxx"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Policy(approve=("writes",)),
+        lambda: Policy(taint="on"),
+        lambda: Options(isolation="proces"),
+        lambda: Options(timeout=-1),
+    ],
+)
+def test_a_slip_in_a_safety_setting_is_an_error(wrong):
+    from toolwire.ir.errors import ConfigError
+
+    with pytest.raises(ConfigError):
+        wrong()
+
+
+def test_a_path_that_is_no_path_is_refused():
+    @tool(effect="read")
+    def show(path: dict) -> str:
+        """Show."""
+        return "x"
+
+    (result,) = run(show, calls=[call("show", path={"a": "../x"})], policy=Policy(checks=(path_jail("path", "/work"),)))
+    assert code_of(result) == "denied"

@@ -208,7 +208,7 @@ def test_retry_after_is_honoured_and_bounded():
     run = CallRun(CALL, settings(made("read")))
     assert drive(run, Failed(Transient("429", retry_after=7.5)))[-1] == Wait(7.5)
     run = CallRun(CALL, settings(made("read")))
-    assert drive(run, Failed(Transient("429", retry_after=9999.0)))[-1] == Wait(30.0)
+    assert isinstance(drive(run, Failed(Transient("429", retry_after=9999.0)))[-1], Finished), "nobody waits that long"
 
 
 def test_approval_is_bound_to_what_was_asked():
