@@ -25,7 +25,9 @@ def in_words(messages: Iterable[Message], form: Format, tools: Sequence[Tool], l
     for index, message in enumerate(messages):
         calls = [part for part in message.parts if isinstance(part, ToolCall)]
         names.update({call.id: call.name for call in calls})
-        parts = _said(message, calls, form, tools, losses, index) if calls else _heard(message, form, names)
+        parts = (
+            _said(message, calls, form, tools, losses, index) if calls else _heard(message, form, names, losses, index)
+        )
         spoken.append(replace(message, parts=parts))
     return spoken
 
@@ -51,14 +53,23 @@ def _as_function(call: ToolCall) -> ToolCall:
     return call
 
 
-def _heard(message: Message, form: Format, names: dict[str, str]) -> tuple[Part, ...]:
+def _heard(message: Message, form: Format, names: dict[str, str], losses: Losses, index: int) -> tuple[Part, ...]:
     parts: list[Part] = []
     for part in message.parts:
         if not isinstance(part, ToolResult):
             parts.append(part)
             continue
         named = part if part.name else replace(part, name=names.get(part.call_id))
+        if any(mark in part.text for mark in _marks(form)):
+            detail = "it contains special tokens of the format, which the model may take for its own"
+            losses.add(join("messages", index), "tool result", "weakened", detail)
         before = "\n" if parts and isinstance(parts[-1], Text) else ""
         parts.append(Text(before + form.render_result(named)))
         parts += [piece for piece in part.parts if isinstance(piece, Media)]
     return tuple(parts)
+
+
+def _marks(form: Format) -> tuple[str, ...]:
+    """What no result should be able to say: the format's own tokens, and those that begin a turn."""
+    template = form.results.template.partition("{content}")[2].strip()
+    return tuple(filter(None, (*form.noise, *form.halts, template, "<|im_start|>", "<|start|>", "[INST]")))

@@ -76,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.files:
         raise ConfigError("nothing to look at", hint="name a file with tools or a request")
     targets = known_targets(arguments.target)
+    _check_prefixes([*arguments.select, *arguments.ignore])
     given = read_all(arguments.files)
     tools = given.tools()
     if arguments.lock:
@@ -96,6 +97,15 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     counted = _LEVELS[: _LEVELS.index(arguments.fail_on) + 1]
     return 1 if any(finding.level in counted for finding in findings) else 0
+
+
+def _check_prefixes(prefixes: Sequence[str]) -> None:
+    from ..audit.explain import every_rule
+
+    known = [rule.id for rule in every_rule()]
+    for prefix in prefixes:
+        if not any(name.startswith(prefix) for name in known):
+            raise ConfigError(f"no rule begins with {prefix!r}", hint="toolwire audit --explain ID shows one")
 
 
 def _find(given: Given, rules: dict[str, Any]) -> tuple[Finding, ...]:

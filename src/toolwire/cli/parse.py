@@ -45,6 +45,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--tools", metavar="T.json", help="the tools it was offered: a list or a request of any wire")
     parser.add_argument("--stream-sizes", metavar="N,N", help="feed it in pieces of these sizes and compare")
     parser.add_argument("--cut", action="store_true", help="the model was cut off: what is not closed is not complete")
+    parser.add_argument("--thinking", action="store_true", help="the prompt has opened the reasoning already")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.set_defaults(run=run)
 
@@ -53,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     text = _read(arguments.file)
     form = _format(arguments, text)
     tools = _tools(arguments.tools)
-    parsed = form.parse(text, tools, finished=not arguments.cut)
+    parsed = form.parse(text, tools, finished=not arguments.cut, reasoning=arguments.thinking)
     differing = [
         size for size in _sizes(arguments.stream_sizes) if _in_pieces(form, text, tools, size, arguments) != parsed
     ]
@@ -102,7 +103,7 @@ def _sizes(given: str | None) -> list[int]:
 
 def _in_pieces(form: Format, text: str, tools: Sequence[Tool], size: int, arguments: argparse.Namespace) -> Parsed:
     pieces = (text[start : start + size] for start in range(0, len(text), size))
-    return form.parse_pieces(pieces, tools, finished=not arguments.cut)
+    return form.parse_pieces(pieces, tools, finished=not arguments.cut, reasoning=arguments.thinking)
 
 
 def _as_json(form: Format, parsed: Parsed, differing: list[int]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ FORMAT = Format(
     families=("*deepseek-v3", "*deepseek-v3-0324*", "*deepseek-chat*", "*deepseek-r1*", "*deepseek-reasoner*"),
     calls=HeaderCalls(
         ("<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "<｜tool▁call▁begin｜>"),
-        ("\n```json\n", "\n```\n"),
+        ("\n```json\n", "\n```\n", "\r\n```json\r\n"),
         ("\n```<｜tool▁call▁end｜>", "```<｜tool▁call▁end｜>", "<｜tool▁call▁end｜>"),
         "<｜tool▁calls▁begin｜>",
         "<｜tool▁calls▁end｜>",

@@ -14,7 +14,7 @@ __all__ = ["FORMAT"]
 FORMAT = Format(
     name="deepseek_v31",
     title="name and JSON between special tokens",
-    families=("*deepseek-v3.1*", "*deepseek-v3-1*"),
+    families=("*deepseek-v3.1*", "*deepseek-v3.2-exp*", "*deepseek-v3-1*"),
     calls=HeaderCalls(
         ("<｜tool▁call▁begin｜>",),
         ("<｜tool▁sep｜>",),

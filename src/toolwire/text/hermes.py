@@ -16,7 +16,7 @@ __all__ = ["FORMAT"]
 FORMAT = Format(
     name="hermes",
     title="JSON object in <tool_call> tags",
-    families=("*hermes*", "qwen2*", "qwen3*", "qwq*", "granite-4*", "smollm3*", "reka-edge*"),
+    families=("*hermes*", "*hermes*llama*", "qwen2*", "qwen3*", "qwq*", "granite-4*", "smollm3*", "reka-edge*"),
     calls=JsonCalls(("<tool_call>",), ("</tool_call>",), pad=("\n", "\n")),
     noise=("<|im_end|>", "<|end_of_text|>"),
     halts=("<tool_response>",),

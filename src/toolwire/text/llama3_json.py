@@ -19,6 +19,7 @@ FORMAT = Format(
     calls=JsonCalls(
         ("<|python_tag|>",),
         bare=("{",),
+        bare_inline=('{"name": "', '{"name":"'),
         keys=Keys(arguments=("parameters", "arguments")),
         between="; ",
         write_open=False,

@@ -52,7 +52,7 @@ class ChannelCalls(StyleBase, frozen=True):
             reader.unread(end)
             raise Malformed(f"the header {header!r} has no message")
         header = opener + header
-        kind, name = self._route(header)
+        kind, name = self._route(header, turn.offered)
         if kind == "call":
             yield from self._call(turn, name)
         elif kind == "reasoning":
@@ -63,11 +63,12 @@ class ChannelCalls(StyleBase, frozen=True):
             if self.closed:
                 yield from self._spoken(turn, turn.writer.text)
 
-    def _route(self, header: str) -> tuple[Literal["call", "reasoning", "text"], str]:
+    def _route(self, header: str, offered: Offered) -> tuple[Literal["call", "reasoning", "text"], str]:
         found = _TO(header)
         recipient = found[1] if found else ""
         channel = header.rpartition(self.channel)[2].split()[:1] if self.channel and self.channel in header else []
-        if recipient and recipient.startswith(self.tool_prefix) and recipient not in (*self.people, *self.thinks):
+        spoken_to = recipient in (*self.people, *self.thinks)
+        if recipient and not spoken_to and (recipient.startswith(self.tool_prefix) or recipient in offered.names):
             return "call", recipient.removeprefix(self.tool_prefix)
         if recipient in self.thinks or (channel and channel[0].strip("<|>") in self.thinks):
             return "reasoning", ""

@@ -62,12 +62,14 @@ class Format(Value, frozen=True):
     stops: tuple[str, ...] = ()  # to be handed to the server as stop words
     one_call: bool = False
     needs_tools: bool = False  # without the offered tools no call can be told from text
+    thinking: bool = False  # the prompt has opened the reasoning: the turn begins inside of it
     declare: Declare = Declare()
     results: Results = Results()
 
-    def parser(self, tools: Iterable[Tool] = (), *, first_call: int = 0, reasoning: bool = False) -> Parser:
+    def parser(self, tools: Iterable[Tool] = (), *, first_call: int = 0, reasoning: bool | None = None) -> Parser:
         """A parser for one turn. `first_call` numbers the ids it makes, `reasoning` says that the prompt opened it."""
-        return Parser(self, Offered(tools), first_call, reasoning=reasoning)
+        inside = self.thinking if reasoning is None else reasoning
+        return Parser(self, Offered(tools), first_call, reasoning=inside and bool(self.reasoning))
 
     def parse(
         self,
@@ -76,15 +78,17 @@ class Format(Value, frozen=True):
         *,
         finished: bool = True,
         first_call: int = 0,
-        reasoning: bool = False,
+        reasoning: bool | None = None,
     ) -> Parsed:
         """The parts of a whole turn; `finished` where the model stopped by itself and was not cut off."""
         parser = self.parser(tools, first_call=first_call, reasoning=reasoning)
         return _parsed(parser, (text,), finished=finished)
 
-    def parse_pieces(self, pieces: Iterable[str], tools: Iterable[Tool] = (), *, finished: bool = True) -> Parsed:
+    def parse_pieces(
+        self, pieces: Iterable[str], tools: Iterable[Tool] = (), *, finished: bool = True, reasoning: bool | None = None
+    ) -> Parsed:
         """The same for a turn that comes in pieces; how it is cut makes no difference."""
-        return _parsed(self.parser(tools), pieces, finished=finished)
+        return _parsed(self.parser(tools, reasoning=reasoning), pieces, finished=finished)
 
     def render_tools(self, tools: Sequence[Tool]) -> str:
         """What goes into the prompt: the tools, and unless the model was trained on the format, how to call one."""

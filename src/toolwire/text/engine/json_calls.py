@@ -20,6 +20,7 @@ class JsonCalls(StyleBase, frozen=True):
     open: tuple[str, ...] = ()
     close: tuple[str, ...] = ()
     bare: tuple[str, ...] = ()  # "{" or "[": a message that begins with it is a call
+    bare_inline: tuple[str, ...] = ()  # the same, behind other words
     keys: Keys = Keys()
     array: bool = False  # several calls are written as one array
     between: str = "\n"  # what is written between two calls
@@ -31,15 +32,19 @@ class JsonCalls(StyleBase, frozen=True):
         return self.open
 
     def weak(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
-        return self.bare
+        return (*self.bare, *self.inline(offered))
+
+    def inline(self, offered: Offered) -> tuple[str, ...]:
+        return self.bare_inline if offered else ()
 
     def read(self, turn: Turn, opener: str) -> Steps[None]:
         reader = turn.reader
-        if opener in self.bare:
+        bare = opener in self.bare or opener in self.bare_inline
+        if bare:
             reader.unread(opener)
         yield from reader.spaces()
         array = (yield from reader.one_of(("[",))) is not None
-        yield from self.read_objects(turn, array=array, bare=opener in self.bare)
+        yield from self.read_objects(turn, array=array, bare=bare)
 
     def read_objects(self, turn: Turn, *, array: bool, bare: bool = False) -> Steps[None]:
         """The calls of an array that has been opened, or one behind the other."""

@@ -39,10 +39,10 @@ class _Machine:
         self.left_open = ""  # the closer of reasoning that a call ended; it may still come
         own = (*self.strong, *self.opens, *self.opens.values(), *form.noise, *form.halts)
         self.foreign = foreign_to(own)
-        weak = self.weak if form.calls.anywhere else ()
-        self.stops = terminals(
-            *self.strong, *weak, *self.opens, *self.opens.values(), *form.noise, *form.halts, *self.foreign
-        )
+        self.closers = form.calls.closers()
+        inline = form.calls.inline(turn.offered)
+        thoughts = (*self.opens, *self.opens.values())
+        self.stops = terminals(*self.strong, *inline, *thoughts, *form.noise, *form.halts, *self.foreign, *self.closers)
 
     def text(self) -> Steps[None]:
         reader, writer = self.turn.reader, self.turn.writer
@@ -60,10 +60,12 @@ class _Machine:
             elif found in self.form.halts and writer.calls:
                 yield from self._rest(f"{found!r} is not the model's to write")
             elif found == self.left_open:
-                self.left_open = ""
+                self._drafted(found)
             elif found not in self.form.noise:
                 if found in self.foreign:
                     writer.note("other_format", reader.position, f"{found!r} belongs to another format")
+                elif found in self.closers and writer.calls:
+                    writer.note("malformed", reader.position, f"{found!r} closes nothing: was a value cut before it?")
                 writer.text(found)
                 self.spoken = True
 
@@ -118,7 +120,7 @@ class _Machine:
             words = f"a call is cut off before its name: {taken[:200]!r}"
             writer.note("truncated" if cut else "malformed", start, words if cut else str(error))
         is_markup = not (opener in self.weak or opener.strip()[:1].isalpha())  # "Action:" may be words as well
-        if taken and not (cut and is_markup):
+        if taken and not (cut and is_markup and not reader.finished):
             say(taken)
 
     def reasoning(self, closing: str) -> Steps[None]:
@@ -127,11 +129,26 @@ class _Machine:
         opens = self.strong if self.form.calls_end_reasoning else ()
         found = yield from reader.until(terminals(closing, *opens), writer.reasoning)
         while found is not None and found != closing:
+            writer.hold()
+            reader.tape = [found]
             if (yield from self._call(found, say=writer.reasoning)):
                 self.left_open = closing
                 return
+            reader.tape = None
+            writer.release()
             found = yield from reader.until(terminals(closing, *opens), writer.reasoning)
         writer.end_item()
+        self.spoken = False
+
+    def _drafted(self, closing: str) -> None:
+        """The thought goes on behind what looked like a call: it was a draft, and all of it is reasoning."""
+        reader, writer = self.turn.reader, self.turn.writer
+        thought = "".join(reader.tape or ())[: -len(closing)]
+        reader.tape, self.left_open = None, ""
+        writer.drop()
+        writer.reasoning(thought)
+        writer.end_item()
+        writer.note("draft", reader.position, "a call inside of reasoning that goes on behind it was not made")
         self.spoken = False
 
     def _rest(self, why: str) -> Steps[None]:

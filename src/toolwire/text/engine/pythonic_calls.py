@@ -37,9 +37,8 @@ class PythonicCalls(StyleBase, frozen=True):
     def weak(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
         return ("[",) if self.bare else ()
 
-    @property
-    def anywhere(self) -> bool:
-        return self.bare
+    def inline(self, offered: Offered) -> tuple[str, ...]:
+        return self.weak(offered)
 
     def read(self, turn: Turn, opener: str) -> Steps[None]:
         reader = turn.reader

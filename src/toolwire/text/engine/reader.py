@@ -88,10 +88,11 @@ def _beginnings(literal: str) -> str:
 class Reader:
     """What has come and is not read yet. `ended` once nothing more will come, `finished` if the model stopped by itself.
 
-    While `taken` is a list, what is read is also kept there: it goes out as text if it turns out to be no call.
+    While `taken` is a list, what is read is also kept there: it goes out as text if it turns out to be no call. `tape` is the
+    same for a call inside of reasoning, which may turn out to be a draft.
     """
 
-    __slots__ = ("at", "ended", "finished", "offset", "stopped", "taken", "text")
+    __slots__ = ("at", "ended", "finished", "offset", "stopped", "taken", "tape", "text")
 
     def __init__(self) -> None:
         self.text = ""
@@ -101,6 +102,7 @@ class Reader:
         self.finished = True
         self.stopped = False
         self.taken: list[str] | None = None
+        self.tape: list[str] | None = None
 
     def feed(self, chunk: str) -> None:
         self.offset += self.at
@@ -117,6 +119,8 @@ class Reader:
         piece = self.text[self.at : stop]
         if self.taken is not None and piece:
             self.taken.append(piece)
+        if self.tape is not None:
+            self.tape.append(piece)
         self.at = stop
         return piece
 
@@ -201,6 +205,7 @@ class Reader:
             self.at = 0
         else:
             self.at -= len(text)
-        if self.taken is not None:
-            kept = "".join(self.taken)
-            self.taken[:] = [kept[: len(kept) - len(text)]]
+        for record in (self.taken, self.tape):
+            if record is not None:
+                kept = "".join(record)
+                record[:] = [kept[: len(kept) - len(text)]]

@@ -48,15 +48,17 @@ class Style(Protocol):
     """A way of writing calls. `read` begins behind an opener and ends behind the call, or raises Malformed.
 
     Openers are asked for once a turn. One that is weak is also everyday text (a bracket): it opens a call only where
-    `read` finds one, and `anywhere` only if the style says so, else at the start of the message.
+    `read` finds one, at the start of the message, or anywhere if it is `inline`. `closers` are tags that mean nothing
+    where no call is open.
     """
 
     def openers(self, offered: Offered) -> tuple[str, ...]: ...
 
     def weak(self, offered: Offered) -> tuple[str, ...]: ...
 
-    @property
-    def anywhere(self) -> bool: ...
+    def inline(self, offered: Offered) -> tuple[str, ...]: ...
+
+    def closers(self) -> tuple[str, ...]: ...
 
     def read(self, turn: Turn, opener: str) -> Steps[None]: ...
 
@@ -69,6 +71,8 @@ class StyleBase(Value, frozen=True):
     def weak(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
         return ()
 
-    @property
-    def anywhere(self) -> bool:
-        return False
+    def inline(self, offered: Offered) -> tuple[str, ...]:
+        return ()
+
+    def closers(self) -> tuple[str, ...]:
+        return ()

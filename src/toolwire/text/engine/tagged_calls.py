@@ -20,7 +20,7 @@ from .style import StyleBase, Turn
 __all__ = ["TaggedCalls"]
 
 _ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*("[^"]*"|'[^']*')""")
-_NO_NAME = re.compile(r"[<>{}\n]").search
+_NO_NAME = re.compile(r"[<>{}\s`]").search
 _TYPE_NAMES = {"integer": "number"}
 _TEXT = frozenset({"string"})
 _NOT_TEXT = frozenset({"null", "boolean", "integer", "number", "object", "array"})
@@ -63,6 +63,7 @@ class TaggedCalls(StyleBase, frozen=True):
         reader = turn.reader
         if opener != self.section_open:
             yield from self._call(turn, in_section=False)
+            yield from self._forgotten_closer(turn)
             return
         yield from reader.spaces()
         if self.json_body and (yield from reader.peek()) == "{":
@@ -82,23 +83,56 @@ class TaggedCalls(StyleBase, frozen=True):
             turn.unclosed(self.section_close)
             turn.writer.text(skipped)
 
+    def closers(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.value_close, self.call_close, self.section_close)))
+
+    def _forgotten_closer(self, turn: Turn) -> Steps[None]:
+        """The section's closer behind a call whose opener the model forgot."""
+        if not self.section_close or self.one:
+            return
+        reader = turn.reader
+        reader.taken = []
+        yield from reader.spaces()
+        found = yield from reader.one_of((self.section_close,))
+        skipped, reader.taken = "".join(reader.taken), None
+        if found is None:
+            turn.writer.text(skipped)
+
     def _call(self, turn: Turn, *, in_section: bool) -> Steps[None]:
         reader = turn.reader
         if not self.attribute:
             yield from reader.spaces()
         head, end = yield from reader.word(terminals(self.head_end, self.key_open, self.call_close))
         if end is None:
-            raise Truncated("the text stops inside of a call's name")
+            prose = not self.attribute and bool(_NO_NAME(head.strip()))
+            raise (Malformed if prose else Truncated)("the text stops inside of a call's name")
         if end != self.head_end:
             reader.unread(end)
         name = _attributes(head).get(self.attribute, "") if self.attribute else head.replace("\\n", "").strip()
-        if not name or _NO_NAME(name):
+        if not name or (_NO_NAME(name) and name not in turn.offered.names):
             raise Malformed(f"{head!r} names no tool")
+        empty = bool(self.attribute) and head.endswith("/")
+        if not empty and not (yield from self._goes_on(turn, in_section=in_section)):
+            raise Malformed(f"neither an argument nor the end of the call follows {name!r}")
         turn.start_call(name)
-        if not (self.attribute and head.endswith("/")):
+        if not empty:
             yield from _Arguments(self, turn, name, in_section=in_section).read()
         if turn.writer.in_call:
             turn.writer.end_object("complete", reader.position)
+
+    def _goes_on(self, turn: Turn, *, in_section: bool) -> Steps[bool]:
+        """Whether what stands behind the name belongs to a call; a sentence that mentions the tag does not."""
+        reader = turn.reader
+        yield from reader.spaces()
+        tags = (self.key_open, self.call_close, *((self.section_close,) if in_section else ()))
+        found = yield from reader.one_of(tags)
+        if found is not None:
+            reader.unread(found)
+            return True
+        rest = reader.text[reader.at : reader.at + 64]
+        if reader.ended and any(tag.startswith(rest) for tag in tags):
+            return True
+        return self.json_body and (yield from reader.peek()) == "{"
 
     def key_of(self, head: str) -> str:
         return _attributes(head).get(self.key_attribute, "") if self.key_attribute else head.strip()

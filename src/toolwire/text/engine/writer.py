@@ -41,11 +41,16 @@ DiagnosticCode: TypeAlias = Literal[
     "unwrapped",
     "other_format",
     "after_stop",
+    "draft",
 ]
 
 
 _MOST_NOTES = 100
 """More say nothing new, and a hostile text could make as many as it has tags."""
+
+
+_Item: TypeAlias = Literal["", "text", "reasoning"]
+_State: TypeAlias = tuple[int, int, _Item, int, list[str], int]
 
 
 class Diagnostic(Value, frozen=True):
@@ -68,16 +73,40 @@ class Writer:
         self._events: list[Event] = []
         self._items = 0
         self._key = -1
-        self._open: Literal["", "text", "reasoning"] = ""
+        self._open: _Item = ""
         self._space: list[str] = []
         self._raw: list[str] = []
         self._scanner: Scanner | None = None
+        self._held: tuple[list[Event], _State] | None = None
         self._arguments: Object = {}
         self._doubled = False
 
     def take(self) -> list[Event]:
+        if self._held is not None:
+            events, self._held = self._held[0], ([], self._held[1])
+            return events
         events, self._events = self._events, []
         return events
+
+    def hold(self) -> None:
+        """What comes now may turn out not to have been meant."""
+        state = (self._items, self._key, self._open, self.calls, list(self._space), len(self.diagnostics))
+        self._held = (self._events, state)
+        self._events = []
+
+    def release(self) -> None:
+        """It was meant."""
+        if self._held is not None:
+            self._events = [*self._held[0], *self._events]
+            self._held = None
+
+    def drop(self) -> None:
+        """It was not: as if it had never been said."""
+        assert self._held is not None
+        self._events, state = self._held
+        self._items, self._key, self._open, self.calls, self._space, notes = state
+        del self.diagnostics[notes:]
+        self._held = None
 
     def note(self, code: DiagnosticCode, position: int, detail: str) -> None:
         if len(self.diagnostics) < _MOST_NOTES:
@@ -188,6 +217,7 @@ class Writer:
 
     def end(self) -> None:
         """Nothing more comes."""
+        self.release()
         if self._open != "text" and self._space and not self._items:
             self._key = self._next_key()
             self._open = "text"
