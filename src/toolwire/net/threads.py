@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
+from weakref import WeakSet
 
 __all__ = ["Threads"]
 
 _Work = tuple["Future[Any]", Callable[[], Any]]
+
+
+_open: WeakSet[Threads] = WeakSet()
+_PATIENCE = 0.5
+
+
+@atexit.register
+def _leave_all() -> None:
+    """An interpreter that ends under an idle daemon thread may crash; so they end first."""
+    for threads in list(_open):
+        threads.leave(_PATIENCE)
 
 
 class Threads:
@@ -20,35 +34,50 @@ class Threads:
         self._most = most
         self._queue: SimpleQueue[_Work | None] = SimpleQueue()
         self._lock = threading.Lock()
-        self._threads = 0
+        self._threads: list[threading.Thread] = []
         self._idle = threading.Semaphore(0)
-        self._closed = False
+        self._closed = threading.Event()
+        _open.add(self)
+
+    def __del__(self) -> None:
+        self.close()
 
     def submit(self, work: Callable[[], Any]) -> Future[Any]:
         future: Future[Any] = Future()
         self._queue.put((future, work))
         with self._lock:
-            if not self._idle.acquire(blocking=False) and self._threads < self._most:
-                self._threads += 1
-                threading.Thread(target=self._run, name=f"toolwire_{self._threads}", daemon=True).start()
+            if not self._idle.acquire(blocking=False) and len(self._threads) < self._most:
+                name, tools = f"toolwire_{len(self._threads)}", (self._queue, self._idle, self._closed)
+                thread = threading.Thread(target=_work, args=tools, name=name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
         return future
 
     def close(self) -> None:
         """What has begun goes on; nothing new begins."""
-        self._closed = True
-        for _ in range(self._threads):
+        self._closed.set()
+        for _ in self._threads:
             self._queue.put(None)
 
-    def _run(self) -> None:
-        while True:
-            item = self._queue.get()
-            if item is None:
-                return
-            future, work = item
-            if not self._closed and future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(work())
-                except BaseException as error:  # noqa: BLE001  # whoever asked for it gets it
-                    future.set_exception(error)
-            del item, future, work
-            self._idle.release()
+    def leave(self, patience: float) -> None:
+        """Ends the threads that have nothing to do; the others are left behind."""
+        self.close()
+        until = time.monotonic() + patience
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+
+def _work(queue: SimpleQueue[_Work | None], idle: threading.Semaphore, closed: threading.Event) -> None:
+    """One thread. It does not know its pool, so that a pool that nobody uses any more can end it."""
+    while True:
+        item = queue.get()
+        if item is None:
+            return
+        future, work = item
+        if not closed.is_set() and future.set_running_or_notify_cancel():
+            try:
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001  # whoever asked for it gets it
+                future.set_exception(error)
+        del item, future, work
+        idle.release()

@@ -600,3 +600,17 @@ def test_a_path_that_is_no_path_is_refused():
 
     (result,) = run(show, calls=[call("show", path={"a": "../x"})], policy=Policy(checks=(path_jail("path", "/work"),)))
     assert code_of(result) == "denied"
+
+
+def test_a_runner_that_nobody_uses_any_more_leaves_no_threads():
+    import gc
+
+    before = threading.active_count()
+    for _ in range(5):
+        Runner(blocking_nap).run_sync([call("blocking_nap", n, seconds=0.0) for n in range(4)])
+    gc.collect()
+    for _ in range(50):
+        if threading.active_count() <= before:
+            break
+        time.sleep(0.05)
+    assert threading.active_count() <= before
