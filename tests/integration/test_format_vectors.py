@@ -81,7 +81,7 @@ def test_every_split_gives_the_same_events(share):
         whole = _events(one, [one.text])
         assert _events(one, list(one.text)) == whole, one.text
         places = range(1, len(one.text))
-        for place in places if len(places) <= 300 else random.sample(places, 300):
+        for place in places if len(places) <= 1000 else random.sample(places, 1000):
             assert _events(one, [one.text[:place], one.text[place:]]) == whole, (place, one.text)
         for _ in range(5):
             edges = sorted(random.randrange(len(one.text) + 1) for _ in range(6))

@@ -26,7 +26,7 @@ from .wire_suite import Check
 __all__ = ["read_pieces", "text_checks"]
 
 _NEEDED = 10
-_LONG = 150
+_LONG = 1000
 _MUTANTS = 10
 
 
