@@ -53,7 +53,6 @@ class Parameters(Strict):
     properties: dict[str, Property] = {}
     required: list[str] = []
     items: Any = None
-    description: str = ""  # not of the struct: what the dialect says in words at the root
 
 
 class Function(Strict):

@@ -69,7 +69,7 @@ def _read_params(body: Object, extra: Extra) -> dict[str, Any]:
         return params
     known = set(_SAMPLING)
     limit = obj(options, "options").get("num_predict")
-    if type(limit) is int and limit < 0:  # no limit, or as much as the context has room for: no number of tokens
+    if type(limit) is int and limit < 0:  # -1 is no limit, and less than nothing is no number of tokens
         known.remove("num_predict")
         options = {key: value for key, value in options.items() if key != "num_predict"}
     try:
