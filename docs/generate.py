@@ -202,7 +202,10 @@ def find(concept: Concept, wire: Wire, encode: Callable[[Any, Wire], tuple[Any, 
     fresh = [loss for loss in new if (loss.concept, loss.action) not in known and loss.concept != "signature"]
     places = _places(before, after)
     if not places:
-        same_word = any(loss.action == "weakened" for loss in fresh) or concept.name in (
+        gone = [join(key) for key in before if key not in after]
+        if gone and any(loss.action == "rewritten" for loss in fresh):
+            return Finding("other words", f"*no `{gone[0]}`*")
+        same_word = any(loss.action in _SAID and loss.severity != "error" for loss in fresh) or concept.name in (
             "stop tool_calls",
             "choice auto",
         )
@@ -213,6 +216,9 @@ def find(concept: Concept, wire: Wire, encode: Callable[[Any, Wire], tuple[Any, 
     if any(loss.action in ("rewritten", "moved", "weakened") for loss in fresh):
         return Finding("other words", f"*{cell}*")
     return Finding("native", cell)
+
+
+_SAID = ("weakened", "rewritten")
 
 
 def _places(before: Any, after: Any) -> list[str]:

@@ -9,12 +9,13 @@ from hypothesis import HealthCheck, settings
 
 HERE = Path(__file__).parent
 CLIENTS = HERE / "fixtures" / "clients"
-WIRES = ("anthropic", "gemini", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
 _WIRE_OF_PATH = {
     "/chat/completions": "openai_chat",
     "/responses": "openai_responses",
     "/messages": "anthropic",
     "enerateContent": "gemini",
+    "/api/chat": "ollama",
 }
 
 # The same examples in every run; EXPLORE=1 looks for new ones, and more of them.

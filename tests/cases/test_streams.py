@@ -9,7 +9,7 @@ from toolwire.ir import CallDelta, CallEnd, CallStart, Ping, ResponseEnd, Respon
 from toolwire.testing import bytewise
 from toolwire.wire import get
 
-WIRES = ("anthropic", "gemini", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
 
 
 def chunk(delta=None, finish=None, index=0, **fields):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import anthropic
+import ollama_types
 import openai
 from anthropic.types import Message
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
@@ -70,11 +71,15 @@ _REQUESTS = {
     "openai_responses": _typed(ResponseCreateParamsNonStreaming, ResponseCreateParamsStreaming),
     "anthropic": _typed(MessageCreateParamsNonStreaming, MessageCreateParamsStreaming),
     "gemini": _judge_gemini,
+    "ollama": ollama_types.judge_request,
 }
 
 
 def judge_response(wire: str, body: dict) -> None:
     """ValidationError if the provider's own type does not know the answer."""
+    if wire == "ollama":
+        ollama_types.judge_response(body)
+        return
     model = {
         "openai_chat": ChatCompletion,
         "openai_responses": Response,
@@ -86,6 +91,10 @@ def judge_response(wire: str, body: dict) -> None:
 
 def judge_chunks(wire: str, data: bytes) -> None:
     """Each event of a stream by its own type."""
+    if wire == "ollama":
+        for line in data.splitlines():
+            ollama_types.judge_line(json.loads(line))
+        return
     payloads = [json.loads(line[6:]) for line in data.decode().split("\n") if line.startswith("data: {")]
     if wire == "openai_chat":
         for payload in payloads:
@@ -170,4 +179,10 @@ def _gemini(url: str, stream: bool) -> list[tuple[str, Any]]:
     return [(part.function_call.name, part.function_call.args) for part in parts if part.function_call]
 
 
-_CLIENTS = {"openai_chat": _chat, "openai_responses": _responses, "anthropic": _anthropic, "gemini": _gemini}
+_CLIENTS = {
+    "openai_chat": _chat,
+    "openai_responses": _responses,
+    "anthropic": _anthropic,
+    "gemini": _gemini,
+    "ollama": ollama_types.calls_by_client,
+}

@@ -9,7 +9,7 @@ import toolwire
 from toolwire.ir import ProtocolError
 from toolwire.wire import get
 
-WIRES = ("anthropic", "gemini", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
 SCHEMA = {"type": "object", "properties": {}}
 
 

@@ -8,6 +8,7 @@ from ..ir.errors import ProtocolError
 from ..ir.pointer import JSON
 from ..ir.value import Value
 from ..stream.array import ArrayDecoder
+from ..stream.ndjson import NDJSONDecoder
 from ..stream.sse import SSEDecoder
 from ..stream.strict import as_bytes, parse
 from ..wire import get, mcp, names
@@ -58,18 +59,26 @@ def _most_alike(body: JSON, kinds: tuple[Kind, ...]) -> Detected | None:
 
 
 def is_stream(data: bytes) -> bool:
-    """Whether these are server-sent events, or Gemini's chunks in one array."""
-    start = data[:256].lstrip(b"\xef\xbb\xbf \r\n")
-    return start.startswith((b"data:", b"event:", b":", b"id:", b"retry:")) or _ARRAY(start) is not None
+    """Whether these are server-sent events, Gemini's chunks in one array, or JSON line by line."""
+    start = data[:256].lstrip(_BLANK)
+    return (
+        start.startswith((b"data:", b"event:", b":", b"id:", b"retry:"))
+        or _ARRAY(start) is not None
+        or _LINES(data.lstrip(_BLANK)) is not None
+    )
 
 
+_BLANK = b"\xef\xbb\xbf \r\n"
 _ARRAY = re.compile(rb'\[\s*\{\s*"(?:candidates|promptFeedback|usageMetadata)"').match
+_LINES = re.compile(rb"\{[^\r\n]*\}[ \t]*[\r\n]\s*\{").match  # a second document behind the first
 
 
 def _first_event(data: bytes) -> JSON:
-    if _ARRAY(data.lstrip(b"\xef\xbb\xbf \r\n")) is not None:
+    if _ARRAY(data.lstrip(_BLANK)) is not None:
         elements = ArrayDecoder().feed(data)
         return parse(elements[0]) if elements else {"candidates": []}
+    if _LINES(data.lstrip(_BLANK)) is not None:
+        return parse(NDJSONDecoder().feed(data)[0])
     decoder = SSEDecoder()
     for _, payload in [*decoder.feed(data), *decoder.close()]:
         if payload.strip() != b"[DONE]":

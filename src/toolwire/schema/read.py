@@ -156,7 +156,8 @@ class _Reader:
         """None: any."""
         said = schema.get("type")
         names = said if type(said) is list else [said]
-        known = [name for name in names if name in _TYPES]
+        spelled = [name.lower() if type(name) is str and name.isupper() else name for name in names]  # Gemini's
+        known = [name for name in spelled if name in _TYPES]
         if known:
             return ["number"] if set(known) == {"number", "integer"} else known
         if said is not None:

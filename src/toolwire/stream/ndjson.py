@@ -1,4 +1,7 @@
-"""Newline-delimited JSON: one document a line. Blank lines are skipped, the last line may lack its newline."""
+"""Newline-delimited JSON: one document a line. Blank lines are skipped, the last line may lack its newline.
+
+Lines end in any of the three ways, for no JSON on one line has a bare carriage return; a byte order mark is passed over.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,22 @@ from ..ir.errors import ProtocolError
 __all__ = ["NDJSONDecoder"]
 
 LIMIT = 64 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
 
 
 class NDJSONDecoder:
     """Feed it bytes as they come; it gives back whole lines."""
 
-    __slots__ = ("_limit", "_pieces", "_size")
+    __slots__ = ("_begun", "_limit", "_pieces", "_size")
 
     def __init__(self, limit: int = LIMIT) -> None:
+        self._begun = False
         self._limit = limit
         self._pieces: list[bytes] = []
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        *lines, rest = data.split(b"\n")
+        *lines, rest = (data.replace(b"\r", b"\n") if b"\r" in data else data).split(b"\n")
         if lines and self._pieces:
             lines[0] = b"".join(self._pieces) + lines[0]
             self._pieces.clear()
@@ -30,10 +35,16 @@ class NDJSONDecoder:
             if self._size > self._limit:
                 raise ProtocolError(f"a line of more than {self._limit} bytes", status=502)
             self._pieces.append(rest)
-        return [line for line in map(bytes.strip, lines) if line]
+        return self._documents(lines)
 
     def close(self) -> list[bytes]:
         """The last line, if the stream ended without its newline."""
-        rest = b"".join(self._pieces).strip()
+        rest = b"".join(self._pieces)
         self._pieces.clear()
-        return [rest] if rest else []
+        return self._documents([rest])
+
+    def _documents(self, lines: list[bytes]) -> list[bytes]:
+        if lines and not self._begun:
+            self._begun = True
+            lines[0] = lines[0].removeprefix(_BOM)
+        return [line for line in map(bytes.strip, lines) if line]

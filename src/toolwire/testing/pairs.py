@@ -180,12 +180,16 @@ def _without_extra(part: Any) -> Any:
 
 
 def _compare_said(before: list[Statement], after: list[Statement], losses: list[Loss]) -> list[str]:
-    matcher = SequenceMatcher(None, [words for _, words in before], [words for _, words in after], autojunk=False)
-    unexplained: list[str] = []
-    for action, start, end, other_start, other_end in matcher.get_opcodes():
-        if action == "equal":
-            continue
-        unexplained += [path for path, _ in before[start:end] if not _accounts(losses, path)]
-        if other_end - other_start > end - start and not any(loss.action in _INSTEAD for loss in losses):
-            unexplained += [f"added: {words}" for _, words in after[other_start:other_end]]
+    said = [statement for statement in before if not _accounts(losses, statement[0])]  # all of it must be there still
+    unexplained = [path for start, end, _ in _changes(said, after) for path, _ in said[start:end]]
+    if not any(loss.action in _INSTEAD for loss in losses):
+        for start, end, instead in _changes(before, after):
+            unexplained += [f"added: {words}" for _, words in instead if len(instead) > end - start]
     return unexplained
+
+
+def _changes(before: list[Statement], after: list[Statement]) -> list[tuple[int, int, list[Statement]]]:
+    """Where `before` differs, from and to, and what stands there instead."""
+    matcher = SequenceMatcher(None, [words for _, words in before], [words for _, words in after], autojunk=False)
+    opcodes = [opcode for opcode in matcher.get_opcodes() if opcode[0] != "equal"]
+    return [(start, end, after[other_start:other_end]) for _, start, end, other_start, other_end in opcodes]

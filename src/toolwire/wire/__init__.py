@@ -1,6 +1,6 @@
 """JSON protocols, one package each.
 
-    toolwire.wire.names()                       # ['anthropic', 'gemini', 'openai_chat', 'openai_responses']
+    toolwire.wire.names()                       # ['anthropic', 'gemini', 'ollama', 'openai_chat', 'openai_responses']
     toolwire.wire.get("anthropic")              # the newest version
     toolwire.wire.get("anthropic@2023-06-01")   # that version
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["get", "names"]
 
-_BUILT_IN = ("anthropic", "gemini", "openai_chat", "openai_responses")
+_BUILT_IN = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
 _loaded: dict[str, Wire] = {}
 
 

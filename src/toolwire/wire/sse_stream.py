@@ -1,6 +1,7 @@
-r"""What all decoders of server-sent events share: framing, the end, and text that was cut inside a surrogate pair.
+r"""What all decoders of streams share: framing, the end, and text that was cut inside a surrogate pair.
 
 A subclass turns one frame into events (`_frame`), says whether the answer is whole (`_whole`) and closes it (`_finish`).
+Frames are server-sent events unless it frames otherwise (`_frames`, `_last_frames`).
 
 A provider that streams UTF-16 may cut a pair in two: `"\ud83d"` in one delta, `"\ude00"` in the next. Neither is JSON that
 a strict parser takes, so such halves travel through the parse as private-use characters and are joined, per item, by
@@ -10,6 +11,7 @@ a strict parser takes, so such halves travel through the parse as private-use ch
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import ClassVar
 
 from ..ir.errors import ProtocolError, TruncatedStream
@@ -55,16 +57,23 @@ class SSEStreamDecoder:
         return events
 
     def _feed(self, data: bytes, events: list[Event]) -> None:
-        for name, payload in self._sse.feed(data):
+        for name, payload in self._frames(data):
             if not self._over:  # what follows the end is not part of the answer
                 self._frame(name, payload, events)
+
+    def _frames(self, data: bytes) -> Iterable[tuple[bytes, bytes]]:
+        """The frames that `data` completes, as (name, payload)."""
+        return self._sse.feed(data)
+
+    def _last_frames(self) -> Iterable[tuple[bytes, bytes]]:
+        return self._sse.close()
 
     def close(self) -> list[Event]:
         """The last events, or TruncatedStream."""
         if self._broken is not None:
             raise self._broken
         events: list[Event] = []
-        for name, payload in self._sse.close():
+        for name, payload in self._last_frames():
             if not self._over:
                 self._last_frame(name, payload, events)
         if not self._over:

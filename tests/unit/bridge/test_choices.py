@@ -40,7 +40,7 @@ def flat(word):
     return {"type": "allowed_tools", "mode": word, "tools": [{"type": "function", "name": "f"}]}
 
 
-# anthropic, gemini, openai_chat, openai_responses
+CHOOSING = ("anthropic", "gemini", "openai_chat", "openai_responses")
 TABLE = {
     "unset": (None, None, None, None),
     "auto": ({"type": "auto"}, mode("AUTO"), "auto", "auto"),
@@ -75,7 +75,9 @@ def request(name, parallel):
 
 def expected(name, parallel, wire):
     """The fields that say it."""
-    cell = TABLE[name][WIRES.index(wire)]
+    if wire == "ollama":
+        return {}  # it has no word for any of it
+    cell = TABLE[name][CHOOSING.index(wire)]
     if wire == "gemini":
         return {} if cell is None else {"toolConfig": cell}
     if wire == "anthropic":
@@ -91,6 +93,8 @@ def said(body):
 
 
 def names_in(body):
+    if "tools" not in body:
+        return []
     tools = body["tools"][0].get("functionDeclarations", body["tools"])
     return [tool.get("function", tool)["name"] for tool in tools]
 
@@ -107,11 +111,13 @@ def written(name, parallel, wire):
 def test_every_choice_on_every_wire(wire, name, parallel):
     body, losses = written(name, parallel, wire)
     assert said(body) == expected(name, parallel, wire)
-    restricted = name.startswith("allowed") and wire == "anthropic"
-    assert names_in(body) == (["f"] if restricted else ["f", "g"])
+    restricted = name.startswith("allowed") and wire in ("anthropic", "ollama")
+    undeclared = name == "none" and wire == "ollama"
+    assert names_in(body) == ([] if undeclared else ["f"] if restricted else ["f", "g"])
     weakened = {loss.path for loss in losses if loss.severity != "info"}
-    no_word = {"/choice"} if name == "validated" and wire != "gemini" else set()
-    one_call = {"/parallel"} if parallel is False and wire == "gemini" else set()
+    wordless = ("validated", "required", "tool", "allowed, required") if wire == "ollama" else ("validated",)
+    no_word = {"/choice"} if name in wordless and wire != "gemini" else set()
+    one_call = {"/parallel"} if parallel is False and wire in ("gemini", "ollama") else set()
     assert weakened == no_word | one_call
 
 
@@ -129,6 +135,8 @@ def carry(source, target, name, parallel):
     if source == target:
         assert toolwire.translate(body, source=source, target=target).body is body
         return
+    if source == "ollama":
+        meant, parallel = "unset", None  # nothing there says any of it
     if source == "gemini" or (source == "anthropic" and name == "none"):
         parallel = None  # nothing there said it
     if source == "anthropic" and name == "unset" and parallel is not None:

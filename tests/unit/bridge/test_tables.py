@@ -10,7 +10,7 @@ from toolwire.ir import Fault, Response, Stop, Text, ToolCall
 from toolwire.ir.events import ResponseEnd, ResponseStart, StreamFault
 from toolwire.wire import get
 
-BARE = ["anthropic", "gemini", "openai_chat", "openai_responses"]
+BARE = ["anthropic", "gemini", "openai_chat", "openai_responses", "ollama"]
 
 # kind: what each wire answers with, as (status, its word)
 ERRORS = {
@@ -42,20 +42,27 @@ STATUSES = {
 
 
 def word_of(wire, body):
+    if wire == "ollama":
+        return body["error"]
     return body["error"]["status" if wire == "gemini" else "type"]
 
 
 @pytest.mark.parametrize("kind", ERRORS)
-@pytest.mark.parametrize("column", range(4), ids=BARE)
+@pytest.mark.parametrize("column", range(5), ids=BARE)
 def test_errors_have_the_status_and_the_word_of_the_wire(kind, column):
     wire = BARE[column]
     encoded = get(wire).encode_error(Fault(kind, "m", STATUSES[kind]))
     expected = ERRORS[kind][min(column, 2)]
+    if wire == "ollama":  # it has statuses, and no words for kinds
+        expected = (503 if kind == "overloaded" else STATUSES[kind], "m")
     assert (encoded.status, word_of(wire, encoded.body)) == expected
     if wire == "gemini":
         assert encoded.body["error"]["code"] == encoded.status
     back = get(wire).decode_error(encoded.status, encoded.body, encoded.headers)
-    if not (kind in ("billing", "too_large") and wire != "anthropic") and (kind, wire) != ("timeout", "openai_chat"):
+    if not (kind in ("billing", "too_large") and wire not in ("anthropic", "ollama")) and (kind, wire) != (
+        "timeout",
+        "openai_chat",
+    ):
         assert back.kind == kind
 
 
@@ -73,7 +80,7 @@ def test_headers_say_when_to_try_again_and_which_request_it_was(wire):
     encoded = get(wire).encode_error(fault)
     assert encoded.headers["retry-after"] == "2.5"
     assert encoded.headers["x-should-retry"] == "false"
-    assert ("req_1" in encoded.headers.values()) is (wire != "gemini")
+    assert ("req_1" in encoded.headers.values()) is (wire not in ("gemini", "ollama"))
     back = get(wire).decode_error(encoded.status, encoded.body, encoded.headers)
     assert (back.retry_after, back.retryable) == (2.5, False)
     if wire == "gemini":
@@ -122,20 +129,22 @@ def test_a_stream_to_gemini_fails_with_a_status_that_it_has():
     assert json.loads(written.removeprefix(b"data: "))["error"]["code"] == 503
 
 
-# reason: (anthropic, gemini, openai_chat, openai_responses)
+# reason: (anthropic, gemini, openai_chat, openai_responses, ollama)
 STOPS = {
-    "stop": ("end_turn", "STOP", "stop", "completed"),
-    "stop_sequence": ("stop_sequence", "STOP", "stop", "completed"),
-    "tool_calls": ("tool_use", "STOP", "tool_calls", "completed"),
-    "length": ("max_tokens", "MAX_TOKENS", "length", "max_output_tokens"),
-    "context_window": ("model_context_window_exceeded", "MAX_TOKENS", "length", "max_output_tokens"),
-    "content_filter": ("refusal", "SAFETY", "content_filter", "content_filter"),
-    "pause": ("pause_turn", "CONTINUATION", "stop", "max_messages"),
-    "unknown": ("end_turn", "STOP", "stop", "completed"),
+    "stop": ("end_turn", "STOP", "stop", "completed", "stop"),
+    "stop_sequence": ("stop_sequence", "STOP", "stop", "completed", "stop"),
+    "tool_calls": ("tool_use", "STOP", "tool_calls", "completed", "stop"),
+    "length": ("max_tokens", "MAX_TOKENS", "length", "max_output_tokens", "length"),
+    "context_window": ("model_context_window_exceeded", "MAX_TOKENS", "length", "max_output_tokens", "length"),
+    "content_filter": ("refusal", "SAFETY", "content_filter", "content_filter", "stop"),
+    "pause": ("pause_turn", "CONTINUATION", "stop", "max_messages", "stop"),
+    "unknown": ("end_turn", "STOP", "stop", "completed", "stop"),
 }
 
 
 def stop_in(wire, body):
+    if wire == "ollama":
+        return body["done_reason"]
     if wire == "anthropic":
         return body["stop_reason"]
     if wire == "gemini":
@@ -146,7 +155,7 @@ def stop_in(wire, body):
 
 
 @pytest.mark.parametrize("reason", STOPS)
-@pytest.mark.parametrize("column", range(4), ids=BARE)
+@pytest.mark.parametrize("column", range(5), ids=BARE)
 def test_stop_reasons(reason, column):
     wire = get(BARE[column])
     parts = (ToolCall("c", "f", {}),) if reason == "tool_calls" else (Text("t"),)

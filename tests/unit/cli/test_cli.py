@@ -42,7 +42,7 @@ def test_tools_to_all_shapes(file, capsys):
     assert main(["convert", file(TOOL), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["source"], document["kind"]) == ("mcp", "tools")
-    assert set(document["targets"]) == {"anthropic", "gemini", "openai_chat", "openai_responses"}
+    assert set(document["targets"]) == {"anthropic", "gemini", "ollama", "openai_chat", "openai_responses"}
 
 
 def test_strict_refuses_what_is_lossy(file, capsys):
@@ -170,8 +170,8 @@ def test_demo(capsys):
     assert main(["demo", "--seed", "1"]) == 0
     out = capsys.readouterr().out
     assert "✗" not in out
-    assert out.count("1,000/1,000") == 4
-    assert out.count("2/2 results at their calls, 2/2 calls back") == 12
+    assert out.count("1,000/1,000") == 5
+    assert out.count("2/2 results at their calls, 2/2 calls back") == 20
 
 
 class _Terminal(io.StringIO):
@@ -197,7 +197,7 @@ def test_a_wide_terminal_shows_columns_and_colours(file, monkeypatch):
 def test_nothing_that_every_target_refuses_counts_as_done(file, capsys):
     empty = file({"model": "claude-m", "max_tokens": 5, "messages": []})
     assert main(["convert", empty]) == 2
-    assert capsys.readouterr().err.count("refused") == 3
+    assert capsys.readouterr().err.count("refused") == 4
 
 
 def test_a_terminal_is_not_made_to_obey(file, capsys):

@@ -22,7 +22,8 @@ ENVIRONMENT = {"OPENAI_API_KEY": KEY, "GROQ_API_KEY": f" {KEY}\n", "ANTHROPIC_AU
             "https://generativelanguage.googleapis.com/v1beta/models/gemini-3:generateContent",
             ("x-goog-api-key", KEY),
         ),
-        ("ollama/qwen3:8b", "http://localhost:11434/v1/chat/completions", None),
+        ("ollama/qwen3:8b", "http://localhost:11434/api/chat", None),
+        ("ollama-chat/qwen3:8b", "http://localhost:11434/v1/chat/completions", None),
     ],
 )
 def test_a_provider_and_a_model(model, url, header):

@@ -211,3 +211,11 @@ def test_values_that_were_made_up_are_the_same_every_time(vector):
 
 
 UNTESTABLE = {"a tuple, draft 7", "bounds, draft 4"}  # not valid in the newest draft
+
+
+def test_types_in_capitals_are_what_they_mean():
+    schema = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}, "required": ["city"]}
+    lowered = lower(schema, "ollama")
+    assert lowered.schema["type"] == "object"
+    assert lowered.schema["properties"] == {"city": {"type": "string"}}
+    assert lowered.encode({"city": "Paris"}) == {"city": "Paris"}

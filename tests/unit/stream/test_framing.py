@@ -58,7 +58,15 @@ def test_a_large_frame_in_small_pieces_takes_linear_time():
 
 @pytest.mark.parametrize(
     ("data", "lines"),
-    [(b"1\n2\n", [b"1", b"2"]), (b"1\r\n\n 2 \n", [b"1", b"2"]), (b"1\n2", [b"1", b"2"]), (b"", []), (b"\n\n", [])],
+    [
+        (b"1\n2\n", [b"1", b"2"]),
+        (b"1\r\n\n 2 \n", [b"1", b"2"]),
+        (b"1\r2\r", [b"1", b"2"]),
+        (b"\xef\xbb\xbf1\n2", [b"1", b"2"]),
+        (b"", []),
+        (b"\n\n", []),
+        (b"\xef\xbb\xbf", []),
+    ],
 )
 def test_newline_delimited_json(data, lines):
     for pieces in every_split(data):

@@ -10,10 +10,10 @@ from toolwire.wire import get, names
 
 
 def test_the_names():
-    assert toolwire.wire.names() == ["anthropic", "gemini", "openai_chat", "openai_responses"]
+    assert toolwire.wire.names() == ["anthropic", "gemini", "ollama", "openai_chat", "openai_responses"]
 
 
-@pytest.mark.parametrize("name", ["anthropic", "gemini", "openai_chat", "openai_responses"])
+@pytest.mark.parametrize("name", ["anthropic", "gemini", "ollama", "openai_chat", "openai_responses"])
 def test_a_codec_is_what_it_is_called(name):
     codec = get(name)
     assert codec.name == name

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Part, Reasoning
+from ...ir.parts import Media, Part, Reasoning
 from ...ir.pointer import JSON, Object
 from ...ir.response import Response, Stop, StopReason, Usage
 from ..protocol import Encoded
@@ -15,7 +15,7 @@ from ..shape import each, finish, integer, leftover, obj, optional_string
 from .blocks import NAME, read_block, write_block
 from .fault import read_fault
 
-__all__ = ["decode_response", "encode_response", "read_stop", "read_usage", "write_stop", "write_usage"]
+__all__ = ["decode_response", "encode_response", "read_stop", "read_usage", "write_answer", "write_stop", "write_usage"]
 
 _FORM = "anthropic~"
 _KNOWN = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage"})
@@ -117,7 +117,7 @@ def encode_response(response: Response) -> Encoded:
     losses = Losses()
     content: list[Object] = []
     for number, part in enumerate(response.parts):
-        block = _write_answer(part, losses, f"/parts/{number}")
+        block = write_answer(part, losses, f"/parts/{number}")
         if block is not None:
             content.append(block)
     if response.created is not None:
@@ -137,8 +137,11 @@ def encode_response(response: Response) -> Encoded:
     return Encoded(finish(out, response.extra, NAME), losses)
 
 
-def _write_answer(part: Part, losses: Losses, path: str) -> Object | None:
+def write_answer(part: Part, losses: Losses, path: str) -> Object | None:
     """A client takes thoughts that nobody signed, too; it just cannot hand them to Anthropic."""
+    if isinstance(part, Media):
+        losses.add(path, part.kind, "dropped", "an Anthropic answer has no media", "error")
+        return None
     if isinstance(part, Reasoning) and not any(artefact.provider == NAME for artefact in part.artefacts):
         if part.artefacts:
             losses.add(f"{path}/artefacts", "artefact of reasoning", "dropped", "it is another provider's")

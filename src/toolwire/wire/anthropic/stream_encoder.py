@@ -31,9 +31,9 @@ from ...ir.response import Usage
 from ...ir.text import dumps, escape, to_bytes, unescape
 from ..event_writer import EventWriter
 from ..shape import finish
-from .blocks import NAME, PROVIDER, write_block
+from .blocks import NAME, PROVIDER
 from .fault import write_fault
-from .response import write_stop, write_usage
+from .response import write_answer, write_stop, write_usage
 
 __all__ = ["MessagesStreamEncoder"]
 
@@ -219,7 +219,7 @@ class MessagesStreamEncoder(EventWriter):
         return out + self._close_block()
 
     def _whole_part(self, event: WholePart) -> bytes:
-        block = write_block(event.part, self.losses, self._path(event.key))
+        block = write_answer(event.part, self.losses, self._path(event.key))
         return b"" if block is None else self._open_block(block, b"", b"") + self._close_block()
 
     def _report_foreign(self, event: TextEnd | ReasoningEnd | CallEnd) -> None:

@@ -296,6 +296,9 @@ def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
     wrapper = result.extra.get(_FORM, {}).get(":wrapper")
     if wrapper != "absent" or result.parts or result.structured:
         inner["response"] = _wrap(result, wrapper, losses, path)
+    texts = [isinstance(part, Text) for part in result.parts]
+    if texts != sorted(texts, reverse=True):
+        losses.add(f"{path}/parts", "order of a result", "moved", "its words stand before its media", "info")
     media = [write_part(part, losses, path) for part in result.parts if not isinstance(part, Text)]
     if any(part is not None for part in media):
         inner["parts"] = [part for part in media if part is not None]

@@ -152,6 +152,10 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
                 losses.add(f"{path}/name", f"name of an {part.kind}", "dropped", "Chat names files only", "info")
             if part.url is not None and part.media_type is not None:
                 losses.add(f"{path}/media_type", "media type", "dropped", "an address goes without one", "info")
+            if part.kind == "image" and part.data is not None and part.media_type is None:
+                losses.add(
+                    f"{path}/media_type", "media type", "rewritten", "nothing says what it is: image/png", "info"
+                )
             out = finish({**out, **_cache(part.cache)}, part.extra, NAME)
         return out
     if isinstance(part, Refusal):

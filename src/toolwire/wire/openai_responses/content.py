@@ -114,6 +114,8 @@ def write_part(part: Part, losses: Losses, path: str) -> Object | None:
             losses.add(f"{path}/name", f"name of an {part.kind}", "dropped", "Responses names files only", "info")
         if part.url is not None and part.media_type is not None:
             losses.add(f"{path}/media_type", "media type", "dropped", "an address goes without one", "info")
+        if part.kind == "image" and part.data is not None and part.media_type is None:
+            losses.add(f"{path}/media_type", "media type", "rewritten", "nothing says what it is: image/png", "info")
     elif isinstance(part, Opaque) and part.wire == NAME:
         return part.value
     if out is None:

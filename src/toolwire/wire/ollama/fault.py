@@ -1,0 +1,71 @@
+"""Ollama's errors: `{"error": "words"}`. The status says which kind it is; in the middle of a stream there is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from ...ir.pointer import JSON, Object
+from ...ir.response import Fault, FaultKind
+from ..faults import (
+    fitting_status,
+    headers_of,
+    kind_of_status,
+    request_id,
+    retry_after,
+    should_retry,
+    status_of_kind,
+    words_of,
+)
+from ..protocol import EncodedFault
+from .content import NAME
+
+__all__ = ["decode_error", "encode_error", "read_fault", "write_fault"]
+
+# What the server says, for errors that come without a status.
+_WORDS: tuple[tuple[str, FaultKind], ...] = (
+    (r"\Aunauthorized", "authentication"),
+    (r"\bnot found\b", "not_found"),
+    (r"\Aserver busy", "overloaded"),
+    (r"\bdoes not support\b|\bis required\b|\Amissing request body", "invalid_request"),
+)
+_STATUSES: dict[FaultKind, tuple[int, ...]] = {"overloaded": (503,), "malformed_call": (502,)}
+
+
+def read_fault(body: JSON, status: int | None = None) -> Fault:
+    """`body` is the whole envelope."""
+    error = body.get("error") if type(body) is dict else None
+    if not error:
+        return Fault(kind_of_status(status or 500), words_of(body, status or 500), status or 500)
+    own: Object = {key: value for key, value in body.items() if key != "error"}
+    message = error
+    if type(error) is not str:  # a proxy in between with an envelope of its own
+        own["error"] = error
+        message = error.get("message") if type(error) is dict else None
+    words = message if type(message) is str and message else words_of(None, status or 500)
+    kind = kind_of_status(status) if status else _kind_of(words)
+    return Fault(kind, words, status or status_of_kind(kind), extra={NAME: own} if own else {})
+
+
+def _kind_of(words: str) -> FaultKind:
+    start = words[:500]
+    return next((kind for pattern, kind in _WORDS if re.search(pattern, start)), "server")
+
+
+def write_fault(fault: Fault) -> Object:
+    return {"error": fault.message, **fault.extra.get(NAME, {})}
+
+
+def decode_error(status: int | None, body: JSON, headers: Mapping[str, str] | None) -> Fault:
+    return replace(
+        read_fault(body, status),
+        retry_after=retry_after(headers),
+        retryable=should_retry(headers),
+        request_id=request_id(headers),
+    )
+
+
+def encode_error(fault: Fault) -> EncodedFault:
+    return EncodedFault(fitting_status(fault, _STATUSES), write_fault(fault), headers_of(fault, None))

@@ -1,0 +1,186 @@
+"""Ollama messages.
+
+    {"role": "assistant", "content": "", "thinking": "…", "tool_calls": [{"id", "function": {"index", "name", "arguments": {…}}}]}
+    {"role": "tool", "content": "22°C", "tool_name": "get_temperature", "tool_call_id": "call_1"}
+
+One message is one `Message`, in order; a `tool` message is a user message with one ToolResult. Arguments are objects. Ids
+are absent in older servers and clients, and then results belong to calls by name and order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import Extra, Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from ...ir.pointer import JSON, Object
+from ...ir.request import Message, Role
+from ..shape import each, finish, leftover, obj, optional_string, string
+from ..structured import in_words
+from .content import FORM, NAME, Placed, read_content, report_order, thoughts, write_content
+
+__all__ = ["THOUGHT", "read_assistant", "read_call", "read_message", "write_assistant", "write_call", "write_message"]
+
+_FUNCTION = "ollama/function"
+_PLAIN = frozenset({"role", "content", "images"})
+_ASSISTANT = _PLAIN | {"thinking", "tool_calls"}
+_RESULT = _PLAIN | {"tool_name", "tool_call_id"}
+_CALL = frozenset({"id", "type", "function"})
+_INNER = frozenset({"index", "name", "arguments"})
+_ROLES: dict[str, Role] = {"system": "system", "user": "user"}
+THOUGHT: Extra = {FORM: {":field": "thinking"}}
+"""Marks reasoning as this wire's own, so that it goes back with the history."""
+
+
+def read_message(raw: JSON) -> Message:
+    word = string(obj(raw), "role")
+    role = word.lower()  # as the server does
+    form: Object = {} if role == word else {":role": word}
+    if role == "assistant":
+        return read_assistant(raw, form)
+    if role == "tool":
+        return Message("user", (_read_result(raw, form),))
+    if role not in _ROLES:
+        raise ProtocolError(f"unknown role {word!r}", pointer="/role", hint="system, user, assistant or tool")
+    parts = read_content(raw, form)
+    return Message(_ROLES[role], tuple(parts), _with_form(leftover(raw, _PLAIN, NAME), form))
+
+
+def _with_form(extra: Extra, form: Object) -> Extra:
+    if form:
+        extra[FORM] = {**extra.get(FORM, {}), **form}
+    return extra
+
+
+def read_assistant(raw: Object, form: Object) -> Message:
+    """An assistant message, of a request or of a response."""
+    spoken = read_content(raw, form)
+    words = optional_string(raw, "thinking")
+    reasoning: list[Part] = [Reasoning(words, extra=THOUGHT)] if words else []
+    calls = each(raw, "tool_calls", read_call)
+    return Message("assistant", (*reasoning, *spoken, *calls), _with_form(leftover(raw, _ASSISTANT, NAME), form))
+
+
+def read_call(raw: JSON) -> ToolCall:
+    function = obj(obj(raw).get("function"), "function")
+    arguments = function.get("arguments")
+    try:
+        name = string(function, "name")
+        arguments = {} if arguments is None else obj(arguments, "arguments")
+    except ProtocolError as error:
+        raise error.within("function") from None
+    form: Object = {":index": function.get("index")}
+    if "type" in raw:
+        form[":type"] = raw["type"]
+    if "arguments" not in function:
+        form[":arguments"] = "absent"
+    extra = leftover(function, _INNER, _FUNCTION, leftover(raw, _CALL, NAME))
+    return ToolCall(optional_string(raw, "id") or "", name, arguments, extra=_with_form(extra, form))
+
+
+def _read_result(raw: Object, form: Object) -> ToolResult:
+    name = optional_string(raw, "tool_name")
+    known = _RESULT
+    if name is None and type(raw.get("name")) is str:  # what clients wrote before there was `tool_name`
+        name, known = raw["name"], _RESULT | {"name"}
+        form[":name"] = "name"
+    parts = [part for part in read_content(raw, form) if isinstance(part, (Text, Media))]
+    extra = _with_form(leftover(raw, known, NAME), form)
+    return ToolResult(optional_string(raw, "tool_call_id") or "", name, tuple(parts), extra=extra)
+
+
+def write_message(message: Message, path: str, out: list[Object], losses: Losses) -> None:
+    if message.role == "assistant":
+        placed = [(f"{path}/parts/{number}", part) for number, part in enumerate(message.parts)]
+        out.append(write_assistant(placed, message.extra, losses, "\n\n"))
+        return
+    rest: list[Placed] = []
+    for number, part in enumerate(message.parts):
+        where = f"{path}/parts/{number}"
+        if isinstance(part, ToolResult):
+            out.append(_write_result(part, losses, where))
+        elif isinstance(part, (ToolCall, Reasoning)):
+            what = "call" if isinstance(part, ToolCall) else "reasoning"
+            losses.add(where, what, "dropped", "only an assistant message has one", "error")
+        else:
+            rest.append((where, part))
+    if rest or not message.parts:
+        form = message.extra.get(FORM, {})
+        report_order(rest, losses)
+        role = form.get(":role", "user" if message.role == "user" else "system")
+        out.append(finish({"role": role, **write_content(rest, form, losses, "\n\n")}, message.extra, NAME))
+
+
+def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
+    form = result.extra.get(FORM, {})
+    if result.is_error:
+        losses.add(f"{path}/is_error", "is_error", "dropped", "Ollama results have no error flag", "error")
+    if result.cache is not None:
+        losses.add(f"{path}/cache", "cache", "dropped", "Ollama has no cache marks", "info")
+    said: Sequence[Text | Media | Opaque] = in_words(result, path, losses)
+    parts: list[Placed] = [(f"{path}/parts/{number}", part) for number, part in enumerate(said)]
+    report_order(parts, losses)
+    out: Object = {"role": form.get(":role", "tool"), **write_content(parts, form, losses, "\n\n")}
+    if result.name is not None:
+        out[form.get(":name", "tool_name")] = result.name
+    if result.call_id:
+        out["tool_call_id"] = result.call_id
+    return finish(out, result.extra, NAME)
+
+
+def write_assistant(
+    parts: Sequence[Placed], extra: Extra, losses: Losses, joint: str, *, numbered: bool = False
+) -> Object:
+    """`numbered`: calls tell their position, as those of a server do."""
+    report_order(parts, losses)
+    content: list[Placed] = []
+    reasoning: list[str] = []
+    calls: list[Object] = []
+    for where, part in parts:
+        if isinstance(part, ToolCall):
+            calls.append(write_call(part, losses, where, len(calls) if numbered else None))
+        elif isinstance(part, Reasoning):
+            reasoning.append(thoughts(part, where, losses))
+        elif isinstance(part, ToolResult):
+            losses.add(where, "result", "dropped", "an assistant message has none", "error")
+        else:
+            content.append((where, part))
+    form = extra.get(FORM, {})
+    out: Object = {"role": form.get(":role", "assistant"), **write_content(content, form, losses, joint)}
+    if reasoning:
+        out["thinking"] = "\n\n".join(reasoning)
+    if calls:
+        out["tool_calls"] = calls
+    return finish(out, extra, NAME)
+
+
+def write_call(call: ToolCall, losses: Losses, path: str, number: int | None) -> Object:
+    if call.namespace is not None:
+        losses.add(f"{path}/namespace", "namespace", "dropped", "Ollama calls have none")
+    if call.artefacts:
+        losses.add(f"{path}/artefacts", "artefact", "dropped", "Ollama has no place for it")
+    if call.cache is not None:
+        losses.add(f"{path}/cache", "cache", "dropped", "Ollama has no cache marks", "info")
+    form = call.extra.get(FORM, {})
+    index = form.get(":index", number)
+    function: Object = {} if index is None else {"index": index}
+    function["name"] = call.name
+    arguments = call.arguments if call.arguments is not None else _stand_in(call, losses, path)
+    if arguments or ":arguments" not in form:
+        function["arguments"] = arguments
+    out: Object = {"id": call.id} if call.id else {}
+    if ":type" in form:
+        out["type"] = form[":type"]
+    out["function"] = finish(function, call.extra, _FUNCTION)
+    return finish(out, call.extra, NAME)
+
+
+def _stand_in(call: ToolCall, losses: Losses, path: str) -> Object:
+    """Arguments for a call that has no object."""
+    if call.kind == "freeform":
+        losses.add(path, "freeform call", "rewritten", "sent as a call with one argument, `input`", "info")
+        return {"input": call.raw or ""}
+    detail = "they are not a JSON object: sent as text under `raw_arguments`"
+    losses.add(f"{path}/arguments", "arguments", "rewritten", detail)
+    return {"raw_arguments": call.raw or ""}

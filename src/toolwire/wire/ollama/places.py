@@ -1,0 +1,107 @@
+"""Where things stand in /api/chat documents, and how to recognise one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from ...ir.parts import Media, Part, Reasoning, ToolCall, ToolResult
+from ...ir.pointer import JSON, Object, join, split
+from ...ir.request import Request
+from ...ir.response import Response
+from ..protocol import Kind
+from ..signs import score, tools_of
+
+__all__ = ["SIGNS", "locator"]
+
+_FIELDS = {
+    "max_tokens": "num_predict",
+    "input_schema": "parameters",
+    "reasoning": "think",
+    "output": "format",
+    "created": "created_at",
+    "stop": "done_reason",
+}
+_COUNTS = {"input": "prompt_eval_count", "output": "eval_count"}
+
+
+def locator(value: Request | Response) -> Callable[[str], str]:
+    if isinstance(value, Request):
+        return partial(_in_request, value, {})
+    return partial(_in_response, list(_places(value.parts)))
+
+
+def _places(parts: tuple[Part, ...]) -> Iterator[str]:
+    calls = images = 0
+    for part in parts:
+        if isinstance(part, ToolResult):
+            yield ""
+        elif isinstance(part, ToolCall):
+            yield join("tool_calls", calls)
+            calls += 1
+        elif isinstance(part, Media):
+            yield join("images", images)
+            images += 1
+        else:
+            yield join("thinking" if isinstance(part, Reasoning) else "content")
+
+
+def _in_request(request: Request, places: dict[int, list[str]], path: str) -> str:
+    match split(path):
+        case ["params", ("logprobs" | "top_logprobs") as name, *_]:
+            return join(name)
+        case ["params", name, *_]:
+            return join("options", _FIELDS.get(name, name))
+        case ["tools", index, field, *rest]:
+            return join("tools", index, "function", _FIELDS.get(field, field), *rest)
+        case ["messages", index, "parts", number, *rest]:
+            if int(index) not in places:
+                places[int(index)] = list(_places(request.messages[int(index)].parts))
+            return join("messages", index) + places[int(index)][int(number)] + join(*rest)
+        case ["reasoning" | "output" as field, *_]:
+            return join(_FIELDS[field])
+        case [name] if name in request.extra.get("ollama/options", {}):
+            return join("options", name)
+    return path
+
+
+def _in_response(places: list[str], path: str) -> str:
+    match split(path):
+        case ["parts", number, *rest]:
+            return join("message") + places[int(number)] + join(*rest)
+        case ["usage", name, *_]:
+            return join(_COUNTS.get(name, name))
+        case ["created" | "stop" as field, *_]:
+            return join(_FIELDS[field])
+    return path
+
+
+_OWN = frozenset({"options", "keep_alive", "think", "format"})
+_OWN_IN_MESSAGES = frozenset({"images", "thinking", "tool_name"})
+
+
+def _is_own(body: Object) -> bool:
+    """Whether it has what Chat, which is much alike, has not."""
+    if not _OWN.isdisjoint(body):
+        return True
+    return any(
+        not _OWN_IN_MESSAGES.isdisjoint(message) or any(map(_is_own_call, message.get("tool_calls") or ()))
+        for message in body["messages"]
+    )
+
+
+def _is_own_call(call: Object) -> bool:
+    return "id" not in call and type(call["function"].get("arguments", {})) is dict
+
+
+def _is_answer(body: Object) -> bool:
+    return type(body["message"]) is dict and type(body["done"]) is bool
+
+
+SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
+    "request": score((1, lambda b: type(b["messages"]) is list), (30, _is_own)),
+    "response": score((6, _is_answer)),
+    "stream": score((6, lambda b: _is_answer(b) or type(b["error"]) is str)),
+    "tools": score((1, lambda b: any("function" in tool for tool in tools_of(b)))),
+    "error": score((3, lambda b: type(b["error"]) is str)),
+}

@@ -1,0 +1,163 @@
+"""/api/chat requests: the envelope around messages and tools.
+
+Sampling stands in `options`. A request streams unless it says `"stream": false`, so what other wires leave unsaid is said.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import Extra
+from ...ir.pointer import JSON, Object, join
+from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
+from ..params import NO_PARAMS, read_params, rows, write_params
+from ..protocol import Encoded
+from ..shape import boolean, each, finish, leftover, obj, optional_string, wrong
+from .content import FORM, NAME
+from .messages import read_message, write_message
+from .tools import read_tool, write_tools
+
+__all__ = ["decode_request", "encode_request"]
+
+_OPTIONS = "ollama/options"
+_SAMPLING = rows(
+    num_predict="max_tokens",
+    temperature="temperature",
+    top_p="top_p",
+    top_k="top_k",
+    stop="stop",
+    seed="seed",
+    presence_penalty="presence_penalty",
+    frequency_penalty="frequency_penalty",
+)
+_BESIDE = rows(logprobs="logprobs", top_logprobs="top_logprobs")
+_KEYS = {row.param: key for key, row in (_SAMPLING | _BESIDE).items()}
+_KNOWN = frozenset(_BESIDE) | {"model", "messages", "tools", "stream", "format", "options", "think"}
+
+
+def decode_request(body: Object) -> Request:
+    if type(obj(body).get("messages")) is not list:
+        raise ProtocolError("expected an array of messages", pointer="/messages")
+    messages = tuple(each(body, "messages", read_message))
+    tools = tuple(each(body, "tools", read_tool))
+    extra = leftover(body, _KNOWN, NAME)
+    params = _read_params(body, extra)
+    stream = boolean(body, "stream")
+    if "stream" not in body:
+        extra[FORM] = {**extra.get(FORM, {}), ":stream": "absent"}
+    return Request(
+        optional_string(body, "model") or "",
+        messages,
+        tools,
+        None,
+        None,
+        Params(**params) if params else NO_PARAMS,
+        _read_think(body.get("think")),
+        _read_format(body.get("format")),
+        True if stream is None else stream,
+        extra,
+    )
+
+
+def _read_params(body: Object, extra: Extra) -> dict[str, Any]:
+    params: dict[str, Any] = {}
+    read_params(body, _BESIDE, params)
+    options = body.get("options")
+    if options is None:
+        return params
+    known = set(_SAMPLING)
+    limit = obj(options, "options").get("num_predict")
+    if type(limit) is int and limit < 0:  # -1 is no limit, and less than nothing is no number of tokens
+        known.remove("num_predict")
+        options = {key: value for key, value in options.items() if key != "num_predict"}
+    try:
+        read_params(options, _SAMPLING, params)
+    except ProtocolError as error:
+        raise error.within("options") from None
+    leftover(body["options"], known, _OPTIONS, extra)
+    if type(options.get("stop")) is str:
+        extra[FORM] = {**extra.get(FORM, {}), ":stop": "string"}
+    return params
+
+
+def _read_think(value: JSON) -> ReasoningConfig | None:
+    if value is None or value == "":
+        return None
+    if type(value) is bool:
+        return ReasoningConfig("auto", visible=True) if value else ReasoningConfig("off")
+    if type(value) is str:
+        return ReasoningConfig("auto", value, visible=True)
+    raise wrong("a boolean or a string", value, "think")
+
+
+def _read_format(value: JSON) -> OutputFormat | None:
+    if value is None or value == "":
+        return None
+    if value == "json":
+        return OutputFormat("json")
+    if type(value) is dict:
+        return OutputFormat("json_schema", value)
+    raise wrong('"json" or a JSON Schema', value, "format")
+
+
+def encode_request(request: Request) -> Encoded:
+    losses = Losses()
+    out: Object = {"model": request.model} if request.model else {}
+    messages: list[Object] = []
+    for index, message in enumerate(request.messages):
+        write_message(message, f"/messages/{index}", messages, losses)
+    out["messages"] = messages
+    if tools := write_tools(request, losses):
+        out["tools"] = tools
+    if request.reasoning is not None:
+        _write_think(request.reasoning, out, losses)
+    if request.output is not None:
+        _write_format(request.output, out, losses)
+    _write_params(request, out, losses)
+    form = request.extra.get(FORM, {})
+    if not request.stream or not (":stream" in form or form.get("stream", 0) is None):
+        out["stream"] = bool(request.stream)
+    return Encoded(finish(out, request.extra, NAME), losses)
+
+
+def _write_params(request: Request, out: Object, losses: Losses) -> None:
+    options: Object = {}
+    write_params(request.params, _KEYS, options, NAME, losses)
+    for key in _BESIDE:
+        if key in options:
+            out[key] = options.pop(key)
+    if "top_logprobs" in out and "logprobs" not in out:
+        out["logprobs"] = True  # the one counts only with the other
+    if ":stop" in request.extra.get(FORM, {}) and len(options.get("stop", ())) == 1:
+        options["stop"] = options["stop"][0]
+    if options := finish(options, request.extra, _OPTIONS):
+        out["options"] = options
+
+
+def _write_think(reasoning: ReasoningConfig, out: Object, losses: Losses) -> None:
+    if reasoning.budget is not None:
+        losses.add(join("reasoning", "budget"), "thinking budget", "dropped", "Ollama has words for it, not numbers")
+    if reasoning.mode == "off":
+        out["think"] = False
+    elif reasoning.effort is not None:
+        out["think"] = reasoning.effort
+    elif reasoning.mode is not None:
+        out["think"] = True
+    elif reasoning.visible:  # a model that cannot think refuses a request that tells it to
+        detail = "thoughts are shown where thinking is asked for"
+        losses.add(join("reasoning", "visible"), "visible reasoning", "dropped", detail, "info")
+
+
+def _write_format(output: OutputFormat, out: Object, losses: Losses) -> None:
+    if output.kind == "json":
+        out["format"] = "json"
+    elif output.kind == "json_schema":
+        out["format"] = output.schema if type(output.schema) is dict else "json"
+        if type(output.schema) is not dict:
+            losses.add(join("output", "schema"), "schema of the answer", "weakened", "it is no object: any JSON")
+    for concept in ("name", "description", "strict"):
+        if getattr(output, concept):
+            detail = "a schema is enforced here, and has no name"
+            losses.add(join("output", concept), f"{concept} of the answer", "dropped", detail, "info")

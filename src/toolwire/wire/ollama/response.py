@@ -1,0 +1,196 @@
+"""/api/chat answers: one message, why it ended, counts and timings in one object.
+
+`stop` also stands for "the model calls a tool". There is no id, and the time is written out (RFC 3339).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import Part, ToolCall
+from ...ir.pointer import Object
+from ...ir.request import Message
+from ...ir.response import Response, Stop, StopReason, Usage
+from ..protocol import Encoded
+from ..shape import finish, integer, leftover, obj, optional_string, wrong
+from .content import FORM, NAME, Placed
+from .fault import read_fault
+from .messages import read_assistant, write_assistant
+
+__all__ = [
+    "KNOWN",
+    "MESSAGE",
+    "decode_response",
+    "encode_response",
+    "read_created",
+    "read_stop",
+    "read_usage",
+    "report_broken",
+    "stop_for_broken",
+    "write_created",
+    "write_stop",
+    "write_usage",
+]
+
+MESSAGE = "ollama/message"
+KNOWN = frozenset({"model", "created_at", "message", "done", "done_reason", "prompt_eval_count", "eval_count"})
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_REASONS: dict[str, StopReason] = {
+    "stop": "stop",
+    "length": "length",
+    "load": "stop",  # nothing was asked: the model is in memory now, or no longer
+    "unload": "stop",
+}
+_WORDLESS = frozenset({"content_filter", "refusal", "pause", "malformed_call", "error", "unknown"})
+
+
+def decode_response(body: Object) -> Response:
+    if obj(body).get("error") and "message" not in body:
+        return Response(fault=read_fault(body))
+    message = _read_message(obj(body.get("message"), "message"))
+    extra = leftover(body, KNOWN, NAME)
+    created, form = read_created(body)
+    if "done" not in body:
+        form[":done"] = "absent"
+    if form:
+        extra[FORM] = {**extra.get(FORM, {}), **form}
+    return Response(
+        model=optional_string(body, "model") or "",
+        parts=message.parts,
+        stop=read_stop(body, message.parts),
+        usage=read_usage(body),
+        created=created,
+        extra={**extra, **{name.replace(NAME, MESSAGE): fields for name, fields in message.extra.items()}},
+    )
+
+
+def _read_message(raw: Object) -> Message:
+    role = raw.get("role")
+    try:
+        return read_assistant(raw, {} if role == "assistant" else {":role": role})
+    except ProtocolError as error:
+        raise error.within("message") from None
+
+
+def read_created(body: Object) -> tuple[int | None, Object]:
+    """Seconds, and the form of the time where it has more to tell."""
+    text = optional_string(body, "created_at")
+    if text is None:
+        return None, {} if "created_at" in body else {":created_at": None}
+    seconds = _seconds(text)
+    return seconds, {} if _written(seconds) == text else {":created_at": text}
+
+
+def _seconds(text: str) -> int:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise wrong("a time such as 2026-11-15T09:00:00Z", text, "created_at") from None
+    return ((time if time.tzinfo is not None else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(seconds=1)
+
+
+def _written(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+
+
+def write_created(created: int | None, form: Object, losses: Losses) -> Object:
+    """The field `created_at`. Clients want one, so that an answer without a time has the first there was."""
+    text = form.get(":created_at", "")
+    if created is None:
+        return {} if text is None or "created_at" in form else {"created_at": _written(0)}
+    if text and _seconds(text) == created:
+        return {"created_at": text}
+    try:
+        return {"created_at": _written(created)}
+    except OverflowError:
+        losses.add("/created", "created", "dropped", "no year has so many seconds", "info")
+        return {"created_at": _written(0)}
+
+
+def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
+    done, word = body.get("done"), optional_string(body, "done_reason")
+    if done is not None and type(done) is not bool:
+        raise wrong("a boolean", done, "done")
+    if not done and not word:
+        return None
+    reason = _REASONS.get(word or "stop", "unknown")
+    if reason == "stop" and any(type(part) is ToolCall for part in parts):
+        reason = "tool_calls"
+    return Stop(reason) if word == _word_of(reason) else Stop(reason, extra={FORM: {":done_reason": word or None}})
+
+
+def _word_of(reason: StopReason) -> str:
+    return "length" if reason in ("length", "context_window") else "stop"
+
+
+def write_stop(stop: Stop, losses: Losses) -> Object:
+    """The field `done_reason`; losses for what the word does not say."""
+    word = stop.extra.get(FORM, {}).get(":done_reason", "")
+    if word is None:
+        return {}
+    if word:
+        return {"done_reason": word}
+    word = _word_of(stop.reason)
+    if stop.sequence is not None:
+        losses.add("/stop/sequence", "stop sequence", "dropped", "Ollama does not say which one it was", "info")
+    if stop.detail is not None:
+        losses.add("/stop/detail", "stop detail", "dropped", "Ollama has no place for it", "info")
+    if stop.reason in _WORDLESS or stop.reason == "context_window":
+        detail = f"Ollama has no word for it: {word!r}"
+        losses.add("/stop", f"stop reason {stop.reason}", "weakened", detail)
+    return {"done_reason": word}
+
+
+def read_usage(body: Object) -> Usage | None:
+    given, made = integer(body, "prompt_eval_count"), integer(body, "eval_count")
+    return None if given is None and made is None else Usage(given, made)
+
+
+def write_usage(usage: Usage, losses: Losses) -> Object:
+    for concept in ("cached", "cache_write", "reasoning"):
+        if getattr(usage, concept):
+            losses.add(f"/usage/{concept}", f"{concept} tokens", "dropped", "Ollama does not count them", "info")
+    counts = (("prompt_eval_count", usage.input), ("eval_count", usage.output))
+    return {key: count for key, count in counts if count is not None}
+
+
+def encode_response(response: Response) -> Encoded:
+    losses = Losses()
+    if response.id:
+        losses.add("/id", "id", "dropped", "Ollama answers have none", "info")
+    if response.alternatives:
+        losses.add("/alternatives", "alternatives", "dropped", "an Ollama answer has one choice", "error")
+    form = response.extra.get(FORM, {})
+    stop = response.stop
+    parts: list[Placed] = []
+    for number, part in enumerate(response.parts):
+        if type(part) is ToolCall and part.state != "complete":
+            report_broken(part, losses, f"/parts/{number}")
+            stop = stop_for_broken(part, stop, losses)
+        else:
+            parts.append((f"/parts/{number}", part))
+    inner = {name.replace(MESSAGE, NAME): fields for name, fields in response.extra.items() if MESSAGE in name}
+    message = write_assistant(parts, inner, losses, "", numbered=True)
+    out: Object = {"model": response.model, **write_created(response.created, form, losses), "message": message}
+    if stop is not None:
+        out.update(write_stop(stop, losses))
+    if ":done" not in form:
+        out["done"] = stop is not None
+    if response.usage is not None:
+        out.update(write_usage(response.usage, losses))
+    return Encoded(finish(out, response.extra, NAME), losses)
+
+
+def report_broken(call: ToolCall, losses: Losses, path: str) -> None:
+    """Calls are whole here, and whoever gets one runs it: one that is not is left out."""
+    losses.add(path, "call", "dropped", f"its arguments are {call.state}; Ollama calls are whole", "error")
+
+
+def stop_for_broken(call: ToolCall, stop: Stop | None, losses: Losses) -> Stop:
+    """What to say instead of a call that was left out."""
+    if stop is not None and stop.reason not in ("stop", "tool_calls"):
+        return stop
+    losses.add("/stop", "stop reason", "rewritten", f"the call of {call.name} is {call.state}", "info")
+    return Stop("length" if call.state == "truncated" else "malformed_call")

@@ -1,0 +1,142 @@
+"""/api/chat streams, read: one JSON object a line, the last with `"done": true`.
+
+Each line is an answer with the next words, thoughts or calls in it. Calls are whole. Words continue the item before them if
+that is of the same kind. An error takes the place of a line and ends the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...ir.errors import ProtocolError
+from ...ir.events import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseEnd,
+    ResponseStart,
+    StreamFault,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    UsageUpdate,
+    WholePart,
+)
+from ...ir.fold import merge_extra
+from ...ir.parts import Extra, Part, Reasoning, Text, ToolCall
+from ...ir.pointer import JSON, Object
+from ...ir.text import dumps, escape
+from ...stream.ndjson import NDJSONDecoder
+from ..shape import obj, optional_string, unknown
+from ..sse_stream import SSEStreamDecoder
+from .content import FORM, NAME
+from .fault import read_fault
+from .messages import THOUGHT, read_assistant
+from .response import KNOWN, MESSAGE, read_created, read_stop, read_usage
+
+__all__ = ["OllamaStreamDecoder"]
+
+_MESSAGE = frozenset({"role", "content", "thinking", "images", "tool_calls"})
+_ANY_CALL: tuple[Part, ...] = (ToolCall("", ""),)
+
+
+class OllamaStreamDecoder(SSEStreamDecoder):
+    """Feed it the bytes of an /api/chat stream."""
+
+    spoken = frozenset({"content", "thinking"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines = NDJSONDecoder()
+        self._started = False
+        self._called = False
+        self._open: tuple[type[Part], int] | None = None
+        self._logprobs: list[JSON] = []
+        self._extra: Extra = {}
+
+    def _frames(self, data: bytes) -> Iterable[tuple[bytes, bytes]]:
+        return ((b"", line) for line in self._lines.feed(data))
+
+    def _last_frames(self) -> Iterable[tuple[bytes, bytes]]:
+        return ((b"", line) for line in self._lines.close())
+
+    def _whole(self) -> bool:
+        return False  # the line that says so ends the answer at once
+
+    def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
+        line = self._read(payload)
+        if line.get("error") and "message" not in line:
+            self._over = True
+            events.append(StreamFault(read_fault(line)))
+            return
+        if not self._started:
+            self._started = True
+            created, form = read_created(line)
+            extra: Extra = {FORM: form} if form else {}
+            events.append(ResponseStart("", optional_string(line, "model") or "", created, extra))
+        message = line.get("message")
+        if message is not None:
+            self._read_message(obj(message, "message"), events)
+        self._keep(unknown(line, KNOWN, NAME))
+        usage = read_usage(line)
+        if usage is not None:
+            events.append(UsageUpdate(usage))
+        stop = read_stop(line, _ANY_CALL if self._called else ())
+        if stop is not None:
+            self._hush(events)
+            self._over = True
+            events.append(ResponseEnd((stop,), self._extra))
+
+    def _keep(self, extra: Extra) -> None:
+        """Log probabilities come token by token; everything else is said once, or over and over."""
+        new = extra.get(NAME, {}).get("logprobs")
+        if type(new) is list:
+            self._logprobs += new
+            extra[NAME]["logprobs"] = self._logprobs
+        self._extra = merge_extra(self._extra, extra)
+
+    def _read_message(self, raw: Object, events: list[Event]) -> None:
+        try:
+            parts = read_assistant(raw, {}).parts
+        except ProtocolError as error:
+            raise error.within("message") from None
+        for part in parts:
+            if isinstance(part, (Text, Reasoning)):
+                self._say(part, events)
+                continue
+            self._hush(events)
+            if isinstance(part, ToolCall):
+                self._call(part, events)
+            else:
+                events.append(WholePart(self._new_key(), part))
+        self._keep(unknown(raw, _MESSAGE, MESSAGE))
+
+    def _say(self, part: Text | Reasoning, events: list[Event]) -> None:
+        if self._open is None or self._open[0] is not type(part):
+            self._hush(events)
+            key = self._new_key()
+            self._open = (type(part), key)
+            events.append(TextStart(key) if isinstance(part, Text) else ReasoningStart(key, extra=THOUGHT))
+        key = self._open[1]
+        if escaped := self._escape(key, part.text):
+            events.append(TextDelta(key, escaped) if isinstance(part, Text) else ReasoningDelta(key, escaped))
+
+    def _hush(self, events: list[Event]) -> None:
+        if self._open is None:
+            return
+        kind, key = self._open
+        self._open = None
+        if rest := self._rest(key):
+            events.append(TextDelta(key, rest) if kind is Text else ReasoningDelta(key, rest))
+        events.append(TextEnd(key) if kind is Text else ReasoningEnd(key))
+
+    def _call(self, call: ToolCall, events: list[Event]) -> None:
+        self._called = True
+        key = self._new_key()
+        events.append(CallStart(key, call.id, call.name, extra=call.extra))
+        events.append(CallDelta(key, escape(dumps(call.arguments))))
+        events.append(CallEnd(key, call.arguments))

@@ -1,0 +1,195 @@
+"""/api/chat streams, written: a line for each piece of words, for each call when it is whole, and for the end."""
+
+from __future__ import annotations
+
+from ...ir.events import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    Ping,
+    ReasoningDelta,
+    ReasoningEnd,
+    ResponseEnd,
+    ResponseStart,
+    StreamFault,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    UsageUpdate,
+    WholePart,
+)
+from ...ir.parts import ToolCall
+from ...ir.pointer import Object
+from ...ir.request import Request
+from ...ir.response import Usage
+from ...ir.text import to_bytes, unescape
+from ..event_writer import EventWriter
+from ..shape import finish
+from .content import FORM, NAME, write_content
+from .fault import write_fault
+from .messages import write_call
+from .response import MESSAGE, report_broken, stop_for_broken, write_created, write_stop, write_usage
+
+__all__ = ["OllamaStreamEncoder"]
+
+
+class OllamaStreamEncoder(EventWriter):
+    """Feed it events; it gives the bytes of an /api/chat answer."""
+
+    def __init__(self, request: Request | None = None) -> None:
+        super().__init__()
+        self._head: Object = {}  # model and created_at, the same in every line
+        self._line = b""  # a line up to what the message says
+        self._starts: dict[int, CallStart] = {}
+        self._inputs: dict[int, list[bytes]] = {}  # what freeform calls have said so far
+        self._calls: dict[int, bytes | None] = {}  # in the order of their starts; what is written of those that ended
+        self._called = 0
+        self._last: tuple[type[Event], int] | None = None  # kind and item of the words that were written last
+        self._sections: dict[int, int | None] = {}
+        self._broken: ToolCall | None = None
+        self._usage: Usage | None = None
+
+    def _write(self, event: Event) -> bytes:
+        key = getattr(event, "key", None)
+        if key is not None and self._places[key][0]:
+            self.losses.add("/alternatives", "alternatives", "dropped", "an Ollama answer has one choice", "error")
+            return b""
+        return super()._write(event)
+
+    def _start(self, event: ResponseStart) -> bytes:
+        if event.id:
+            self.losses.add("/id", "id", "dropped", "Ollama answers have none", "info")
+        created = write_created(event.created, event.extra.get(FORM, {}), self.losses)
+        self._head = {"model": event.model, **created}
+        self._line = to_bytes(self._head)[:-1] + b',"message":{"role":"assistant","content":"'
+        return b""
+
+    def _said(self, content: bytes, more: bytes = b"") -> bytes:
+        return b'%b%b"%b},"done":false}\n' % (self._line, content, more)
+
+    def _text_start(self, event: TextStart) -> bytes:
+        if event.refusal:
+            self.losses.add(self._path(event.key), "refusal", "rewritten", "Ollama refuses in plain text", "info")
+        return b""
+
+    def _text_delta(self, event: TextDelta) -> bytes:
+        self._join(TextDelta, event.key)
+        return self._said(event.escaped)
+
+    def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+        self._join(ReasoningDelta, event.key)
+        if event.section is not None:
+            detail = "thoughts are plain text here"
+            self.losses.add(self._path(event.key), "reasoning summary", "rewritten", detail, "info")
+        before = self._sections.setdefault(event.key, event.section)
+        self._sections[event.key] = event.section
+        gap = b"" if before == event.section else b"\\n\\n"
+        return self._said(b"", b',"thinking":"%b%b"' % (gap, event.escaped))
+
+    def _join(self, kind: type[Event], key: int) -> None:
+        """Two items of words in a row are one here."""
+        last, self._last = self._last, (kind, key)
+        if last is not None and last[0] is kind and last[1] != key:
+            for joined in (last[1], key):
+                self.losses.add(self._path(joined), "words", "rewritten", "joined: nothing stands between them", "info")
+
+    def _words_end(self, event: TextEnd | ReasoningEnd) -> bytes:
+        if event.artefacts:
+            path = self._path(event.key)
+            self.losses.add(f"{path}/artefacts", "artefact", "dropped", "Ollama has no place for it")
+        return b""
+
+    def _call_start(self, event: CallStart) -> bytes:
+        self._starts[event.key] = event
+        self._calls[event.key] = None
+        return b""
+
+    def _call_delta(self, event: CallDelta) -> bytes:
+        if self._starts[event.key].kind == "freeform":
+            self._inputs.setdefault(event.key, []).append(event.escaped)
+        return b""
+
+    def _call_end(self, event: CallEnd) -> bytes:
+        start = self._starts.pop(event.key)
+        raw = event.raw
+        if start.kind == "freeform":
+            raw = unescape(b"".join(self._inputs.pop(event.key, [])))
+        call = ToolCall(
+            start.id,
+            start.name,
+            event.arguments,
+            raw,
+            event.state,
+            start.kind,
+            start.namespace,
+            artefacts=event.artefacts,
+            extra={**start.extra, **event.extra},
+        )
+        path = self._path(event.key)
+        if call.state != "complete":
+            report_broken(call, self.losses, path)
+            self._broken = self._broken or call
+            self._calls[event.key] = b""
+        else:
+            written = to_bytes(write_call(call, self.losses, path, self._called))
+            self._called += 1
+            self._calls[event.key] = self._said(b"", b',"tool_calls":[%b]' % written)
+        return self._in_order()
+
+    def _in_order(self) -> bytes:
+        """The calls that have ended, up to the first that has not: results may be matched by their order."""
+        out = b""
+        while self._calls and (written := next(iter(self._calls.values()))) is not None:
+            out += written
+            self._last = None
+            del self._calls[next(iter(self._calls))]
+        return out
+
+    def _whole_part(self, event: WholePart) -> bytes:
+        fields = write_content([(self._path(event.key), event.part)], {}, self.losses, "")
+        if not fields.get("content") and "images" not in fields:
+            return b""
+        self._last = None
+        return to_bytes({**self._head, "message": {"role": "assistant", **fields}, "done": False}) + b"\n"
+
+    def _count(self, event: UsageUpdate) -> bytes:
+        self._usage = event.usage
+        return b""
+
+    def _ping(self, event: Ping) -> bytes:
+        return self._said(b"") if self._line else b""  # clients parse every line, so that none may be blank
+
+    def _fail(self, event: StreamFault) -> bytes:
+        return to_bytes(write_fault(event.fault)) + b"\n"
+
+    def _end(self, event: ResponseEnd) -> bytes:
+        stop = event.stops[0] if event.stops else None
+        if self._broken is not None:
+            stop = stop_for_broken(self._broken, stop, self.losses)
+        message = finish({"role": "assistant", "content": ""}, event.extra, MESSAGE)
+        out: Object = {**self._head, "message": message}
+        if stop is not None:
+            out.update(write_stop(stop, self.losses))
+        out["done"] = True
+        if self._usage is not None:
+            out.update(write_usage(self._usage, self.losses))
+        return to_bytes(finish(out, {NAME: event.extra.get(NAME, {})}, NAME)) + b"\n"
+
+
+OllamaStreamEncoder.steps = {
+    ResponseStart: OllamaStreamEncoder._start,
+    TextStart: OllamaStreamEncoder._text_start,
+    TextDelta: OllamaStreamEncoder._text_delta,
+    TextEnd: OllamaStreamEncoder._words_end,
+    ReasoningDelta: OllamaStreamEncoder._reasoning_delta,
+    ReasoningEnd: OllamaStreamEncoder._words_end,
+    CallStart: OllamaStreamEncoder._call_start,
+    CallDelta: OllamaStreamEncoder._call_delta,
+    CallEnd: OllamaStreamEncoder._call_end,
+    WholePart: OllamaStreamEncoder._whole_part,
+    UsageUpdate: OllamaStreamEncoder._count,
+    Ping: OllamaStreamEncoder._ping,
+    StreamFault: OllamaStreamEncoder._fail,
+    ResponseEnd: OllamaStreamEncoder._end,
+}

@@ -1,0 +1,96 @@
+"""Tool declarations.
+
+    {"type": "function", "function": {"name", "description", "parameters": {"type": "object", "properties": {…}}}}
+
+There is no tool choice: a model that must not call is told of no tools, and none can be made to call.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses, Severity
+from ...ir.pointer import JSON, Object, join
+from ...ir.request import Request
+from ...ir.tools import Tool
+from ..shape import finish, leftover, obj, optional_string, string, wrong
+from .content import FORM, NAME
+
+__all__ = ["read_tool", "write_tool", "write_tools"]
+
+_FUNCTION = "ollama/function"
+_OUTER = frozenset({"type", "function"})
+_INNER = frozenset({"name", "description", "parameters"})
+
+
+def read_tool(raw: JSON) -> Tool:
+    if "function" not in obj(raw):
+        return Tool(string(raw, "type"), kind="builtin", extra={NAME: raw})
+    function = obj(raw["function"], "function")
+    parameters = function.get("parameters")
+    if parameters is not None and type(parameters) is not dict:
+        raise wrong("a JSON Schema object", parameters, "function", "parameters")
+    try:
+        name, description = string(function, "name"), optional_string(function, "description")
+    except ProtocolError as error:
+        raise error.within("function") from None
+    extra = leftover(function, _INNER, _FUNCTION, leftover(raw, _OUTER, NAME))
+    form: Object = {} if raw.get("type") == "function" else {":type": raw.get("type")}
+    if "parameters" not in function:
+        form[":parameters"] = "absent"
+    if form:
+        extra[FORM] = {**extra.get(FORM, {}), **form}
+    return Tool(name, description, parameters, extra=extra)
+
+
+_UNWRITABLE: tuple[tuple[str, Severity], ...] = (
+    ("output_schema", "info"),
+    ("strict", "warning"),
+    ("namespace", "warning"),
+    ("deferred", "warning"),
+    ("examples", "warning"),
+    ("grammar", "warning"),
+    ("cache", "info"),
+)
+_unwritable = attrgetter(*(concept for concept, _ in _UNWRITABLE))
+
+
+def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
+    if tool.kind == "builtin":
+        if NAME in tool.extra:
+            return tool.extra[NAME]
+        losses.add(path, "built-in tool", "dropped", f"Ollama has no {tool.name!r}", "error")
+        return None
+    for (concept, severity), value in zip(_UNWRITABLE, _unwritable(tool), strict=True):
+        if value:
+            losses.add(f"{path}/{concept}", concept, "dropped", "Ollama declarations have no place for it", severity)
+    form = tool.extra.get(FORM, {})
+    function: Object = {"name": tool.name}
+    if tool.description is not None:
+        function["description"] = tool.description
+    if tool.input_schema is not None:
+        function["parameters"] = tool.input_schema
+    elif ":parameters" not in form:
+        function["parameters"] = {"type": "object", "properties": {}}  # templates of models look into it
+    kind = form.get(":type", "function")
+    out: Object = {} if kind is None else {"type": kind}
+    out["function"] = finish(function, tool.extra, _FUNCTION)
+    return finish(out, tool.extra, NAME)
+
+
+def write_tools(request: Request, losses: Losses) -> list[Object]:
+    """The declarations of a request: none where the model must not call."""
+    if request.parallel is False:
+        losses.add(join("parallel"), "one call at a time", "dropped", "Ollama has no such switch")
+    mode = "auto" if request.choice is None else request.choice.mode
+    if mode == "none":
+        losses.add(join("choice"), "tool choice none", "rewritten", "no tools are declared", "info")
+        for index in range(len(request.tools)):
+            losses.add(join("tools", index), "tool", "dropped", "it must not be called", "info")
+        return []
+    if mode != "auto":
+        severity: Severity = "warning" if mode == "validated" else "error"
+        losses.add(join("choice"), f"tool choice {mode}", "dropped", "Ollama has no tool choice", severity)
+    written = [write_tool(tool, losses, f"/tools/{index}") for index, tool in enumerate(request.tools)]
+    return [tool for tool in written if tool is not None]

@@ -1,0 +1,229 @@
+"""What is special about Ollama's own protocol."""
+
+import asyncio
+import json
+
+import pytest
+
+import toolwire
+from toolwire.bridge.detect import Detected
+from toolwire.ir import Fault, Media, Message, ProtocolError, Response, Stop, Text, ToolCall, Usage
+from toolwire.ir.events import CallStart, Ping, ResponseEnd, ResponseStart, StreamFault, TextEnd, TextStart
+from toolwire.wire import get
+
+OLLAMA = get("ollama")
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+LINE = {"model": "m", "created_at": "2026-11-15T09:00:00Z", "message": {"role": "assistant", "content": "a"}}
+
+
+def lines(*changes):
+    return b"".join(json.dumps({**LINE, **change}).encode() + b"\n" for change in changes)
+
+
+def to_ollama(**fields):
+    return toolwire.translate({**CHAT, **fields}, source="openai_chat", target="ollama")
+
+
+def test_it_streams_unless_told_not_to():
+    assert OLLAMA.decode_request(CHAT).stream is True
+    assert OLLAMA.encode_request(OLLAMA.decode_request(CHAT)).body == CHAT
+    assert to_ollama().body["stream"] is False
+    assert to_ollama(stream=True).body["stream"] is True
+    back = toolwire.translate(CHAT, source="ollama", target="openai_chat").body
+    assert back["stream"] is True
+
+
+def test_results_without_a_name_or_an_id_belong_to_the_calls_in_order():
+    calls = [{"function": {"name": name, "arguments": {}}} for name in ("f", "g")]
+    results = [{"role": "tool", "content": words} for words in ("of f", "of g")]
+    body = {"model": "m", "messages": [*CHAT["messages"], {"role": "assistant", "tool_calls": calls}, *results]}
+    there = toolwire.translate(body, source="ollama", target="openai_chat").body["messages"]
+    ids = {call["id"]: call["function"]["name"] for call in there[1]["tool_calls"]}
+    assert [(ids[message["tool_call_id"]], message["content"]) for message in there[2:]] == [
+        ("f", "of f"),
+        ("g", "of g"),
+    ]
+
+
+@pytest.mark.parametrize("limit", [-1, -2])
+def test_no_limit_is_no_number_of_tokens(limit):
+    body = {**CHAT, "options": {"num_predict": limit, "seed": 1}}
+    translation = toolwire.translate(body, source="ollama", target="openai_chat")
+    assert "max_completion_tokens" not in translation.body
+    assert [loss.path for loss in translation.losses] == ["/options/num_predict"]
+    assert OLLAMA.encode_request(OLLAMA.decode_request(body)).body == body
+
+
+def test_a_model_that_must_not_call_is_told_of_no_tools():
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+    assert "tools" not in to_ollama(tools=tools, tool_choice="none").body
+    forced = to_ollama(tools=tools, tool_choice="required")
+    assert [loss.severity for loss in forced.losses if loss.path == "/tool_choice"] == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type"),
+    [
+        ("iVBORw0KGgoAAAA=", "image/png"),
+        ("/9j/4AAQSkZJRg==", "image/jpeg"),
+        ("R0lGODlhAQABAAAAACw=", "image/gif"),
+        ("UklGRhoAAABXRUJQVlA4TA0=", "image/webp"),
+        ("UklGRiQAAABXQVZFZm10IA==", None),  # RIFF, but sound
+        ("Zm9v", None),
+    ],
+)
+def test_the_first_bytes_tell_what_an_image_is(data, media_type):
+    body = {**CHAT, "messages": [{"role": "user", "content": "", "images": [data]}]}
+    assert OLLAMA.decode_request(body).messages[0].parts == (Media("image", media_type, data),)
+
+
+def test_an_image_by_address_is_left_out_and_said():
+    image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    translation = to_ollama(messages=[{"role": "user", "content": [image]}])
+    assert translation.body["messages"] == [{"role": "user", "content": "[image left out]"}]
+    assert [loss.severity for loss in translation.losses] == ["error"]
+
+
+def test_words_in_parts_become_one_string():
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    translation = to_ollama(messages=[{"role": "user", "content": parts}])
+    assert translation.body["messages"][0]["content"] == "a\n\nb"
+    assert [loss.path for loss in translation.losses] == ["/messages/0/content/0", "/messages/0/content/1"]
+
+
+def test_native_documents_are_told_from_chat():
+    assert toolwire.detect(CHAT) == Detected("openai_chat", "request")
+    for own in ({"options": {}}, {"think": True}, {"keep_alive": 0}, {"format": "json"}):
+        assert toolwire.detect({**CHAT, **own}) == Detected("ollama", "request")
+    assert toolwire.detect({**LINE, "done": True}) == Detected("ollama", "response")
+    assert toolwire.detect({"error": "model 'x' not found"}) == Detected("ollama", "error")
+    for mark in (b"\n", b"\r\n", b"\r"):
+        stream = lines({"done": False}, {"done": True}).replace(b"\n", mark)
+        assert toolwire.detect(stream) == Detected("ollama", "stream")
+    pretty = json.dumps({**LINE, "done": True}, indent=1)
+    assert toolwire.detect(pretty) == Detected("ollama", "response")
+
+
+def test_the_same_wire_is_left_alone_byte_for_byte():
+    data = b'{"model":"m", "messages":[ ],"options":{"num_ctx":8192.0} ,"x":null}'
+    assert bytes(toolwire.translate(data, source="ollama", target="ollama")) == data
+    stream = lines({"done": False, "x": 1}, {"done": True})
+    assert toolwire.translate_stream(source="ollama", target="ollama").feed(stream) == stream
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("model 'nope' not found", "not_found"),
+        ("unauthorized", "authentication"),
+        ("server busy, please try again", "overloaded"),
+        ("registry.ollama.ai/library/gemma:2b does not support tools", "invalid_request"),
+        ("an error was encountered while running the model", "server"),
+    ],
+)
+def test_in_a_stream_only_the_words_tell_what_is_wrong(words, kind):
+    (event,) = OLLAMA.stream_decoder().feed(json.dumps({"error": words}).encode() + b"\n")
+    assert isinstance(event, StreamFault)
+    assert (event.fault.kind, event.fault.message) == (kind, words)
+    assert OLLAMA.decode_error(500, {"error": words}).kind == "server"
+
+
+def test_an_error_in_the_envelope_of_a_proxy():
+    fault = OLLAMA.decode_error(429, {"error": {"message": "slow down", "code": 7}})
+    assert (fault.kind, fault.message) == ("rate_limit", "slow down")
+    assert OLLAMA.encode_error(fault).body == {"error": {"message": "slow down", "code": 7}}
+
+
+def test_a_stream_without_its_last_line_was_cut():
+    decoder = OLLAMA.stream_decoder()
+    assert decoder.feed(lines({"done": False}))
+    with pytest.raises(toolwire.TruncatedStream):
+        decoder.close()
+
+
+def test_what_follows_the_end_is_not_part_of_the_answer():
+    decoder = OLLAMA.stream_decoder()
+    events = decoder.feed(lines({"done": True}) + b'{"error": "late"}\n') + decoder.close()
+    assert toolwire.fold(events).text == "a"
+
+
+def test_every_line_is_a_document_also_a_sign_of_life():
+    encoder = OLLAMA.stream_encoder()
+    assert encoder.feed(Ping()) == b""
+    encoder.feed(ResponseStart("", "m"))
+    line = json.loads(encoder.feed(Ping()))
+    assert (line["message"]["content"], line["done"]) == ("", False)
+
+
+def test_one_choice_only():
+    encoder = OLLAMA.stream_encoder()
+    encoder.feed(ResponseStart("", "m"))
+    events = (TextStart(0, choice=1), TextEnd(0), ResponseEnd((Stop("stop"), Stop("stop"))))
+    written = b"".join(encoder.feed(event) for event in events)
+    assert written.count(b"\n") == 1
+    assert [loss.path for loss in encoder.losses] == ["/alternatives"]
+
+
+@pytest.mark.parametrize(("state", "word"), [("truncated", "length"), ("invalid", "stop")])
+def test_a_call_that_is_not_whole_is_left_out(state, word):
+    call = ToolCall("c", "f", None, '{"a": ', state)
+    answer = Response(model="m", parts=(call,), stop=Stop("tool_calls"))
+    body, losses = OLLAMA.encode_response(answer)
+    assert "tool_calls" not in body["message"]
+    assert body["done_reason"] == word
+    assert "/parts/0" in {loss.path for loss in losses}
+    encoder = OLLAMA.stream_encoder()
+    last = [encoder.feed(event) for event in toolwire.unfold(answer)][-1]
+    assert json.loads(last)["done_reason"] == word
+
+
+def test_calls_of_a_stream_come_in_the_order_of_their_starts():
+    answer = Response(model="m", parts=(ToolCall("a", "f", {}), ToolCall("b", "g", {})), stop=Stop("tool_calls"))
+    events = list(toolwire.unfold(answer))
+    starts = [event for event in events if isinstance(event, CallStart)]
+    rest = [event for event in events[1:] if event not in starts]
+    swapped = [events[0], *starts, *rest[2:4], *rest[:2], *rest[4:]]
+    encoder = OLLAMA.stream_encoder()
+    decoder = OLLAMA.stream_decoder()
+    back = toolwire.fold(decoder.feed(b"".join(encoder.feed(event) for event in swapped)))
+    assert [call.name for call in back.calls] == ["f", "g"]
+
+
+def test_times_are_written_out():
+    def written(created):
+        body, losses = OLLAMA.encode_response(Response(model="m", stop=Stop("stop"), created=created))
+        return body["created_at"], len(losses)
+
+    assert written(1787338102) == ("2026-08-21T18:48:22Z", 0)
+    assert written(None) == ("1970-01-01T00:00:00Z", 0)
+    assert written(10**30) == ("1970-01-01T00:00:00Z", 1)
+    with pytest.raises(ProtocolError, match="a time"):
+        OLLAMA.decode_response({**LINE, "created_at": "yesterday", "done": True})
+
+
+def test_a_role_nobody_knows_is_refused_where_it_stands():
+    with pytest.raises(ProtocolError) as caught:
+        OLLAMA.decode_request({**CHAT, "messages": [{"role": "control", "content": "thinking"}]})
+    assert caught.value.pointer == "/messages/0/role"
+
+
+def test_a_client_asks_and_listens():
+    from toolwire.net.client import ModelClient
+    from toolwire.testing.upstream import Upstream
+
+    answer = Response(parts=(ToolCall("c1", "f", {"a": 1}),), stop=Stop("tool_calls"), usage=Usage(3, 4))
+    request = toolwire.Request("", (Message("user", (Text("hi"),)),), (toolwire.Tool("f"),))
+
+    async def talk():
+        upstream = Upstream(answer, answer, Fault("not_found", "model 'm' not found", 404))
+        async with upstream, ModelClient("ollama/m", base_url=upstream.url) as client:
+            whole = await client.ask(request)
+            streamed = toolwire.fold([event async for event in client.stream(request)])
+            with pytest.raises(toolwire.ToolwireError, match="not found"):
+                await client.ask(request)
+            return whole, streamed, [(heard.path, heard.wire, heard.stream) for heard in upstream.heard]
+
+    whole, streamed, heard = asyncio.run(talk())
+    assert whole.calls[0].arguments == streamed.calls[0].arguments == {"a": 1}
+    assert (whole.stop.reason, whole.usage) == ("tool_calls", Usage(3, 4))
+    assert heard == [("/api/chat", "ollama", False), ("/api/chat", "ollama", True), ("/api/chat", "ollama", False)]
