@@ -1,7 +1,7 @@
 """Beyond the schema: may this call be made, by this caller, now?
 
     policy = Policy(
-        checks=(deny("delete_*"), path_jail("path", "/work"), hosts("url", "api.example.com"), at_most("amount", 100)),
+        checks=(deny("delete_*"), path_jail("path", "/files"), hosts("url", "api.example.com"), at_most("amount", 100)),
         approve=("write",),
         taint="enforce",
     )
