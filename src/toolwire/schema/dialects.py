@@ -58,6 +58,8 @@ class Dialect(Value, frozen=True):
     recursion: bool = True
     empty_objects: bool = True
     """Whether an object without any properties is safe to send, except at the root."""
+    root_description: bool = True
+    """Whether a description at the root reaches the model."""
     lone_any_of: bool = False
     """Nothing may stand beside `anyOf`."""
     formats: frozenset[str] | None = None
@@ -189,6 +191,7 @@ DIALECTS: dict[str, Dialect] = {
             tuples="object",
             refs="inline",
             recursion=False,
+            root_description=False,
         ),
         replace(_OPENAI, name="mistral", version="2026-10"),
         replace(_OPENAI, name="cohere", version="2026-10"),
@@ -263,6 +266,7 @@ def _shared(name: str, version: str, rows: Sequence[Dialect]) -> Dialect:
         ref_siblings=all(row.ref_siblings for row in rows),
         recursion=all(row.recursion for row in rows),
         empty_objects=all(row.empty_objects for row in rows),
+        root_description=all(row.root_description for row in rows),
         lone_any_of=any(row.lone_any_of for row in rows),
         formats=frozenset.intersection(*formats) if formats else None,
         patterns=strictest("patterns", "any", "linear", "simple", "anchored"),

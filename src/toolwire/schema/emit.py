@@ -134,15 +134,19 @@ class Emitter:
                 self.unsaid(node, keyword, "there is no word for it here")
         said = notes.get("description")
         text = said if type(said) is str else ""
-        if words:
+        if words and self._is_read(node):
             told = "; ".join(words)
             text = f"{text} ({told})" if text else told
         if text:
             schema["description"] = text
         return schema
 
-    def unenforced(self, node: Node, keyword: str, detail: str = "told in the description, checked afterwards") -> None:
-        self.losses.add(node.at + join(keyword), keyword, "weakened", detail)
+    def _is_read(self, node: Node) -> bool:
+        return node.at != "" or self.dialect.root_description
+
+    def unenforced(self, node: Node, keyword: str, detail: str = "") -> None:
+        told = "told in the description" if self._is_read(node) else "told nowhere"
+        self.losses.add(node.at + join(keyword), keyword, "weakened", detail or f"{told}, checked afterwards")
 
     def unsaid(self, node: Node, keyword: str, detail: str) -> None:
         """What changes nothing by not being said."""
