@@ -597,7 +597,9 @@ def test_a_path_that_is_no_path_is_refused():
         """Show."""
         return "x"
 
-    (result,) = run(show, calls=[call("show", path={"a": "../x"})], policy=Policy(checks=(path_jail("path", "/files"),)))
+    (result,) = run(
+        show, calls=[call("show", path={"a": "../x"})], policy=Policy(checks=(path_jail("path", "/files"),))
+    )
     assert code_of(result) == "denied"
 
 
