@@ -24,7 +24,6 @@ class Entry(NamedTuple):
 
 _OTHER_WIRE = "a wire that is not there yet"
 _GATEWAY = "belongs to the gateway, which has the sockets"
-_REPAIR = "belongs to repair"
 
 CASES = {
     "1": Entry("a tool without parameters gets an empty object schema where one is required, and nothing elsewhere"),
@@ -49,7 +48,7 @@ CASES = {
     "20": Entry("empty arguments are an empty object, and empty again on the same wire"),
     "21": Entry("duplicate keys, 1e400 and 2^63 survive as text and are flagged on the way to an object"),
     "22": Entry("arguments that are no object are invalid, not a crash, and wrapped for object wires"),
-    "23": Entry("double-encoded arguments are recognised by repair", _REPAIR),
+    "23": Entry("double-encoded arguments are recognised by repair"),
     "24": Entry("text behind a call keeps its place on Responses and is a loss on Chat"),
     "25": Entry("results are matched by call_id; the item id is kept for replay"),
     "26": Entry("calls without ids get stable ones; two of the same name are matched by order"),
@@ -248,7 +247,6 @@ PARSER_BUGS = {
     32: Entry("first closer, one of two shapes, truncated arguments repaired and run"),
 }
 
-_RUNNER = "is the runner's part, above the stores"
 
 FAILURES = {
     1: Entry("killed before the claim: nothing happened, it is run"),
@@ -257,18 +255,14 @@ FAILURES = {
     ),
     3: Entry("the same with a tool that may run twice: claimed anew with another token, and run"),
     4: Entry(
-        "the completion fails: it is written again with the token, and counts once",
-        later=f"the real result for the live caller, marked as not recorded, {_RUNNER}",
+        "the completion fails: it is written again with the token; the caller gets the result, marked as not recorded"
     ),
-    5: Entry("a duplicate at the same time sees it running and does not run", later=f"to wait or to refuse {_RUNNER}"),
+    5: Entry("a duplicate at the same time sees it running and does not run: it waits, or is refused"),
     6: Entry("the same key with another payload is told with the first one's fingerprint, and not taken"),
-    7: Entry(
-        "the tool raised: released where it was not executed, done or unknown otherwise",
-        later=f"which of them an exception is {_RUNNER}",
-    ),
+    7: Entry("the tool raised: released where it was not executed, done or unknown otherwise"),
     8: Entry("after its time a result is forgotten; what is running or unknown never is"),
     9: Entry("a late worker whose token is no longer the record's changes nothing"),
-    10: Entry("a store that cannot be reached raises at once", later=f"to stop a write and let a read pass {_RUNNER}"),
+    10: Entry("a store that cannot be reached raises at once; a write is not run then, a read is"),
     11: Entry(
         "what a store has acknowledged survives its death, as far as it is set up to; where it is not, the docs say so"
     ),

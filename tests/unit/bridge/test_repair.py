@@ -43,6 +43,14 @@ def test_a_tool_that_nobody_knows_is_treated_as_one_that_does_something():
     assert policy_for(None) == "safe"
 
 
+@pytest.mark.case("23")
+def test_arguments_that_were_encoded_twice_are_recognised():
+    twice = ToolCall("c1", "book", None, '"{\\"days\\": 3}"', "invalid")
+    mended = repair_calls(answer(twice), [WRITE])
+    assert mended.response.parts[1].arguments == {"days": 3}
+    assert [step.name for step in mended.repairs[0].steps] != []
+
+
 def test_what_was_cut_off_is_never_completed():
     cut = broken("forecast", '{"days": 3', "truncated")
     mended = repair_calls(answer(cut), [READ], policy="aggressive")

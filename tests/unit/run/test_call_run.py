@@ -132,6 +132,7 @@ def test_a_tool_that_can_find_out_is_asked():
     assert code_of(steps[-1].result) == "outcome_unknown"
 
 
+@pytest.mark.failure(5)
 def test_a_running_twin_is_waited_for_or_refused():
     kept = to_record(CALL.result("paid 3"))
     steps = drive(CallRun(CALL, settings(made("write"))), found("running"), None, found("done", kept))
@@ -147,6 +148,7 @@ def test_waiting_has_an_end():
     assert code_of(steps[-1].result) == "in_progress"
 
 
+@pytest.mark.failure(10)
 def test_a_write_fails_closed_where_the_store_is_down():
     steps = drive(CallRun(CALL, settings(made("write"))), StoreError("gone"))
     assert code_of(steps[-1].result) == "store_down"
@@ -154,12 +156,14 @@ def test_a_write_fails_closed_where_the_store_is_down():
     assert kinds(steps) == [ClaimIt, Invoke, Finished]
 
 
+@pytest.mark.failure(4)
 def test_a_result_that_could_not_be_recorded_is_given_and_says_so():
     steps = drive(CallRun(CALL, settings(made("write"))), granted, Returned("paid 3"), StoreError("gone"))
     assert steps[-1].result.text == "paid 3"
     assert steps[-1].result.extra[MARK]["recorded"] is False
 
 
+@pytest.mark.failure(7)
 @pytest.mark.parametrize(
     ("effect", "outcome", "after", "code"),
     [
