@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -36,7 +37,7 @@ class Model(Protocol):
 
     async def ask(self, request: Request) -> Response: ...
 
-    def stream(self, request: Request) -> AsyncIterator[Event]: ...
+    def stream(self, request: Request) -> AsyncGenerator[Event, None]: ...
 
 
 class Answer(Value, frozen=True):
@@ -83,7 +84,15 @@ class Agent:
         while True:
             step = session.next()
             if isinstance(step, AskModel):
-                session.answered(await self._ask(step))
+                try:
+                    async with asyncio.timeout(session.time_left):
+                        response = await self._ask(step)
+                except TimeoutError:
+                    if session.time_left != 0.0:
+                        raise  # the model's own, not ours
+                    session.out_of_time()
+                else:
+                    session.answered(response)
             elif isinstance(step, RunTools):
                 session.ran(await self._tools(step, session))
             else:
@@ -105,9 +114,15 @@ class Agent:
                 dispatch = self._dispatch(session)
                 try:
                     heard, request, began = _Heard(dispatch), self._chosen(step.request), time.perf_counter()
-                    async for event in self.model.stream(request):
-                        heard.feed(event)
-                        yield event
+                    async with aclosing(self.model.stream(request)) as events:
+                        async for event in events:
+                            heard.feed(event)
+                            yield event
+                            if session.time_left == 0.0:
+                                break
+                    if session.time_left == 0.0:
+                        session.out_of_time()
+                        continue
                     response = heard.folder.response()
                     self._observe(request, response, time.perf_counter() - began)
                     session.answered(response)

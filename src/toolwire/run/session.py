@@ -165,6 +165,16 @@ class Session:
             return GiveUp(reason, state.response)
         return AskModel(state.request)
 
+    @property
+    def time_left(self) -> float | None:
+        """Seconds that the budget leaves; None where it does not say."""
+        seconds = self.budget.seconds
+        return None if seconds is None else max(0.0, seconds - (self._now() - self.state.started))
+
+    def out_of_time(self) -> None:
+        """The model was still speaking when the time was over."""
+        self._give_up(self.state, f"max time reached ({self.budget.seconds:g} seconds)")
+
     def answered(self, response: Response) -> None:
         """The model's answer to the last AskModel."""
         self._expect("ask")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -37,7 +37,7 @@ class ScriptedModel:
     async def ask(self, request: Request) -> Response:
         return self._next(request)
 
-    async def stream(self, request: Request) -> AsyncIterator[Event]:
+    async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
         for event in unfold(self._next(request)):
             yield event
 

@@ -228,3 +228,25 @@ def test_cost_is_counted():
     model = ScriptedModel([says(asks(n, city=f"city {n}")) for n in range(5)])
     answer = Agent(model, [weather], budget=Budget(cost=1.0), price=lambda response: 0.5).run_sync("Go.")
     assert answer.reason == "max cost reached (1)"
+
+
+def test_a_model_that_speaks_too_long_is_interrupted():
+    class Slow(ScriptedModel):
+        async def ask(self, request):
+            await asyncio.sleep(20)
+
+        async def stream(self, request):
+            async for event in super().stream(request):
+                yield event
+                await asyncio.sleep(0.15)
+
+    began = time.perf_counter()
+    answer = Agent(Slow([]), [weather], budget=Budget(seconds=0.2)).run_sync("Go.")
+    assert answer.reason == "max time reached (0.2 seconds)"
+
+    async def listen():
+        agent = Agent(Slow([says("one", asks(city="Paris")), says("two")]), [weather], budget=Budget(seconds=0.2))
+        return [event async for event in agent.stream("Go.")]
+
+    assert asyncio.run(listen())[-1].reason == "max time reached (0.2 seconds)"
+    assert time.perf_counter() - began < 5
