@@ -11,6 +11,7 @@ Nothing is imported before it is asked for. A third party adds a format by an en
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ..ir.errors import ConfigError
@@ -125,6 +126,7 @@ def _load(name: str) -> Format:
     return form
 
 
+@cache
 def _entry_points() -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points
 

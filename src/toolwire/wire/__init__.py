@@ -10,6 +10,7 @@ names a codec; `toolwire.testing` checks it.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ..ir.errors import ConfigError
@@ -59,6 +60,7 @@ def _load(name: str) -> Wire:
     return versions[version]
 
 
+@cache
 def _entry_points() -> dict[str, _EntryPoint]:
     from importlib.metadata import entry_points
 

@@ -62,7 +62,7 @@ def test_another_kind_of_error_is_about_no_limit_whatever_it_quotes(wire, vector
 SILENT = {
     "anthropic": "id id_length max_tokens min_budget enum formats most_min_items patterns recursion",
     "gemini": "id id_length lone_any_of property_name recursion stops",
-    "ollama": "name name_length id id_length keywords recursion refs",  # what it does not know it passes over
+    "ollama": "name name_length id id_length keywords recursion refs root_description",  # what it does not know it passes over
     "openai_chat": "id characters enum formats long_enum patterns",
     "openai_responses": "id characters enum formats long_enum patterns",
 }
