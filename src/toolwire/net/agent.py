@@ -27,7 +27,8 @@ from ..run.observe import Observer, Retriever, told
 from ..run.session import AskModel, Budget, Done, GiveUp, RunTools, Session
 from ..run.toolbox import Source
 from ..stream.arguments import ArgumentWatch
-from .runner import Dispatch, Runner
+from .dispatch import Dispatch
+from .runner import Runner
 
 __all__ = ["Agent", "Answer", "Model"]
 
@@ -189,14 +190,14 @@ class _Heard:
     def __init__(self, dispatch: Dispatch) -> None:
         self.folder = Folder()
         self._dispatch = dispatch
-        self._watch = ArgumentWatch()
+        self._watch = ArgumentWatch() if dispatch.guesses else None
         self._first_choice: dict[int, CallStart] = {}
 
     def feed(self, event: Event) -> None:
         self.folder.feed(event)
         if isinstance(event, CallStart) and event.choice == 0:
             self._first_choice[event.key] = event
-        if self._dispatch.guesses:
+        if self._watch is not None:
             for seen in self._watch.feed(event):
                 if isinstance(seen, ArgumentEnd) and seen.key in self._first_choice:
                     start = self._first_choice[seen.key]

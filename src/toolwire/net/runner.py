@@ -13,7 +13,7 @@ import inspect
 import random
 import secrets
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -24,7 +24,6 @@ from ..ir.parts import ToolCall, ToolResult
 from ..run.cache import ResultCache
 from ..run.call_run import CallRun, Settings
 from ..run.gates import GATES, Gate
-from ..run.keys import canonical
 from ..run.observe import Observer, observed
 from ..run.output import Shelf
 from ..run.policy import Policy
@@ -42,13 +41,13 @@ from ..run.requests import (
     Step,
     Wait,
 )
-from ..run.results import refusal, spoken
 from ..run.schedule import Schedule
 from ..run.toolbox import Source, Toolbox
+from .dispatch import Dispatch, could_not_be_run
 from .invoke import Invoker, Outcome
 from .rate import Rates
 
-__all__ = ["Approver", "Dispatch", "Runner"]
+__all__ = ["Approver", "Runner"]
 
 Approver: TypeAlias = Callable[[Approve], "bool | Awaitable[bool]"]
 _SAVES = 3
@@ -147,7 +146,7 @@ class Runner:
         try:
             result = await self.perform(CallRun(call, self._of_run(run_id, tainted)))
         except Exception as error:  # noqa: BLE001  # a gate or a check of somebody else's
-            result = _broken(call, error)
+            result = could_not_be_run(call, error)
         self.observe(call, result, time.perf_counter() - began, run_id)
         return result
 
@@ -248,138 +247,3 @@ async def _asked(step: Reconcile) -> Returned | Failed:
         return Returned(await value if inspect.isawaitable(value) else value)
     except Exception as error:  # noqa: BLE001  # the author's own function
         return Failed(error)
-
-
-class Dispatch:
-    """The calls of one turn, as they come."""
-
-    def __init__(
-        self,
-        runner: Runner,
-        settings: Settings,
-        schedule: Schedule,
-        earlier: Sequence[ToolCall],
-        keys: Mapping[str, str],
-        most: int,
-    ) -> None:
-        self._runner = runner
-        self._settings = settings
-        self._schedule = schedule
-        self._keys = keys
-        self._most = most
-        self._seen: Counter[tuple[str, bytes]] = Counter(map(_same, earlier) if settings.has_store else ())
-        self._runs: list[CallRun] = []
-        self._results: dict[int, ToolResult] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._changed = asyncio.Event()
-        self._writes = False
-        self._guesses: dict[str, tuple[ToolCall, asyncio.Task[ToolResult]]] = {}
-
-    @property
-    def guesses(self) -> bool:
-        """Whether any tool wants to start on its first argument."""
-        return any(entry.options.first_argument for entry in self._settings.box)
-
-    def guess(self, call: ToolCall) -> None:
-        """A call whose first argument is there. A tool that asked for it starts now; if more comes, that was for nothing."""
-        entry = self._settings.box.find(call.name)
-        if entry is None or not entry.options.first_argument or entry.tool.effect not in ("pure", "read"):
-            return
-        if call.id not in self._guesses:
-            work = asyncio.create_task(self._runner.perform(CallRun(call, self._settings)))
-            self._guesses[call.id] = (call, work)
-
-    def add(self, call: ToolCall) -> None:
-        """Starts the call if it may start now."""
-        run = CallRun(call, self._settings, occurrence=self._occurrence(call), key=self._keys.get(call.id))
-        number = self._schedule.add(call)
-        self._runs.append(run)
-        if number >= self._most:
-            words = f"More than {self._most} calls in one turn. This one was not run; make fewer at a time."
-            self._results[number] = refusal(call, "over_budget", words)
-        self._start()
-
-    def _occurrence(self, call: ToolCall) -> int:
-        """How many identical calls of the run came before; only a claim asks for it."""
-        if not self._settings.has_store:
-            return 0
-        same = _same(call)
-        self._seen[same] += 1
-        return self._seen[same] - 1
-
-    async def results(self) -> list[ToolResult]:
-        """When all are done. Cancelled, it waits for writes that have begun, and starts nothing more."""
-        self._writes = True
-        try:
-            while len(self._results) < len(self._runs):
-                self._changed.clear()
-                self._start()
-                await self._changed.wait()
-        except asyncio.CancelledError:
-            await self.abort()
-            raise
-        return [self._results[number] for number in range(len(self._runs))]
-
-    async def abort(self) -> list[ToolResult]:
-        """Nothing new starts; writes that have begun are awaited and recorded, the rest is cancelled."""
-        for number in self._schedule.cancel_waiting():
-            self._results.setdefault(number, self._cancelled(number))
-        for _, guessed in self._guesses.values():
-            guessed.cancel()
-        for number, task in list(self._tasks.items()):
-            if not self._does_something(number):
-                task.cancel()
-        if self._tasks:
-            await asyncio.wait(list(self._tasks.values()))
-        for number in range(len(self._runs)):
-            self._results.setdefault(number, self._cancelled(number))
-        return [self._results[number] for number in range(len(self._runs))]
-
-    def _cancelled(self, number: int) -> ToolResult:
-        return refusal(self._runs[number].call, "cancelled", "The run was stopped before this call was made.")
-
-    def _does_something(self, number: int) -> bool:
-        entry = self._settings.box.find(self._runs[number].call.name)
-        return entry is not None and entry.tool.effect in ("write", "idempotent")
-
-    def _start(self) -> None:
-        for number in self._schedule.ready(writes=self._writes):
-            if number in self._results:
-                self._schedule.finished(number)
-                self._changed.set()
-            else:
-                self._tasks[number] = asyncio.create_task(self._perform(number))
-
-    async def _perform(self, number: int) -> None:
-        run, began = self._runs[number], time.perf_counter()
-        try:
-            self._results[number] = await self._result(run)
-            self._runner.observe(run.call, self._results[number], time.perf_counter() - began, self._settings.run_id)
-        except asyncio.CancelledError:
-            self._results[number] = self._cancelled(number)
-        except Exception as error:  # noqa: BLE001  # a gate or a check of somebody else's: its call fails, no other
-            self._results[number] = _broken(run.call, error)
-        finally:
-            del self._tasks[number]
-            self._schedule.finished(number)
-            self._start()
-            self._changed.set()
-
-    async def _result(self, run: CallRun) -> ToolResult:
-        """What was guessed, if it was guessed right."""
-        guess = self._guesses.pop(run.call.id, None)
-        if guess is None:
-            return await self._runner.perform(run)
-        call, work = guess
-        if call.name == run.call.name and call.arguments == run.call.arguments and run.call.state == "complete":
-            return await work
-        work.cancel()
-        return await self._runner.perform(run)
-
-
-def _broken(call: ToolCall, error: Exception) -> ToolResult:
-    return refusal(call, "failed", f"{call.name} could not be run: {spoken(error)}")
-
-
-def _same(call: ToolCall) -> tuple[str, bytes]:
-    return call.name, canonical(call.arguments) if call.arguments is not None else (call.raw or "").encode()
