@@ -104,7 +104,7 @@ class _Limited:
 
     def __await__(self) -> Generator[Any, None, Returned | Failed | TimedOut]:
         self._loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)
         assert task is not None
         self._task = task
         self._timer = None if self._limit is None else self._loop.call_later(self._limit, self._expire)
