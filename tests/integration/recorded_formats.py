@@ -65,6 +65,15 @@ class Recording:
         found = [self._disagreements(Reading(self.events([self.text], close=close)[0])) for close in ends]
         return [] if [] in found else found[0]
 
+    def alike_without_rules(self):
+        """(the calls, and the words too but for their edges, and the words to the letter), by no rule at all."""
+        ours = Reading(self.events([self.text])[0])
+        whole = all(call.state == "complete" for call in ours.calls)
+        calls = whole and self._same_calls(ours.calls)
+        thought = self.reasoning is None or ours.reasoning.strip() == self.reasoning.strip()
+        edges = calls and thought and ours.text.strip() == self.content.strip()
+        return calls, edges, edges and ours.text == self.content
+
     def _disagreements(self, ours):
         known = {tool.name for tool in self.tools}
         calls = [call for call in ours.calls if call.name in known or not known]

@@ -159,6 +159,10 @@ class Emulation:
 
 def emulate(request: Request, form: Format | str, *, constrain: bool = False) -> Emulation:
     """`request` for a model that reads and writes calls as text; `constrain` where its server can enforce JSON Schema."""
+    if not isinstance(request, Request):
+        raise ConfigError(
+            f"emulate takes a Request, not {type(request).__name__}", hint="decode_request of its wire makes one"
+        )
     found = get(form) if isinstance(form, str) else form
     if request.choice is not None and request.choice.mode == "tool" and not _offered(request, Losses()):
         raise ConfigError(f"the tool {request.choice.names} that has to be called is not offered")

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from ..ir.errors import StoreError
+from ..ir.errors import ConfigError, StoreError
 from ..ir.parts import ToolCall, ToolResult
 from ..run.cache import ResultCache
 from ..run.call_run import CallRun, Settings
@@ -117,6 +117,8 @@ class Runner:
         `earlier` calls of the same run tell a deliberate second identical call from a repeated one. `keys` are idempotency
         keys of the caller, by call id.
         """
+        if isinstance(calls, ToolCall):
+            raise ConfigError("run takes a list of calls", hint="run([call])")
         if len(calls) == 1 and not keys and self._changes_nothing(calls[0]):
             return [await self._alone(calls[0], run_id, tainted)]
         dispatch = self.dispatch(run_id=run_id, earlier=earlier, keys=keys, tainted=tainted)

@@ -106,3 +106,15 @@ def test_detect():
     assert toolwire.text.detect("NousResearch/Hermes-3-Llama-3.1-8B") == "hermes"
     assert toolwire.text.detect("meta-llama/Llama-3.1-8B-Instruct") == "llama3_json"
     assert toolwire.text.get("openhands").name == "function_xml"
+
+
+def test_what_is_no_text_is_said_so():
+    from toolwire.ir.errors import ConfigError
+    from toolwire.net.runner import Runner
+
+    with pytest.raises(ConfigError, match="reads text"):
+        toolwire.text.get("hermes").parse(b"bytes")
+    with pytest.raises(ConfigError, match="takes a Request"):
+        toolwire.emulate({"model": "m"}, "hermes")
+    with pytest.raises(ConfigError, match="list of calls"):
+        Runner().run_sync(ToolCall("1", "f", {}))

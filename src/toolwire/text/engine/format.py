@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...ir.errors import EncodeError
+from ...ir.errors import ConfigError, EncodeError
 from ...ir.events import Event, ResponseEnd
 from ...ir.fold import Folder
 from ...ir.losses import Loss
@@ -166,6 +166,8 @@ class Parser:
 
     def feed(self, chunk: str) -> list[Event]:
         """More text; the events that are certain now."""
+        if not isinstance(chunk, str):
+            raise ConfigError(f"a parser reads text, not {type(chunk).__name__}", hint="decode the bytes first")
         if not chunk or self._closed:
             return []
         if not chunk.isascii():
