@@ -15,7 +15,7 @@ from ..ir.errors import ConfigError
 from ..wire.protocol import Wire
 from ..wire.vendors import COMPATIBLE, Key, Vendor, codec_of, find, names
 
-__all__ = ["Endpoint", "resolve"]
+__all__ = ["Endpoint", "endpoint_of", "resolve"]
 
 _IN_A_HEADER = re.compile(r"[\x21-\x7e]+").fullmatch
 _ODD = re.compile(r"[\x00-\x20\x7f\\]").search
@@ -68,6 +68,20 @@ def resolve(
 ) -> Endpoint:
     """The endpoint that a user means; ConfigError for what cannot be meant."""
     vendor, name = _split(model, base_url)
+    return endpoint_of(vendor, name, environment, base_url=base_url, key=key, wire=wire, insecure=insecure)
+
+
+def endpoint_of(
+    vendor: Vendor,
+    model: str,
+    environment: Mapping[str, str],
+    *,
+    base_url: str | None = None,
+    key: str | None = None,
+    wire: str | None = None,
+    insecure: bool = False,
+) -> Endpoint:
+    """The same where it is known whose model it is."""
     address = base_url
     if address is None and vendor.base_variable is not None:
         address = environment.get(vendor.base_variable) or None
@@ -81,7 +95,7 @@ def resolve(
     if found is None and own and not vendor.keyless:
         variables = " or ".join(one.variable for one in vendor.keys)
         raise ConfigError(f"no key for {vendor.name}", hint=f"set {variables}, or pass key=…")
-    return Endpoint(vendor, codec_of(vendor, wire), name, base, found)
+    return Endpoint(vendor, codec_of(vendor, wire), model, base, found)
 
 
 def _split(model: str, base_url: str | None) -> tuple[Vendor, str]:

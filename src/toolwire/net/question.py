@@ -23,6 +23,7 @@ from ..ir.response import Fault, Response
 from ..ir.text import to_bytes
 from ..stream.strict import parse, parse_object
 from ..text.engine.format import Format
+from ..wire.protocol import Capabilities
 from .endpoint import Endpoint
 
 __all__ = ["Question", "Reading"]
@@ -40,8 +41,11 @@ class Question:
         text: Format | str | None,
         losses: Losses,
         emulation: Emulation | None = None,
+        client: Capabilities | None = None,
     ) -> None:
+        """`client` is what the wire can say that the answer will be written on, where it is going to be written on one."""
         self.endpoint = endpoint
+        self._client = client
         self.stream = stream
         self.losses = losses
         asked = replace(request, model=endpoint.model, stream=True if stream else None)
@@ -64,7 +68,7 @@ class Question:
     def whole(self, data: bytes) -> Response:
         """The answer as the model gave it, in the request's own names; `restored` reads the calls in its text."""
         response = self.endpoint.wire.decode_response(parse_object(data))
-        return self._exchange.restore(response, self.losses)
+        return self._exchange.restore(response, self.losses, self._client)
 
     def restored(self, response: Response) -> Response:
         return response if self.emulation is None else self.emulation.restore(response)
@@ -91,7 +95,7 @@ class Reading:
     def __init__(self, question: Question) -> None:
         self._decoder = question.endpoint.wire.stream_decoder()
         self._decoder.losses = question.losses
-        self._names = question._exchange.restorer(question.losses)
+        self._names = question._exchange.restorer(question.losses, question._client)
         self._calls = None if question.emulation is None else question.emulation.restorer()
 
     @property

@@ -1,0 +1,274 @@
+"""One request, answered: target after target until one says yes, then its answer, whole or as it comes.
+
+Before the first word has gone out, a failure that passes is tried again, elsewhere first. After it, a failure is an error
+event in the client's own words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from time import perf_counter
+
+from msgspec import Struct
+
+from ..ir.errors import EncodeError, ProtocolError, UpstreamError
+from ..ir.events import ResponseStart, StreamFault
+from ..ir.response import Fault
+from ..net.http import Reply
+from ..net.retry import Retries, fault_of, with_date
+from .asgi import Call
+from .asked import Asked
+from .downstream import ArrayFrames, Downstream
+from .faults import OURS_TO_SETTLE, settled
+from .memory import Memory, calls_to_recall, put_back
+from .outbound import Outbound, Passing, outbound
+from .routing import Router, Target
+from .seen import Kept
+from .settings import LimitsRow
+from .streams import Stream
+from .turn import Turn
+
+__all__ = ["Answering", "Means"]
+
+_ERROR_LIMIT = 1024 * 1024
+_GRACE = 0.25  # seconds for the end of a body whose answer is whole, so that its connection can be used again
+_ELSEWHERE = OURS_TO_SETTLE | {"rate_limit", "overloaded", "timeout", "server", "not_found"}
+
+
+class Means(Struct, frozen=True):
+    """What every request is answered with."""
+
+    router: Router
+    memory: Memory
+    limits: LimitsRow
+    clock: Callable[[], float]
+
+
+class Answering:
+    """One request on its way. `run` writes the answer, or raises as long as nothing was written."""
+
+    def __init__(self, means: Means, call: Call, asked: Asked, turn: Turn) -> None:
+        self._means = means
+        self._call = call
+        self._asked = asked
+        self._turn = turn
+        self._plan = means.router.plan(asked.model, tools=bool(asked.request.tools))
+        self._deadline = means.clock() + max(target.upstream.row.timeout for target in self._plan)
+        self._known: Mapping[str, Kept] = {}
+        self._down = self._downstream() if asked.stream else None
+
+    async def run(self) -> None:
+        calls = calls_to_recall(self._asked.request)
+        if calls:
+            self._known = await self._means.memory.recall(self._turn.caller, calls)
+        try:
+            await self._until_answered()
+        except asyncio.CancelledError:
+            if self._down is None or not self._down.gave_up or self._call.gone:
+                raise
+            _uncancel()
+            await self._end_in(Fault("timeout", "the upstream was silent for too long", 504, "timeout", retryable=True))
+        finally:
+            if self._down is not None:
+                self._down.close()
+                self._turn.first = self._down.first_after
+
+    def _downstream(self) -> Downstream:
+        asked = self._asked
+        headers = {
+            "content-type": "application/json" if asked.as_array else asked.front.stream_type,
+            "cache-control": "no-cache",
+            "x-accel-buffering": "no",
+            "x-request-id": self._turn.id,
+        }
+        return Downstream(
+            self._call,
+            headers,
+            b" " if asked.as_array else asked.front.ping,
+            every=self._means.limits.ping,
+            silence=max(target.upstream.row.idle for target in self._plan),
+            frames=ArrayFrames() if asked.as_array else None,
+        )
+
+    async def _until_answered(self) -> None:
+        plan, turn = self._plan, self._turn
+        while True:
+            target = plan[turn.attempts % len(plan)]
+            turn.attempts += 1
+            fault = await self._attempt(target)
+            if fault is None:
+                self._means.router.succeeded(target)
+                return
+            if fault.kind not in _ELSEWHERE:
+                break
+            self._means.router.failed(target, fault.retry_after)
+            if turn.attempts % len(plan) == 0:
+                rounds = turn.attempts // len(plan) - 1
+                wait = Retries(target.upstream.row.retries).wait(fault, rounds, self._left())
+                if wait is None:
+                    break
+                await asyncio.sleep(wait)
+        await self._end_in(settled(fault, target.upstream.name))
+
+    def _left(self) -> float:
+        return self._deadline - self._means.clock()
+
+    async def _attempt(self, target: Target) -> Fault | None:
+        """One target asked: None where the answer is written, else what went wrong before anything was."""
+        began = perf_counter()
+        request = self._asked.request
+        if self._known:
+            request = put_back(request, self._known, target.upstream.endpoint(target.model).wire.provider)
+        out = outbound(self._asked, request, target)
+        turn = self._turn
+        turn.upstream, turn.upstream_model = target.upstream.name, target.model
+        turn.wire, turn.passed = out.endpoint.wire.name, isinstance(out, Passing)
+        turn.overhead += perf_counter() - began
+        try:
+            return await self._exchange(target, out)
+        except (TimeoutError, ConnectionError) as error:
+            return fault_of(error, out.endpoint.origin)
+        except UpstreamError as error:
+            return error.fault
+        except (ProtocolError, EncodeError) as error:
+            return Fault("server", f"the upstream's answer cannot be passed on: {error.message}", 502, "bad_answer")
+        finally:
+            self._note(out)
+
+    def _note(self, out: Outbound) -> None:
+        turn, seen = self._turn, out.seen
+        turn.usage, turn.stop, turn.calls = seen.usage, seen.stop, tuple(seen.calls)
+        turn.losses, turn.repairs = tuple(out.losses), tuple(out.repairs)
+
+    async def _exchange(self, target: Target, out: Outbound) -> Fault | None:
+        endpoint, row = out.endpoint, target.upstream.row
+        url = endpoint.url(stream=self._asked.stream)
+        seconds = min(self._left(), row.timeout)
+        async with target.upstream.transport.post(url, out.headers, endpoint.secrets, out.body, seconds) as reply:
+            if not 200 <= reply.status < 300:
+                return await _refusal(reply, out)
+            if self._down is not None and not _is_document(reply):
+                self._down.headers["x-toolwire-losses"] = str(len(out.losses))
+                fault = await self._relay(reply, out.stream(), self._down)
+                await self._keep(out)
+                return fault
+            data = await _body(reply, self._means.limits.answer)
+        again = None if self._down is not None else out.again(data)
+        if again is not None:
+            return await self._exchange(target, again)
+        await self._write_whole(out, data)
+        await self._keep(out)
+        return None
+
+    async def _write_whole(self, out: Outbound, data: bytes) -> None:
+        began = perf_counter()
+        written = out.whole(data) if self._down is None else out.unfolded(data)
+        self._turn.overhead += perf_counter() - began
+        if self._down is not None:
+            await self._down.write(written)
+            await self._down.end()
+            return
+        headers = {
+            "content-type": "application/json",
+            "x-request-id": self._turn.id,
+            "x-toolwire-losses": str(len(out.losses)),
+        }
+        await self._call.respond(200, headers, written)
+
+    async def _keep(self, out: Outbound) -> None:
+        if out.seen.kept:
+            kept = {call_id: one.by(out.endpoint.model) for call_id, one in out.seen.kept.items()}
+            await self._means.memory.keep(self._turn.caller, kept)
+
+    async def _relay(self, reply: Reply, stream: Stream, down: Downstream) -> Fault | None:
+        """The upstream's stream to the client; a fault where it failed before the first word."""
+        left = self._means.limits.answer
+        while not _is_over(stream):
+            try:
+                data = await reply.read()
+            except TimeoutError as error:
+                return await self._finish(stream.fail(fault_of(error, "the upstream")), stream, down)
+            except ConnectionError:
+                data = b""  # what that means is for the decoder to say
+            if not data:
+                break
+            down.heard()
+            left -= len(data)
+            said = stream.feed(data) if left >= 0 else stream.fail(_endless(self._means.limits.answer))
+            if stream.fault is not None:
+                return await self._finish(said, stream, down)
+            if said:
+                await down.write(said)
+        if stream.ended:
+            await _drain(reply)
+        return await self._finish(stream.close(), stream, down)
+
+    async def _finish(self, last: bytes, stream: Stream, down: Downstream) -> Fault | None:
+        if stream.fault is not None:
+            if not down.spoke:
+                return stream.fault
+            self._turn.error = stream.fault.kind
+        if last:
+            await down.write(last)
+        await down.end()
+        return None
+
+    async def _end_in(self, fault: Fault) -> None:
+        """An error, as a status where that is still possible, else as an event."""
+        if self._down is None or not self._call.started:
+            raise UpstreamError(fault)
+        self._turn.error = fault.kind
+        if not self._down.spoke:
+            encoder = self._asked.wire.stream_encoder(self._asked.request)
+            await self._down.write(encoder.feed(ResponseStart()) + encoder.feed(StreamFault(fault)))
+        await self._down.end()
+
+
+def _is_over(stream: Stream) -> bool:
+    return stream.ended or stream.should_stop
+
+
+async def _refusal(reply: Reply, out: Outbound) -> Fault:
+    if 300 <= reply.status < 400:
+        message = "the upstream points elsewhere; the key does not go there"
+        return Fault("server", message, 502, "redirect", retryable=False)
+    try:
+        data = await _body(reply, _ERROR_LIMIT)
+    except (ProtocolError, TimeoutError, ConnectionError):
+        data = b""  # the status says enough
+    headers = dict(reply.headers)
+    return with_date(out.fault(reply.status, data, headers), headers)
+
+
+async def _body(reply: Reply, limit: int) -> bytes:
+    pieces, size = [], 0
+    while data := await reply.read():
+        size += len(data)
+        if size > limit:
+            raise ProtocolError(f"an answer of more than {limit} bytes", status=502)
+        pieces.append(data)
+    return b"".join(pieces)
+
+
+async def _drain(reply: Reply) -> None:
+    try:
+        async with asyncio.timeout(_GRACE):
+            while await reply.read():
+                pass
+    except (TimeoutError, ConnectionError):
+        pass  # the answer is whole; only the connection is lost
+
+
+def _is_document(reply: Reply) -> bool:
+    return reply.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+
+
+def _endless(limit: int) -> Fault:
+    return Fault("server", f"a stream of more than {limit} bytes", 502, "too_large", retryable=False)
+
+
+def _uncancel() -> None:
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()

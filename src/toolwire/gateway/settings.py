@@ -1,0 +1,202 @@
+"""`toolwire.toml` as values. An unknown name is an error that says where, and which one was meant.
+
+[upstreams.NAME]   a provider and its key        [models.NAME]   what clients ask for, and who answers it
+[keys.NAME]        who may ask                   [server] [limits] [state] [log] [trace]   the rest
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Struct
+
+from ..ir.errors import ConfigError
+from ..ir.pointer import JSON
+
+__all__ = [
+    "KeyRow",
+    "LimitsRow",
+    "LogRow",
+    "ModelRow",
+    "ServerRow",
+    "Settings",
+    "StateRow",
+    "TargetRow",
+    "UpstreamRow",
+    "from_document",
+    "load",
+]
+
+_MEGABYTE = 1024 * 1024
+
+
+class Row(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the file."""
+
+
+class ServerRow(Row, frozen=True):
+    host: str = "127.0.0.1"
+    port: int = 4141
+    hosts: tuple[str, ...] = ()  # names that clients may call us by, besides those of this machine
+    origins: tuple[str, ...] = ()  # web pages that may ask us
+    drain: float = 30.0  # seconds that running requests get when the server stops
+
+
+class UpstreamRow(Row, frozen=True):
+    """A provider. Its key comes from the variable that the provider is known for, from `key_env` or from `key_file`."""
+
+    provider: str | None = None
+    wire: str | None = None
+    base_url: str | None = None
+    key_env: str | None = None
+    key_file: str | None = None
+    timeout: float = 600.0  # seconds for a whole answer
+    idle: float = 300.0  # seconds without a byte
+    retries: int = 2
+    insecure: bool = False
+
+
+class TargetRow(Row, frozen=True):
+    upstream: str
+    model: str | None = None  # as the upstream calls it; the name that the client uses where nothing is said
+    weight: float = 1.0
+
+
+class ModelRow(Row, frozen=True):
+    """What a client asks for. One upstream (`upstream`, `model`) or several (`targets`), then `fallbacks`: other models."""
+
+    upstream: str | None = None
+    model: str | None = None
+    targets: tuple[TargetRow, ...] = ()
+    fallbacks: tuple[str, ...] = ()
+    emulate: str | None = None  # a text format, for a model without native calls
+    tools: bool = True  # whether it can be given tools at all
+    repair: Literal["strict", "safe", "aggressive"] | None = None
+    cache: float = 0.0  # seconds that a whole answer is kept for the same request
+
+
+class KeyRow(Row, frozen=True):
+    """A client's key, by its hash. `models` are patterns."""
+
+    hash: str
+    models: tuple[str, ...] = ("*",)
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    tokens_per_day: int | None = None
+
+
+class LimitsRow(Row, frozen=True):
+    body: int = 32 * _MEGABYTE
+    answer: int = 64 * _MEGABYTE
+    slow_client: float = 30.0  # seconds for a request's body
+    ping: float = 15.0  # seconds of silence before a sign of life
+    cooldown: float = 10.0  # seconds that a failing target is left alone
+    connections: int = 256  # to upstreams
+
+
+class StateRow(Row, frozen=True):
+    """What processes share: `redis://…` for limits and signatures, a file or `postgresql://…` for usage."""
+
+    url: str | None = None
+    usage: str | None = None
+    signatures: int = 10_000
+    signature_seconds: float = 24 * 3600.0
+
+
+class LogRow(Row, frozen=True):
+    bodies: bool = False
+    file: str | None = None
+
+
+class Settings(Row, frozen=True):
+    server: ServerRow = ServerRow()
+    upstreams: dict[str, UpstreamRow] = {}
+    models: dict[str, ModelRow] = {}
+    keys: dict[str, KeyRow] = {}
+    limits: LimitsRow = LimitsRow()
+    state: StateRow = StateRow()
+    log: LogRow = LogRow()
+    tools: dict[str, tuple[str, ...]] = {}  # files of functions that the gateway runs itself, by a pattern of models
+
+
+def load(path: Path) -> Settings:
+    """The settings in a file: ours (TOML), or the part of LiteLLM's (YAML) that we know."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from None
+    if path.suffix in (".yaml", ".yml"):
+        from .litellm_config import from_litellm
+
+        return from_litellm(text)
+    try:
+        return from_document(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path.name} is not TOML: {error}") from None
+
+
+def from_document(document: JSON) -> Settings:
+    """The settings in a parsed file; ConfigError that names the place."""
+    _refuse_unknown(document, Settings, "")
+    try:
+        settings = msgspec.convert(document, Settings)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_plain(str(error)), hint="docs/gateway.md has an example") from None
+    _check(settings)
+    return settings
+
+
+def _refuse_unknown(value: JSON, kind: object, path: str) -> None:
+    """As far as the shape fits; what does not is for msgspec to say."""
+    if isinstance(kind, type) and issubclass(kind, Row) and isinstance(value, dict):
+        known = get_type_hints(kind)
+        for name, inner in value.items():
+            if name not in known:
+                near = get_close_matches(name, known, 1, 0.5)
+                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+                raise ConfigError(f"unknown setting {name!r} in {path or 'the file'}", hint=hint)
+            _refuse_unknown(inner, known[name], f"{path}.{name}".lstrip("."))
+    elif get_origin(kind) is dict and isinstance(value, dict):
+        for name, inner in value.items():
+            _refuse_unknown(inner, get_args(kind)[1], f"{path}.{name}")
+    elif get_origin(kind) is tuple and isinstance(value, list):
+        for number, inner in enumerate(value):
+            _refuse_unknown(inner, get_args(kind)[0], f"{path}[{number}]")
+
+
+def _plain(words: str) -> str:
+    return re.sub(r" - at `\$\.?(.*)`", r" in \1", words)
+
+
+def _check(settings: Settings) -> None:
+    for name, model in settings.models.items():
+        where = f"models.{name}"
+        if (model.upstream is None) == (not model.targets):
+            raise ConfigError(f"{where} needs `upstream` or `targets`, and not both")
+        for target in model.targets or (TargetRow(model.upstream or ""),):
+            _known(target.upstream, settings.upstreams, where, "upstream")
+            if target.weight <= 0:
+                raise ConfigError(f"{where} has a target with a weight of {target.weight}", hint="weights are above 0")
+        for fallback in model.fallbacks:
+            _known(fallback, settings.models, f"{where}.fallbacks", "model")
+        if model.emulate is not None:
+            from ..text import get
+
+            get(model.emulate)
+    for name, key in settings.keys.items():
+        if not re.fullmatch(r"[0-9a-f]{64}", key.hash):
+            raise ConfigError(f"keys.{name}.hash is not a SHA-256", hint="`toolwire serve keys new NAME` makes a key")
+
+
+def _known(
+    name: str, table: dict[str, object] | dict[str, UpstreamRow] | dict[str, ModelRow], where: str, what: str
+) -> None:
+    if name not in table:
+        near = get_close_matches(name, table, 1, 0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(table) or 'none'}"
+        raise ConfigError(f"{where} names an {what} that is not there: {name!r}", hint=hint)

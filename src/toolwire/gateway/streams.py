@@ -1,0 +1,190 @@
+"""A stream on its way through: the upstream's bytes in, the client's bytes out.
+
+A stream that breaks ends in an error in the client's own words, never in a normal end; `fault` then says what happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, Protocol
+
+from ..bridge.repair import CallMender, CallRepair
+from ..bridge.report_answer import AnswerReporter
+from ..ir.errors import ToolwireError, TruncatedStream
+from ..ir.events import CallDelta, Event, ReasoningDelta, ResponseEnd, ResponseStart, StreamFault, TextDelta
+from ..ir.request import Request
+from ..ir.response import Fault
+from ..net.question import Question
+from ..wire.protocol import Wire
+from .seen import Seen
+
+__all__ = ["PassingStream", "Stream", "TranslatingStream"]
+
+_DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
+
+
+class Stream(Protocol):
+    @property
+    def fault(self) -> Fault | None: ...
+    @property
+    def ended(self) -> bool:
+        """The answer is whole."""
+        ...
+
+    @property
+    def should_stop(self) -> bool:
+        """Nothing that comes now counts: let the upstream go."""
+        ...
+
+    def feed(self, data: bytes) -> bytes:
+        """Whole events, so that anything may be put between two of what it gives."""
+        ...
+
+    def close(self) -> bytes: ...
+
+    def fail(self, fault: Fault) -> bytes:
+        """The error event for something that happened on the way."""
+        ...
+
+
+class PassingStream:
+    """The same wire on both sides: what comes in goes out, event by event, and is followed."""
+
+    should_stop = False
+
+    def __init__(self, wire: Wire, request: Request, seen: Seen, ends: tuple[bytes, ...]) -> None:
+        """`ends` are the marks of which one ends an event."""
+        self.fault: Fault | None = None
+        self.ended = False
+        self._decoder = wire.stream_decoder()
+        self._encoder = wire.stream_encoder(request)
+        self._seen = seen
+        self._ends = ends
+        self._held: list[bytes] = []  # the beginning of an event
+        self._passed = False
+
+    def feed(self, data: bytes) -> bytes:
+        if self.fault is not None:
+            return b""
+        try:
+            self._follow(self._decoder.feed(data))
+        except ToolwireError as error:
+            return self.fail(_broken(error))
+        return self._whole(data)
+
+    def close(self) -> bytes:
+        if self.fault is not None:
+            return b""
+        try:
+            self._follow(self._decoder.close())
+        except ToolwireError as error:
+            return self.fail(_broken(error))
+        return b"".join(self._held)
+
+    def _whole(self, data: bytes) -> bytes:
+        """Up to the end of the last event; the rest waits."""
+        before = self._held[-1][-3:] if self._held else b""
+        seam = before + data
+        cut = max([seam.rfind(end) + len(end) for end in self._ends if end in seam], default=0) - len(before)
+        if cut <= 0:
+            self._held.append(data)
+            return b""
+        out = b"".join([*self._held, data[:cut]])
+        self._held = [data[cut:]] if cut < len(data) else []
+        self._passed = True
+        return out
+
+    def _follow(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, StreamFault):
+                self.fault = event.fault
+                continue
+            self._seen.event(event)
+            if isinstance(event, ResponseEnd):
+                self.ended = True
+
+    def fail(self, fault: Fault) -> bytes:
+        self.fault = fault
+        start = self._encoder.feed(ResponseStart())
+        return (b"" if self._passed else start) + self._encoder.feed(StreamFault(fault))
+
+
+class TranslatingStream:
+    """One wire in, another out."""
+
+    def __init__(
+        self,
+        question: Question,
+        wire: Wire,
+        request: Request,
+        seen: Seen,
+        repair: Literal["strict", "safe", "aggressive"] | None,
+        repairs: list[CallRepair],
+    ) -> None:
+        self.fault: Fault | None = None
+        self.ended = False
+        self._question = question
+        self._reading = question.reading()
+        self._encoder = wire.stream_encoder(request)
+        self._encoder.losses = question.losses
+        self._reporter = AnswerReporter(wire.name, question.losses)
+        self._seen = seen
+        self._started = False
+        self._mender = None if repair is None else CallMender(request.tools, policy=repair)
+        if self._mender is not None:
+            self._mender.repairs = repairs
+
+    @property
+    def should_stop(self) -> bool:
+        return self._reading.should_stop
+
+    def feed(self, data: bytes) -> bytes:
+        if self.fault is not None:
+            return b""
+        try:
+            return self._write(self._reading.feed(data))
+        except ToolwireError as error:
+            return self.fail(_broken(error))
+
+    def close(self) -> bytes:
+        if self.fault is not None or self.ended:
+            return b""
+        try:
+            return self._write(self._reading.close())
+        except ToolwireError as error:
+            return self.fail(_broken(error))
+
+    def _write(self, events: Iterable[Event]) -> bytes:
+        out: list[bytes] = []
+        encode = self._encoder.feed
+        for event in events:
+            if type(event) in _DELTAS and self._mender is None:
+                out.append(encode(event))
+                if type(event) is ReasoningDelta:
+                    self._seen.event(event)
+                continue
+            for one in (event,) if self._mender is None else self._mender.feed(event):
+                out.append(self._one(one))
+        if out:
+            self._started = True
+        return b"".join(out)
+
+    def _one(self, event: Event) -> bytes:
+        if isinstance(event, StreamFault):
+            self.fault = fault = self._question.own(event.fault)
+            return self._encoder.feed(StreamFault(fault, event.stop))
+        self._reporter.event(event)
+        self._seen.event(event)
+        if isinstance(event, ResponseEnd):
+            self.ended = True
+        return self._encoder.feed(event)
+
+    def fail(self, fault: Fault) -> bytes:
+        self.fault = fault
+        start = b"" if self._started else self._encoder.feed(ResponseStart())
+        return start + self._encoder.feed(StreamFault(fault))
+
+
+def _broken(error: ToolwireError) -> Fault:
+    code = "stream_truncated" if isinstance(error, TruncatedStream) else "stream_broken"
+    return Fault("server", error.message, 502, code, retryable=True)
