@@ -119,7 +119,8 @@ class Answering:
         began = perf_counter()
         request = self._asked.request
         if self._known:
-            request = put_back(request, self._known, target.upstream.endpoint(target.model).wire.provider)
+            endpoint = target.upstream.endpoint(target.model)
+            request = put_back(request, self._known, endpoint.wire.provider, endpoint.origin)
         out = outbound(self._asked, request, target)
         turn = self._turn
         turn.upstream, turn.upstream_model = target.upstream.name, target.model
@@ -139,6 +140,9 @@ class Answering:
     def _note(self, out: Outbound) -> None:
         turn, seen = self._turn, out.seen
         turn.usage, turn.stop, turn.calls = seen.usage, seen.stop, tuple(seen.calls)
+        if turn.usage is None or not turn.usage.total:
+            turn.usage = seen.estimate(len(out.body))
+            turn.estimated = turn.usage is not None
         turn.losses, turn.repairs = tuple(out.losses), tuple(out.repairs)
 
     async def _exchange(self, target: Target, out: Outbound) -> Fault | None:
@@ -150,21 +154,19 @@ class Answering:
                 return await _refusal(reply, out)
             if self._down is not None and not _is_document(reply):
                 self._down.headers["x-toolwire-losses"] = str(len(out.losses))
-                fault = await self._relay(reply, out.stream(), self._down)
-                await self._keep(out)
-                return fault
+                return await self._relay(reply, out, out.stream(), self._down)
             data = await _body(reply, self._means.limits.answer)
         again = None if self._down is not None else out.again(data)
         if again is not None:
             return await self._exchange(target, again)
         await self._write_whole(out, data)
-        await self._keep(out)
         return None
 
     async def _write_whole(self, out: Outbound, data: bytes) -> None:
         began = perf_counter()
         written = out.whole(data) if self._down is None else out.unfolded(data)
         self._turn.overhead += perf_counter() - began
+        await self._keep(out)
         if self._down is not None:
             await self._down.write(written)
             await self._down.end()
@@ -177,18 +179,21 @@ class Answering:
         await self._call.respond(200, headers, written)
 
     async def _keep(self, out: Outbound) -> None:
+        """Before the end of the answer is written: the next request may come at once, and to another machine."""
         if out.seen.kept:
-            kept = {call_id: one.by(out.endpoint.model) for call_id, one in out.seen.kept.items()}
+            maker = (out.endpoint.model, out.endpoint.origin)
+            kept = {call_id: one.by(*maker) for call_id, one in out.seen.kept.items()}
+            out.seen.kept = {}
             await self._means.memory.keep(self._turn.caller, kept)
 
-    async def _relay(self, reply: Reply, stream: Stream, down: Downstream) -> Fault | None:
+    async def _relay(self, reply: Reply, out: Outbound, stream: Stream, down: Downstream) -> Fault | None:
         """The upstream's stream to the client; a fault where it failed before the first word."""
         left = self._means.limits.answer
         while not _is_over(stream):
             try:
                 data = await reply.read()
             except TimeoutError as error:
-                return await self._finish(stream.fail(fault_of(error, "the upstream")), stream, down)
+                return await self._finish(stream.fail(fault_of(error, "the upstream")), out, stream, down)
             except ConnectionError:
                 data = b""  # what that means is for the decoder to say
             if not data:
@@ -197,18 +202,21 @@ class Answering:
             left -= len(data)
             said = stream.feed(data) if left >= 0 else stream.fail(_endless(self._means.limits.answer))
             if stream.fault is not None:
-                return await self._finish(said, stream, down)
+                return await self._finish(said, out, stream, down)
+            if _is_over(stream):
+                await self._keep(out)
             if said:
                 await down.write(said)
         if stream.ended:
             await _drain(reply)
-        return await self._finish(stream.close(), stream, down)
+        return await self._finish(stream.close(), out, stream, down)
 
-    async def _finish(self, last: bytes, stream: Stream, down: Downstream) -> Fault | None:
+    async def _finish(self, last: bytes, out: Outbound, stream: Stream, down: Downstream) -> Fault | None:
         if stream.fault is not None:
             if not down.spoke:
                 return stream.fault
             self._turn.error = stream.fault.kind
+        await self._keep(out)
         if last:
             await down.write(last)
         await down.end()

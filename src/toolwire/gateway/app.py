@@ -30,7 +30,7 @@ from .guard import Guard
 from .keys import Caller, Keys
 from .limits import InProcess, Limiter
 from .listing import VERSION, count_reply, model_entry, model_list
-from .memory import InMemory, Memory
+from .memory import Memory, in_memory
 from .routing import Router, UnknownModel
 from .settings import Settings
 from .turn import Sink, Turn
@@ -66,10 +66,7 @@ class Gateway:
         self._sinks = tuple(sinks)
         self._metrics = metrics
         self._limiter: Limiter = InProcess(time.monotonic) if limiter is None else limiter
-        state = settings.state
-        self._memory: Memory = (
-            InMemory(state.signatures, state.signature_seconds, time.monotonic) if memory is None else memory
-        )
+        self._memory: Memory = in_memory(settings.state) if memory is None else memory
         self._draining = False
         self.apply(settings)
 

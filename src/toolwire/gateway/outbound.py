@@ -98,10 +98,7 @@ class Passing:
         self._asked = asked
 
     def whole(self, data: bytes) -> bytes:
-        response = self.endpoint.wire.decode_response(parse_object(data))
-        if response.fault is not None:
-            raise UpstreamError(response.fault)
-        self.seen.whole(response)
+        self._response(data)
         return data
 
     def again(self, data: bytes) -> Outbound | None:
@@ -115,9 +112,15 @@ class Passing:
         return PassingStream(self.endpoint.wire, self._asked.request, self.seen, self._asked.front.event_ends)
 
     def unfolded(self, data: bytes) -> bytes:
-        response = self.endpoint.wire.decode_response(parse_object(data))
         encoder = self.endpoint.wire.stream_encoder(self._asked.request)
-        return b"".join([encoder.feed(event) for event in unfold(response)])
+        return b"".join([encoder.feed(event) for event in unfold(self._response(data))])
+
+    def _response(self, data: bytes) -> Response:
+        response = self.endpoint.wire.decode_response(parse_object(data))
+        if response.fault is not None:
+            raise UpstreamError(response.fault)
+        self.seen.whole(response)
+        return response
 
 
 class Translating:

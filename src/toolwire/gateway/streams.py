@@ -160,8 +160,7 @@ class TranslatingStream:
         for event in events:
             if type(event) in _DELTAS and self._mender is None:
                 out.append(encode(event))
-                if type(event) is ReasoningDelta:
-                    self._seen.event(event)
+                self._seen.event(event)
                 continue
             for one in (event,) if self._mender is None else self._mender.feed(event):
                 out.append(self._one(one))

@@ -33,6 +33,7 @@ class Turn(Struct):
     first: float | None = None  # until the first chunk of a stream
     overhead: float = 0.0  # our own part, up to the first chunk
     usage: Usage | None = None
+    estimated: bool = False  # by us: the upstream did not say what it used
     stop: str | None = None
     calls: tuple[str, ...] = ()
     losses: tuple[Loss, ...] = ()
