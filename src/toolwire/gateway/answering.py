@@ -35,6 +35,9 @@ _ERROR_LIMIT = 1024 * 1024
 _GRACE = 0.25  # seconds for the end of a body whose answer is whole, so that its connection can be used again
 _ELSEWHERE = OURS_TO_SETTLE | {"rate_limit", "overloaded", "timeout", "server", "not_found"}
 
+_SILENT = Fault("timeout", "the upstream was silent for too long", 504, "timeout", retryable=True)
+_STOPPING = Fault("overloaded", "the gateway is being stopped", 503, "stopping", retryable=True)
+
 
 class Means(Struct, frozen=True):
     """What every request is answered with."""
@@ -65,10 +68,11 @@ class Answering:
         try:
             await self._until_answered()
         except asyncio.CancelledError:
-            if self._down is None or not self._down.gave_up or self._call.gone:
+            if self._call.gone:
                 raise
             _uncancel()
-            await self._end_in(Fault("timeout", "the upstream was silent for too long", 504, "timeout", retryable=True))
+            silent = self._down is not None and self._down.gave_up
+            await self._end_in(_SILENT if silent else _STOPPING)
         finally:
             if self._down is not None:
                 self._down.close()

@@ -9,6 +9,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from logging import getLogger
 from secrets import token_hex
 
@@ -40,6 +41,7 @@ __all__ = ["Gateway"]
 
 _log = getLogger("toolwire.gateway")
 _JSON = {"content-type": "application/json"}
+_LAST_WORDS = 1.0  # seconds
 _GONE = 499  # nginx's number for a client that went away
 
 
@@ -71,6 +73,8 @@ class Gateway:
             InMemory(state.signatures, state.signature_seconds, time.monotonic) if memory is None else memory
         )
         self._draining = False
+        self._active = 0
+        self._idle = asyncio.Event()
         self.apply(settings)
 
     def apply(self, settings: Settings) -> None:
@@ -103,14 +107,24 @@ class Gateway:
             if message["type"] == "lifespan.startup":
                 await send({"type": "lifespan.startup.complete"})
             else:
+                await self._until_idle()
                 await self._http.aclose()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+    async def _until_idle(self) -> None:
+        """What was told to end writes its last words."""
+        if self._active:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORDS):
+                    await self._idle.wait()
 
     async def _http_request(self, call: Call, scope: Scope) -> None:
         front = dialect_of(call.path, call.headers)
         turn = Turn(_request_id(call), time.time(), front.wire)
         began = time.perf_counter()
+        self._active += 1
+        self._idle.clear()
         try:
             try:
                 self._guard.check(scope["headers"])
@@ -128,6 +142,9 @@ class Gateway:
                 _log.exception("request %s failed", turn.id)
                 await self._refuse(call, front, turn, Fault("server", "the gateway failed; see its log", 500))
         finally:
+            self._active -= 1
+            if not self._active:
+                self._idle.set()
             call.unwatch()
         turn.seconds = time.perf_counter() - began
         turn.status = turn.status or call.status

@@ -20,6 +20,8 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_SOON = 0.02  # seconds
+
 
 class TooLarge(ToolwireError):
     """A body beyond the limit."""
@@ -40,6 +42,7 @@ class Call:
         "_receive",
         "_send",
         "_task",
+        "_timer",
         "_watch",
         "gone",
         "headers",
@@ -61,6 +64,7 @@ class Call:
         self._receive = receive
         self._send = send
         self._task: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._watch: asyncio.Task[None] | None = None
 
     async def body(self, limit: int, seconds: float) -> bytes:
@@ -101,8 +105,11 @@ class Call:
         return message
 
     def watch(self) -> None:
-        """From here on, a client that goes away cancels the running task."""
+        """From here on, a client that goes away cancels the running task: soon, for most answers are there sooner."""
         self._task = asyncio.current_task()
+        self._timer = asyncio.get_running_loop().call_later(_SOON, self._begin_to_watch)
+
+    def _begin_to_watch(self) -> None:
         self._watch = asyncio.ensure_future(self._until_gone())
 
     async def _until_gone(self) -> None:
@@ -113,6 +120,9 @@ class Call:
             self._task.cancel()
 
     def unwatch(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
