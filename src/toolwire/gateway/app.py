@@ -102,6 +102,11 @@ class Gateway:
             router, self._memory, settings.limits, time.monotonic, self._cache, self._runners, self._retriever
         )
 
+    @property
+    def upstreams(self) -> list[str]:
+        """The names of those that can be asked."""
+        return self._router.upstreams
+
     def drain(self) -> None:
         """From now on the readiness probe says no; requests are still answered."""
         self._draining = True
