@@ -26,7 +26,7 @@ from ..stream.strict import parse_object
 from ..wire import get
 from .answering import Answering, Means
 from .asgi import Call, Receive, Scope, Send
-from .asked import Asked, read
+from .asked import Asked
 from .cache import AnswerCache
 from .faults import Refused, fault_from
 from .fronts import Front, Place, dialect_of, methods_of, place_of
@@ -209,7 +209,7 @@ class Gateway:
 
     async def _read(self, call: Call, place: Place) -> Asked:
         limits = self._settings.limits
-        return read(place, await call.body(limits.body, limits.slow_client), call.headers, call.query)
+        return Asked(place, await call.body(limits.body, limits.slow_client), call.headers, call.query)
 
     async def _look_up(self, call: Call, place: Place, caller: Caller) -> None:
         if place.action == "metrics" and self._metrics is not None:
