@@ -15,9 +15,10 @@ from typing import Any
 from ..ir.errors import ConfigError
 from .show import table
 
-__all__ = ["CONFIG", "add_to"]
+__all__ = ["CONFIG", "SUPPRESS", "add_to"]
 
 CONFIG = "toolwire.toml"
+SUPPRESS = argparse.SUPPRESS  # `serve --config F keys …` means the same as `serve keys … --config F`
 _LIMITS = ("requests_per_minute", "tokens_per_minute", "tokens_per_day")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}").fullmatch
 _BARE = re.compile(r"[A-Za-z0-9_-]+").fullmatch
@@ -54,13 +55,13 @@ def add_to(commands: Any) -> None:
     revoke.add_argument("name", metavar="NAME")
     revoke.set_defaults(run=_revoke)
     for action in (new, listing, revoke):
-        action.add_argument("--config", default=CONFIG, metavar="FILE", help=f"the settings ({CONFIG})")
+        action.add_argument("--config", default=SUPPRESS, metavar="FILE", help=f"the settings ({CONFIG})")
 
 
 def _new(arguments: argparse.Namespace) -> int:
     from ..gateway.keys import digest, new_key
 
-    name, path = arguments.name, _file(arguments.config)
+    name, path = arguments.name, _file(arguments.config or CONFIG)
     if not _NAME(name):
         raise ConfigError(
             f"{name!r} is no name for a key", hint="letters and digits, and . _ @ - between them, up to 64"
@@ -82,7 +83,7 @@ def _new(arguments: argparse.Namespace) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     from ..gateway.settings import load
 
-    keys = load(_file(arguments.config)).keys
+    keys = load(_file(arguments.config or CONFIG)).keys
     if arguments.json:
         import msgspec
 
@@ -98,7 +99,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _revoke(arguments: argparse.Namespace) -> int:
-    name, path = arguments.name, _file(arguments.config)
+    name, path = arguments.name, _file(arguments.config or CONFIG)
     text, document = _read(path)
     keys = document.get("keys", {})
     if name not in keys:

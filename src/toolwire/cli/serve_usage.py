@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
-from .serve_keys import CONFIG
+from .serve_keys import CONFIG, SUPPRESS
 from .show import table
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--by", choices=("key", "model", "day"), default="key", help="what is added up (key)")
     parser.add_argument("--since", metavar="WHEN", help="a day (2026-11-01), a time, or a span (90m, 24h, 7d, 4w)")
     parser.add_argument("--json", action="store_true", help="for machines")
-    parser.add_argument("--config", default=CONFIG, metavar="FILE", help=f"the settings ({CONFIG})")
+    parser.add_argument("--config", default=SUPPRESS, metavar="FILE", help=f"the settings ({CONFIG})")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    sums = _sums(arguments.config, arguments.by, _since(arguments.since))
+    sums = _sums(arguments.config or CONFIG, arguments.by, _since(arguments.since))
     if arguments.json:
         from msgspec.structs import asdict
 

@@ -24,6 +24,11 @@ __all__ = ["InMemory", "Memory", "calls_to_recall", "in_memory", "put_back"]
 
 
 class Memory(Protocol):
+    @property
+    def has_any(self) -> bool:
+        """Whether it is worth asking."""
+        ...
+
     async def keep(self, caller: str, kept: Mapping[str, Kept]) -> None: ...
 
     async def recall(self, caller: str, call_ids: list[str]) -> dict[str, Kept]:
@@ -37,10 +42,14 @@ class InMemory:
     def __init__(self, most: int, size: int, seconds: float, clock: Callable[[], float]) -> None:
         self._most = most
         self._size = size
+        self._used = 0
         self._seconds = seconds
         self._clock = clock
         self._entries: OrderedDict[tuple[str, str], tuple[float, Kept]] = OrderedDict()
-        self._used = 0
+
+    @property
+    def has_any(self) -> bool:
+        return bool(self._entries)
 
     async def keep(self, caller: str, kept: Mapping[str, Kept]) -> None:
         until = self._clock() + self._seconds
@@ -78,15 +87,34 @@ def calls_to_recall(request: Request) -> list[str]:
 
 
 def put_back(request: Request, known: Mapping[str, Kept], provider: str, origin: str) -> Request:
-    """`request` with what `provider` made at `origin` and the client did not keep; the same object where there is nothing."""
-    own = {call_id: kept for call_id, kept in known.items() if kept.origin == origin}
-    if not own:
-        return request
-    messages = tuple(
-        _completed(message, own, provider) if message.role == "assistant" else message for message in request.messages
-    )
+    """`request` with what `provider` made at `origin` and the client did not keep, and with what the gateway did in the
+    client's turns; the same object where there is nothing."""
+    known = {call_id: one if one.origin == origin else one.elsewhere() for call_id, one in known.items()}
+    messages: list[Message] = []
+    waiting: tuple[Part, ...] = ()  # results of ours, for the message after the calls
+    for message in request.messages:
+        if message.role == "assistant":
+            completed = _completed(message, known, provider)
+            waiting = _results(message, known)
+        else:
+            completed = replace(message, parts=(*waiting, *message.parts)) if waiting else message
+            waiting = ()
+        messages.append(completed)
     changed = any(new is not old for new, old in zip(messages, request.messages, strict=True))
-    return replace(request, messages=messages) if changed else request
+    return replace(request, messages=tuple(messages)) if changed else request
+
+
+def _results(message: Message, known: Mapping[str, Kept]) -> tuple[Part, ...]:
+    found = [_kept(part, known) for part in message.parts]
+    return tuple(result for kept in found if kept is not None for result in kept.results)
+
+
+def _kept(part: Part, known: Mapping[str, Kept]) -> Kept | None:
+    """What is known of a part, if it is the call that it is known of."""
+    kept = known.get(part.id) if isinstance(part, ToolCall) else None
+    if kept is None or not isinstance(part, ToolCall):
+        return None
+    return kept if kept.call == fingerprint(part.name, part.arguments, part.raw) else None
 
 
 def _completed(message: Message, known: Mapping[str, Kept], provider: str) -> Message:
@@ -94,22 +122,18 @@ def _completed(message: Message, known: Mapping[str, Kept], provider: str) -> Me
     signed = any(isinstance(part, Reasoning) and part.artefacts for part in message.parts)
     changed = False
     for part in message.parts:
-        kept = known.get(part.id) if isinstance(part, ToolCall) else None
-        if kept is not None and isinstance(part, ToolCall) and kept.call == _fingerprint(part):
-            own = () if part.artefacts else _made_by(provider, kept.artefacts)
-            thoughts = () if signed else [one for one in kept.reasoning if _made_by(provider, one.artefacts)]
-            if thoughts:
-                # words without proof are of no use beside the same words with it
-                parts = [one for one in parts if not isinstance(one, Reasoning)]
-                parts += thoughts
-            part = replace(part, artefacts=own) if own else part
-            changed = changed or bool(own or thoughts)
-        parts.append(part)
+        kept = _kept(part, known)
+        if kept is None or not isinstance(part, ToolCall):
+            parts.append(part)
+            continue
+        own = () if part.artefacts else _made_by(provider, kept.artefacts)
+        thoughts = [] if signed else [one for one in kept.reasoning if _made_by(provider, one.artefacts)]
+        if thoughts:
+            # words without proof are of no use beside the same words with it
+            parts = [one for one in parts if not isinstance(one, Reasoning)]
+        parts += [*thoughts, *kept.calls, replace(part, artefacts=own) if own else part]
+        changed = changed or bool(own or thoughts or kept.calls)
     return replace(message, parts=tuple(parts)) if changed else message
-
-
-def _fingerprint(call: ToolCall) -> bytes:
-    return fingerprint(call.name, call.arguments, call.raw)
 
 
 def _made_by(provider: str, artefacts: tuple[Artefact, ...]) -> tuple[Artefact, ...]:

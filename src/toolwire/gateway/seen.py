@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import sha256
 
 import msgspec
@@ -22,7 +23,7 @@ from ..ir.events import (
     UsageUpdate,
 )
 from ..ir.fold import fold
-from ..ir.parts import Artefact, Reasoning, ToolCall
+from ..ir.parts import Artefact, Reasoning, ToolCall, ToolResult
 from ..ir.pointer import JSON, Object
 from ..ir.response import Response, Usage
 
@@ -33,7 +34,8 @@ _ENTRY = 500  # bytes of what is around the text
 
 
 class Kept(Struct, frozen=True):
-    """What belongs to a call and is not in it: its signatures, and the reasoning before it.
+    """What belongs to a call and is not in it: its signatures, the reasoning before it, and what the gateway itself did in
+    the same turn.
 
     `origin` is the server that made it. `call` is what was called: some servers count their calls from zero in every
     answer, so an id alone does not say that it is the same call.
@@ -41,6 +43,8 @@ class Kept(Struct, frozen=True):
 
     artefacts: tuple[Artefact, ...] = ()
     reasoning: tuple[Reasoning, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    results: tuple[ToolResult, ...] = ()
     call: bytes = b""
     origin: str = ""
 
@@ -48,12 +52,22 @@ class Kept(Struct, frozen=True):
     def size(self) -> int:
         """About how many bytes it takes."""
         thoughts = sum(len(one.text) + sum(map(len, one.summary)) + _size(one.artefacts) for one in self.reasoning)
-        return _ENTRY + _size(self.artefacts) + thoughts
+        ours = sum(len(one.text) for one in self.calls) + sum(len(one.text) for one in self.results)
+        return _ENTRY + _size(self.artefacts) + thoughts + ours
 
     def by(self, model: str, origin: str) -> Kept:
         """The same, bound to the model and the server that made it."""
-        thoughts = tuple(replace(one, artefacts=_by(model, one.artefacts)) for one in self.reasoning)
-        return Kept(_by(model, self.artefacts), thoughts, self.call, origin)
+        return replace(
+            self,
+            artefacts=_by(model, self.artefacts),
+            reasoning=tuple(replace(one, artefacts=_by(model, one.artefacts)) for one in self.reasoning),
+            calls=tuple(replace(one, artefacts=_by(model, one.artefacts)) for one in self.calls),
+            origin=origin,
+        )
+
+    def elsewhere(self) -> Kept:
+        """What another server may know of it."""
+        return replace(self, artefacts=(), reasoning=(), calls=tuple(replace(one, artefacts=()) for one in self.calls))
 
 
 def fingerprint(name: str, arguments: Object | None, raw: str | None) -> bytes:
@@ -141,6 +155,12 @@ class Seen:
             return None
         return Usage(-(-asked // _BYTES_A_TOKEN), -(-self.said // _BYTES_A_TOKEN))
 
+    def also(self, hosted: Mapping[str, Kept]) -> None:
+        """What the gateway did, beside what was seen."""
+        for call_id, more in hosted.items():
+            there = self.kept.get(call_id, more)
+            self.kept[call_id] = replace(there, calls=more.calls, results=more.results)
+
     def _thought(self, events: list[Event]) -> None:
         end = events[-1]
         if isinstance(end, ReasoningEnd) and end.artefacts:
@@ -150,5 +170,7 @@ class Seen:
     def _keep(self, call_id: str, name: str, call: ToolCall | CallEnd) -> None:
         if call.artefacts or self._thinking:
             called = fingerprint(name, call.arguments, call.raw)
-            self.kept[call_id] = Kept(call.artefacts, tuple(self._thinking), called)
+            there = self.kept.get(call_id, Kept())
+            thoughts = tuple(self._thinking)
+            self.kept[call_id] = replace(there, artefacts=call.artefacts, reasoning=thoughts, call=called)
             self._thinking = []

@@ -50,6 +50,15 @@ def test_the_key_is_shown_once_and_only_its_hash_is_kept(file, capsys):
     assert Keys(load(file).keys).caller({"x-api-key": key}, {}).name == "ann"
 
 
+def test_the_file_may_be_named_before_or_behind(tmp_path):
+    for number, arguments in enumerate(
+        (["--config", "{}", "keys", "new", "a"], ["keys", "new", "a", "--config", "{}"])
+    ):
+        path = tmp_path / f"{number}.toml"
+        assert main(["serve", *(one.format(path) for one in arguments)]) == 0
+        assert "a" in load(path).keys
+
+
 def test_two_keys_are_never_the_same(file, capsys):
     keys("new", "ann")
     keys("new", "bob")

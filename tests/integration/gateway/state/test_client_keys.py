@@ -203,7 +203,7 @@ def test_a_request_that_fails_before_the_upstream_costs_no_tokens():
     async def run():
         async with gateway_for(hello(), tokens_per_minute=100) as (gateway, http, _):
             for _ in range(20):
-                assert (await ask(gateway, http, "openai_chat", messages=5)).status == 400
+                assert (await ask(gateway, http, "anthropic", messages=5)).status == 400
             assert (await ask(gateway, http, "openai_chat")).status == 200
 
     asyncio.run(run())
