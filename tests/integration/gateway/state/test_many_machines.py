@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,6 @@ from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall
 from toolwire.ir.response import Response, Stop, Usage
 from toolwire.testing.upstream import Upstream
 
-MACHINE = Path(__file__).with_name("machine.py")
 HISTORY = [{"role": "user", "content": "How warm is it in Paris?"}]
 MODEL = "anthropic/m"
 HELLO = Response(parts=(Text("hi"),), stop=Stop("stop"), usage=Usage(7, 3))
@@ -33,7 +33,7 @@ def signed(number):
 
 
 class Machines:
-    """Gateways as processes, all with the same settings."""
+    """`toolwire serve`, several times, with the same settings."""
 
     def __init__(self, folder, settings):
         self._file = folder / "toolwire.toml"
@@ -43,11 +43,11 @@ class Machines:
 
     def start(self, count):
         environment = {**os.environ, "PYTHONPATH": str(Path(toolwire.__file__).parent.parent)}
-        command = [sys.executable, str(MACHINE), str(self._file)]
+        command = [sys.executable, "-m", "toolwire", "serve", "--config", str(self._file), "--port", "0", "--quiet"]
         for _ in range(count):
             self._processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True))
         for process in self._processes[-count:]:
-            self.urls.append(f"http://127.0.0.1:{int(process.stdout.readline())}")
+            self.urls.append(re.search(r"http://[\d.:]+", process.stdout.readline())[0])
 
     def kill(self, number):
         self._end(number, signal.SIGKILL)

@@ -7,12 +7,14 @@ import pytest
 from gateway.serving import WIRES, serving, upstream_rows
 from gateway.state.chatting import ChatClient
 
+from toolwire import tool
 from toolwire.gateway.keys import digest
 from toolwire.gateway.memory import InMemory
 from toolwire.gateway.settings import from_document
 from toolwire.gateway.state import open_state
 from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall
 from toolwire.ir.response import Response, Stop, Usage
+from toolwire.net.runner import Runner
 from toolwire.testing.upstream import Upstream
 
 SIGNED = "Rk9PK/8=" * 40 + "\u00fc\u2028"  # not only what base64 has
@@ -116,9 +118,39 @@ def test_what_the_client_kept_is_not_put_there_twice(state_row):
         answer = await ask(HISTORY)
         result = {"type": "tool_result", "tool_use_id": "call_1", "content": "21 °C"}
         await ask([*HISTORY, {"role": "assistant", "content": answer}, {"role": "user", "content": [result]}])
+        assert [turn.passed for turn in gateway.turns] == [True, True]  # bytes, as they came
 
     heard, _ = asyncio.run(conversation(state_row, [signed("anthropic"), DONE], go_on))
     assert artefacts(heard[1]) == [SIGNED]
+
+
+@tool(effect="read")
+def look_up(name: str) -> str:
+    """Look a name up."""
+    return f"{name} is 42"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_what_the_gateway_did_and_what_the_provider_signed_come_back_together(state_row, stream):
+    both = (*ANSWERS["anthropic"][:1], ToolCall("ours", "look_up", {"name": "x"}), CALL)
+
+    async def ask():
+        async with Upstream(Response(parts=both, stop=Stop("tool_calls")), DONE) as upstream:
+            document = {"upstreams": upstream_rows(upstream.url), "state": state_row}
+            state = open_state(from_document(document), {})
+            async with (
+                serving(document, memory=state.memory, runners={"*": Runner(look_up)}) as gateway,
+                ChatClient([gateway.url], stream=stream) as client,
+            ):
+                message = await client.ask("anthropic/m", HISTORY)
+                assert [call["id"] for call in message["tool_calls"]] == ["call_1"]
+                assert (await client.go_on("anthropic/m", HISTORY, message)).status == 200
+            await state.aclose()
+            return upstream.heard[1]
+
+    heard = asyncio.run(ask())
+    assert artefacts(heard) == [SIGNED]
+    assert b"x is 42" in heard.body
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
