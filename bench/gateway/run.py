@@ -78,7 +78,11 @@ class Running:
         log = (HERE / f".{candidate.name}.log").open("w")
         environment = {**os.environ, **candidate.environment}
         self.process = subprocess.Popen(["taskset", "-c", "1", *command], stdout=log, stderr=log, env=environment)
-        self.start = _until_it_answers(self, began)
+        try:
+            self.start = _until_it_answers(self, began)
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         self.process.terminate()

@@ -19,7 +19,8 @@ from ..ir.errors import ToolwireError
 from ..ir.pointer import JSON, Object
 from ..ir.response import Fault
 from ..ir.text import to_bytes
-from ..net.http import HttpTransport, Transport
+from ..net.h1 import H1Transport
+from ..net.http import Transport
 from ..net.runner import Runner
 from ..run.observe import Retriever
 from ..stream.strict import parse_object
@@ -69,7 +70,7 @@ class Gateway:
         retriever: Retriever | None = None,
     ) -> None:
         self._environment = os.environ if environment is None else environment
-        self._http = HttpTransport(connections=settings.limits.connections)
+        self._http = H1Transport(connections=settings.limits.connections)
         self._transports = transports or {}
         self._sinks = tuple(sinks)
         self._metrics = metrics
