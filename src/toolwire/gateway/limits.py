@@ -11,6 +11,7 @@ the requests that run when a budget of tokens is used up may still go over it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import ceil
 from typing import Literal, Protocol, TypeAlias
 
@@ -52,15 +53,20 @@ class Limit(Struct, frozen=True):
         return self.name == "requests"
 
 
-def limits_of(caller: Caller) -> list[Limit]:
+def limits_of(caller: Caller) -> tuple[Limit, ...]:
     """Of a key, those that it has."""
     row = caller.row
+    return _limits(row.requests_per_minute, row.tokens_per_minute, row.tokens_per_day)
+
+
+@lru_cache(1024)
+def _limits(requests: int | None, tokens: int | None, day: int | None) -> tuple[Limit, ...]:
     limits: tuple[tuple[Counted, int | None, float], ...] = (
-        ("requests", row.requests_per_minute, 60.0),
-        ("tokens", row.tokens_per_minute, 60.0),
-        ("day", row.tokens_per_day, 86_400.0),
+        ("requests", requests, 60.0),
+        ("tokens", tokens, 60.0),
+        ("day", day, 86_400.0),
     )
-    return [Limit(name, most, seconds) for name, most, seconds in limits if most is not None]
+    return tuple(Limit(name, most, seconds) for name, most, seconds in limits if most is not None)
 
 
 class InProcess:
@@ -68,7 +74,7 @@ class InProcess:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._windows: dict[tuple[str, str], _Window] = {}
+        self._windows: dict[str, dict[str, _Window]] = {}
 
     async def admit(self, caller: Caller) -> None:
         now = self._clock()
@@ -91,11 +97,17 @@ class InProcess:
         return len(self._windows)
 
     def _of(self, caller: Caller, now: float) -> list[tuple[Limit, _Window]]:
-        limits = limits_of(caller)
-        if any((caller.name, limit.name) not in self._windows for limit in limits):
+        windows = self._windows.get(caller.name)
+        if windows is None:
             # keys come and go with the settings; those that are gone leave nothing behind for long
-            self._windows = {name: one for name, one in self._windows.items() if not one.is_over(now)}
-        return [(limit, self._windows.setdefault((caller.name, limit.name), _Window(limit.slice))) for limit in limits]
+            self._windows = {name: one for name, one in self._windows.items() if not _are_over(one, now)}
+            windows = self._windows[caller.name] = {}
+        found = []
+        for limit in limits_of(caller):
+            if limit.name not in windows:
+                windows[limit.name] = _Window(limit.slice)
+            found.append((limit, windows[limit.name]))
+        return found
 
 
 class _Window:
@@ -116,8 +128,9 @@ class _Window:
     def wait(self, most: int, now: float) -> float:
         """Seconds until there is less than `most`; 0 where there is less already."""
         self._forget(now)
-        left = self._total
-        until = now
+        left, until = self._total, now
+        if left < most:
+            return 0.0
         for number, amount in self._amounts.items():
             if left < most:
                 break
@@ -131,8 +144,12 @@ class _Window:
 
     def _forget(self, now: float) -> None:
         oldest = int(now // self._slice) - SLICES
-        for number in [number for number in self._amounts if number < oldest]:
-            self._total -= self._amounts.pop(number)
+        while self._amounts and (first := next(iter(self._amounts))) < oldest:
+            self._total -= self._amounts.pop(first)
+
+
+def _are_over(windows: dict[str, _Window], now: float) -> bool:
+    return all(window.is_over(now) for window in windows.values())
 
 
 def over(caller: Caller, limit: Limit, wait: float) -> RateLimited:

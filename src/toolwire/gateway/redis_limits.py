@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..ir.errors import StoreError
 from .keys import Caller
@@ -102,7 +102,7 @@ class RedisLimiter:
             if self._meanwhile is not None:
                 await self._meanwhile.spend(caller, tokens)
 
-    def _command(self, script: str, caller: Caller, limits: list[Limit], numbers: list[float]) -> Command:
+    def _command(self, script: str, caller: Caller, limits: Sequence[Limit], numbers: list[float]) -> Command:
         """The whole script, and not its hash: the server knows it by itself, and never has to ask back."""
         now = "" if self._clock is None else repr(self._clock())
         keys = [f"{{toolwire:limit:{caller.name}}}:{limit.name}" for limit in limits]

@@ -137,4 +137,4 @@ def test_it_remembers_no_more_than_the_last_minute():
     for _ in range(500):
         clock.now += 1
         admitted(limiter, who)
-    assert len(limiter._windows["long", "requests"]._amounts) <= 61
+    assert len(limiter._windows["long"]["requests"]._amounts) <= 61
