@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from types import NoneType
 
 from msgspec.structs import replace
 
@@ -39,9 +38,9 @@ class Shelf:
         return None if text is None else text[start : start + length]
 
 
-def cap(result: ToolResult, limit: int, shelf: Shelf | None) -> ToolResult:
-    """At most `limit` characters of text; media are left alone."""
-    if not result.parts and isinstance(result.structured, (int, float, NoneType)):
+def cap(result: ToolResult, limit: int, shelf: Shelf | None, size: int | None = None) -> ToolResult:
+    """At most `limit` characters of text; media are left alone. `size`: it is known to have no more than so many."""
+    if size is not None and size <= limit:
         return result
     text = result.text
     if len(text) <= limit:

@@ -18,11 +18,9 @@ from ..ir.pointer import Object
 from ..ir.tools import Tool
 from ..ir.value import Value
 from ..schema.infer import FunctionTool, tool
-from ..schema.validate import Validator, validator
+from .parameters import Parameters
 
 __all__ = ["Entry", "Options", "Source", "Toolbox"]
-
-_ANYTHING: Object = {"type": "object"}
 
 
 class Options(Value, frozen=True):
@@ -77,7 +75,7 @@ class Toolbox:
 
     def __init__(self, *sources: Source) -> None:
         self._entries: dict[str, Entry] = {}
-        self._validators: dict[str, Validator] = {}
+        self._parameters: dict[str, Parameters] = {}
         for source in sources:
             for entry in _entries(source):
                 if entry.name in self._entries:
@@ -98,12 +96,11 @@ class Toolbox:
     def find(self, name: str) -> Entry | None:
         return self._entries.get(name)
 
-    def validator(self, name: str) -> Validator:
-        """What holds arguments of the tool `name` against its schema; SchemaError where it is none."""
-        found = self._validators.get(name)
+    def parameters(self, name: str) -> Parameters:
+        """What the tool `name` takes; SchemaError where its schema is none."""
+        found = self._parameters.get(name)
         if found is None:
-            schema = self._entries[name].tool.input_schema
-            found = self._validators[name] = validator(_ANYTHING if schema is None else schema)
+            found = self._parameters[name] = Parameters(self._entries[name].tool)
         return found
 
     def nearest(self, name: str) -> list[str]:
