@@ -7,8 +7,7 @@ import contextvars
 import inspect
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from contextvars import Token
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator
 from typing import Any, TypeAlias
 
 from ..ir.pointer import Object
@@ -20,14 +19,13 @@ from ..run.results import spoken
 from .deadlines import Deadlines
 from .process import in_process
 from .rate import Rates
-from .signature import signature
+from .signature import Signature, signature
 from .threads import Threads
 
 __all__ = ["Invoker", "Outcome"]
 
 Outcome: TypeAlias = Returned | Failed | TimedOut | Unfit
 _Ran: TypeAlias = Returned | Failed | TimedOut
-_Begin: TypeAlias = Callable[[Invoke, Object], "_Ran | Awaitable[_Ran]"]
 
 _GRACE = 2.0
 _log = logging.getLogger("toolwire.net")
@@ -44,38 +42,45 @@ class Invoker:
     def close(self) -> None:
         self._pool.close()
 
-    def __call__(self, step: Invoke) -> Outcome | Awaitable[Outcome]:
+    def begin(self, step: Invoke) -> Outcome | Awaitable[Outcome]:
         """What came of it, where it waited for nothing; else what to await, in the task at hand."""
-        declared = signature(step.entry.function)
+        entry = step.entry
+        declared = signature(entry.function)
         try:
             arguments = declared.fit(step.arguments)
         except Exception as error:  # noqa: BLE001  # types of the author's own may refuse in any way
             return Unfit(spoken(error))
-        begin: _Begin = self._begin if declared.is_async else self._in_thread
-        if step.entry.options.isolation == "process":
-            begin = in_process
-        return begin(step, arguments) if step.entry.options.rate is None else self._in_turn(begin, step, arguments)
+        if not declared.is_async or entry.options.rate is not None or entry.options.isolation == "process":
+            return self._waiting(step, arguments, declared)
+        return self._limited(step, entry.function(**arguments))
 
-    async def _in_turn(self, begin: _Begin, step: Invoke, arguments: Object) -> Outcome:
-        assert step.entry.options.rate is not None
-        await self._rates.take(step.entry.name, step.entry.options.rate)
-        ran = begin(step, arguments)
+    async def _waiting(self, step: Invoke, arguments: Object, declared: Signature) -> Outcome:
+        """What waits in any case: for its turn, for a process, for a thread."""
+        entry = step.entry
+        if entry.options.rate is not None:
+            await self._rates.take(entry.name, entry.options.rate)
+        if entry.options.isolation == "process":
+            return await in_process(step, arguments)
+        if not declared.is_async:
+            return await self._in_thread(step, arguments)
+        ran = self._limited(step, entry.function(**arguments))
         return ran if isinstance(ran, Value) else await ran
-
-    def _begin(self, step: Invoke, arguments: Object) -> _Ran | Awaitable[_Ran]:
-        return self._limited(step, step.entry.function(**arguments))
 
     def _limited(self, step: Invoke, coroutine: Coroutine[Any, Any, Any]) -> _Ran | _Limited:
         """Runs it until it waits for something: what waits for nothing is done by then, and nobody has to watch it."""
         began = time.monotonic()
-        token = running.set(step.context)
+        outside = running.get()
+        running.set(step.context)
         try:
             waits = coroutine.send(None)
+        except StopIteration as done:
+            running.set(outside)
+            return Returned(done.value)
         except BaseException as error:  # noqa: BLE001
-            running.reset(token)
+            running.set(outside)
             return _ended(error)
         limit = step.entry.options.timeout
-        work = _Limited(coroutine, waits, limit, token)
+        work = _Limited(coroutine, waits, limit, outside)
         if limit is not None:
             work.watch(self._deadlines_of(limit, work.loop), time.monotonic() - began)
         return work
@@ -125,16 +130,16 @@ class _Limited:
     task of its own, and nothing can hold us up.
     """
 
-    __slots__ = ("_cancelled", "_coroutine", "_deadlines", "_grace", "_limit", "_task", "_token", "_waits", "loop")
+    __slots__ = ("_cancelled", "_coroutine", "_deadlines", "_grace", "_limit", "_outside", "_task", "_waits", "loop")
 
     def __init__(
-        self, coroutine: Coroutine[Any, Any, Any], waits: Any, limit: float | None, token: Token[CallContext | None]
+        self, coroutine: Coroutine[Any, Any, Any], waits: Any, limit: float | None, outside: CallContext | None
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self._coroutine = coroutine
         self._waits = waits
         self._limit = limit
-        self._token = token
+        self._outside = outside
         self._task = _current_task(self.loop)
         self._deadlines: Deadlines | None = None
         self._grace: asyncio.TimerHandle | None = None
@@ -176,7 +181,7 @@ class _Limited:
         return TimedOut(self._limit or 0)
 
     def _forget(self) -> None:
-        running.reset(self._token)
+        running.set(self._outside)
         if self._deadlines is not None:
             self._deadlines.discard(self)
         if self._grace is not None:

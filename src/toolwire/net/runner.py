@@ -80,7 +80,7 @@ class Runner:
         self._observers = tuple(observers)
         self._most = most_parallel
         self._most_per_turn = most_per_turn
-        self._invoke = Invoker(threads)
+        self._invoker = Invoker(threads)
         self._settings = Settings(
             self.box,
             time.time,
@@ -88,7 +88,7 @@ class Runner:
             jitter=lambda base: base * (0.5 + random.random()),  # spreads retries, guards nothing
             caller=caller,
             tenant=tenant,
-            policy=policy or Policy(),
+            policy=policy,
             gates=gates,
             has_store=store is not None,
             cache=ResultCache(),
@@ -98,10 +98,11 @@ class Runner:
         )
         self._latest = self._settings
         self._untrusted = frozenset(entry.name for entry in self.box if entry.options.untrusted)
+        self._harmless = frozenset(entry.name for entry in self.box if entry.tool.effect in ("pure", "read"))
         self._tainted: OrderedDict[str, None] = OrderedDict()
 
     def close(self) -> None:
-        self._invoke.close()
+        self._invoker.close()
 
     async def run(
         self,
@@ -119,7 +120,7 @@ class Runner:
         """
         if type(calls) is not list and isinstance(calls, ToolCall):
             raise ConfigError("run takes a list of calls", hint="run([call])")
-        if len(calls) == 1 and not keys and self._changes_nothing(calls[0]):
+        if len(calls) == 1 and not keys and calls[0].name in self._harmless:
             began = time.perf_counter()  # no schedule: it may be cancelled at any time
             result = await self.perform(CallRun(calls[0], self._of_run(run_id, tainted)))
             self.observe(calls[0], result, began, run_id)
@@ -132,10 +133,6 @@ class Runner:
     def run_sync(self, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
         """The same for programs without an event loop."""
         return asyncio.run(self.run(calls, **options))
-
-    def _changes_nothing(self, call: ToolCall) -> bool:
-        entry = self.box.find(call.name)
-        return entry is not None and entry.tool.effect in ("pure", "read")
 
     def _of_run(self, run_id: str, tainted: bool) -> Settings:
         """The settings of a run; most calls come from the same one as the last."""
@@ -166,8 +163,8 @@ class Runner:
             step = run.next()
             while type(step) is not Finished:
                 if isinstance(step, Invoke):
-                    ran = self._invoke(step)
-                    if not isinstance(ran, Value):
+                    ran = self._invoker.begin(step)
+                    if not isinstance(ran, (Returned, Value)):
                         ran = await (ran if step.token is None else self._kept_alive(step, ran))
                     step = run.next(ran)
                 else:

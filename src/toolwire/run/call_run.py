@@ -63,7 +63,7 @@ class Settings(Value, frozen=True):
     run_id: str = ""
     caller: str = ""
     tenant: str = ""
-    policy: Policy = Policy()
+    policy: Policy | None = None
     gates: tuple[Gate, ...] = GATES
     has_store: bool = False
     lease: float = 60.0
@@ -101,7 +101,7 @@ class CallRun:
             return pending
         entry = pending.tool
         options, effect = entry.options, entry.tool.effect
-        verdict = settings.policy.verdict(pending)
+        verdict = None if settings.policy is None else settings.policy.verdict(pending)
         claim, key, token = None, None, None
         if verdict is not None or settings.has_store or options.cache is not None:
             cleared = yield from self._cleared(pending, verdict)
@@ -115,7 +115,9 @@ class CallRun:
         if not isinstance(outcome, Returned):
             outcome = yield from self._again(step, outcome)
         result, size, ending = classify(pending.call, effect, outcome)
-        result = cap(result, options.output_limit or settings.output_limit, settings.shelf, size)
+        limit = options.output_limit or settings.output_limit
+        if size is None or size > limit:
+            result = cap(result, limit, settings.shelf)
         if claim is not None:
             result = yield from self._recorded(claim, ending, result)
         return self._told(pending, result) if pending.steps or pending.tainted or options.cache is not None else result
@@ -163,7 +165,8 @@ class CallRun:
         return self._noted(pending, result)
 
     def _noted(self, pending: Pending, result: ToolResult) -> ToolResult:
-        if pending.tainted and self._settings.policy.taint == "warn" and pending.tool.tool.effect == "write":
+        policy = self._settings.policy
+        if pending.tainted and policy is not None and policy.taint == "warn" and pending.tool.tool.effect == "write":
             result = told(result, tainted=True)
         return told(result, repaired=list(pending.steps)) if pending.steps else result
 

@@ -26,7 +26,7 @@ from .toolbox import Entry, Toolbox
 __all__ = ["GATES", "Gate", "Pending", "find", "lift", "mend", "take_key", "validate", "whole"]
 
 
-class Pending(Value, frozen=True):
+class Pending(Value, frozen=True, gc=False):
     """A call on its way."""
 
     call: ToolCall
@@ -105,7 +105,7 @@ def mend(pending: Pending) -> Pending | ToolResult:
     """What is broken is repaired as far as the tool's effect allows, and no further."""
     call = pending.call
     try:
-        parameters = pending.box.parameters(call.name)
+        parameters = pending.box.parameters[call.name]
     except SchemaError as error:
         return refusal(call, "failed", f"The tool {call.name} has a schema that cannot be used: {error}")
     if call.arguments is not None and parameters.accept(pending.arguments):
@@ -124,7 +124,7 @@ def validate(pending: Pending) -> Pending | ToolResult:
     """The last word on the arguments has the tool's own schema."""
     if pending.checked is pending.arguments:
         return pending
-    parameters = pending.box.parameters(pending.call.name)
+    parameters = pending.box.parameters[pending.call.name]
     if parameters.accept(pending.arguments):
         return pending
     unknown = parameters.unknown(pending.arguments)
@@ -143,10 +143,11 @@ def pass_gates(pending: Pending, gates: tuple[Gate, ...]) -> Pending | ToolResul
     """Through all of them; the first result ends it."""
     for gate in gates:
         found = gate(pending)
-        if isinstance(found, Pending):
-            pending = found
-        elif isinstance(found, ToolResult):
+        if found is pending:
+            continue
+        if isinstance(found, ToolResult):
             return found
-        else:
+        if not isinstance(found, Pending):
             raise ConfigError(f"the gate {gate!r} gave {found!r}", hint="a gate gives the call on, or a ToolResult")
+        pending = found
     return pending

@@ -38,10 +38,8 @@ class Shelf:
         return None if text is None else text[start : start + length]
 
 
-def cap(result: ToolResult, limit: int, shelf: Shelf | None, size: int | None = None) -> ToolResult:
-    """At most `limit` characters of text; media are left alone. `size`: it is known to have no more than so many."""
-    if size is not None and size <= limit:
-        return result
+def cap(result: ToolResult, limit: int, shelf: Shelf | None) -> ToolResult:
+    """At most `limit` characters of text; media are left alone."""
     text = result.text
     if len(text) <= limit:
         return result

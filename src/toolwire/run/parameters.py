@@ -26,8 +26,7 @@ class Parameters:
 
     def accept(self, arguments: Object) -> bool:
         """Whether a call with these arguments may be made."""
-        names = self.names
-        return (names is None or names.issuperset(arguments)) and self._validator.accepts(arguments)
+        return (self.names is None or self.names.issuperset(arguments)) and self._validator.accepts(arguments)
 
     def unknown(self, arguments: Object) -> list[str]:
         """Arguments that the function does not take. A schema may leave the door open; a function does not."""

@@ -66,7 +66,7 @@ class Wait(Value, frozen=True):
     seconds: float
 
 
-class Invoke(Value, frozen=True):
+class Invoke(Value, frozen=True, gc=False):
     """→ Returned | Failed | TimedOut. The lease of `key` is kept alive meanwhile."""
 
     entry: Entry

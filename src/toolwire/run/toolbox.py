@@ -70,12 +70,24 @@ class Entry(Value, frozen=True):
 Source: TypeAlias = "Callable[..., Any] | Tool | Entry | Toolbox | ModuleType | Sequence[Source]"
 
 
+class _Takes(dict[str, Parameters]):
+    """What each tool takes, worked out when it is first asked for; SchemaError where its schema is none."""
+
+    def __init__(self, entries: Mapping[str, Entry]) -> None:
+        super().__init__()
+        self._entries = entries
+
+    def __missing__(self, name: str) -> Parameters:
+        found = self[name] = Parameters(self._entries[name].tool)
+        return found
+
+
 class Toolbox:
-    """Tools by name. Two of the same name are a mistake, and said so."""
+    """Tools by name. Two of the same name are a mistake, and said so. `parameters`: what each of them takes."""
 
     def __init__(self, *sources: Source) -> None:
         self._entries: dict[str, Entry] = {}
-        self._parameters: dict[str, Parameters] = {}
+        self.parameters = _Takes(self._entries)
         for source in sources:
             for entry in _entries(source):
                 if entry.name in self._entries:
@@ -95,13 +107,6 @@ class Toolbox:
 
     def find(self, name: str) -> Entry | None:
         return self._entries.get(name)
-
-    def parameters(self, name: str) -> Parameters:
-        """What the tool `name` takes; SchemaError where its schema is none."""
-        found = self._parameters.get(name)
-        if found is None:
-            found = self._parameters[name] = Parameters(self._entries[name].tool)
-        return found
 
     def nearest(self, name: str) -> list[str]:
         """Names like this one, for the error."""
