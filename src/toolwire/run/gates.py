@@ -27,7 +27,7 @@ __all__ = ["GATES", "Gate", "Pending", "find", "lift", "mend", "take_key", "vali
 
 
 class Pending(Value, frozen=True, gc=False):
-    """A call on its way."""
+    """A call on its way. The collector of garbage need not look at it: nothing that it holds leads back to it."""
 
     call: ToolCall
     box: Toolbox
@@ -40,7 +40,7 @@ class Pending(Value, frozen=True, gc=False):
     repair: RepairPolicy | None = None
     steps: tuple[str, ...] = ()
     checked: Object | None = None  # the very arguments that are known to fit
-    lifts: Mapping[str, Lowered] = {}
+    lifts: Mapping[str, Lowered] | None = None
 
     @property
     def tool(self) -> Entry:
@@ -94,7 +94,7 @@ def take_key(pending: Pending) -> Pending | ToolResult:
 
 def lift(pending: Pending) -> Pending | ToolResult:
     """Arguments in the shape that a provider was told, back in the tool's own."""
-    lowered = pending.lifts.get(pending.call.name) if pending.lifts else None
+    lowered = None if pending.lifts is None else pending.lifts.get(pending.call.name)
     if lowered is None or pending.call.arguments is None:
         return pending
     lifted = lowered.lift(pending.arguments)
@@ -143,11 +143,10 @@ def pass_gates(pending: Pending, gates: tuple[Gate, ...]) -> Pending | ToolResul
     """Through all of them; the first result ends it."""
     for gate in gates:
         found = gate(pending)
-        if found is pending:
-            continue
-        if isinstance(found, ToolResult):
+        if isinstance(found, Pending):
+            pending = found
+        elif isinstance(found, ToolResult):
             return found
-        if not isinstance(found, Pending):
+        else:
             raise ConfigError(f"the gate {gate!r} gave {found!r}", hint="a gate gives the call on, or a ToolResult")
-        pending = found
     return pending

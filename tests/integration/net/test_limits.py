@@ -8,6 +8,7 @@ import pytest
 from toolwire import Tool, ToolCall, tool
 from toolwire.net.deadlines import Deadlines
 from toolwire.net.runner import Runner
+from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.context import current_call
 from toolwire.run.results import code_of
 from toolwire.run.toolbox import Entry, Options, Toolbox
@@ -157,3 +158,27 @@ def test_a_function_that_has_no_hash_can_be_run():
     assert result.structured == 3
     (refused,) = Runner(entry).run_sync([ToolCall("1", "add", {"c": 1})])
     assert code_of(refused) == "invalid_arguments"
+
+
+def test_a_claim_is_kept_alive_while_its_call_waits_for_its_turn():
+    store, renewed, begun = MemoryStore(), [], []
+    renew = store.renew
+
+    def noted(key, token, lease):
+        renewed.append(key)
+        return renew(key, token, lease)
+
+    store.renew = noted
+
+    @tool
+    async def send(to: str) -> str:
+        """Send."""
+        begun.append((to, current_call().idempotency_key in renewed))
+        return to
+
+    box = Toolbox(send).with_options(rate=2.0, resource=lambda given: given["to"])
+    calls = [ToolCall(to, "send", {"to": to}) for to in ("a", "b")]
+    results = Runner(box, store=store, lease=0.3).run_sync(calls)
+    assert [result.text for result in results] == ["a", "b"]
+    assert begun == [("a", False), ("b", True)]
+    assert {record.state for record in store.records()} == {"done"}
