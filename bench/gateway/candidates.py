@@ -125,7 +125,7 @@ def _rosetta(port: int, upstream: int) -> list[str]:
     return [python, str(HERE / "rosetta.py"), str(port), str(upstream)]
 
 
-def _portkey(port: int, upstream: int) -> list[str]:
+def _portkey(port: int, _: int) -> list[str]:
     folder = WORK / "portkey"
     gateway = folder / "node_modules" / "@portkey-ai" / "gateway"
     if not gateway.exists():
