@@ -1,6 +1,6 @@
-"""The local model: how fast it is, what its calls are worth, and what stopping early saves. Run by itself:
+"""The local model: how fast it is, what its calls are worth, and what stopping early saves.
 
-    python bench/local.py            about ten minutes on one thread; prints the section of RESULTS.md
+    python bench/local.py speed forced        only some parts; all of them take about ten minutes on one thread
 
 The prompts are our own. The first half was used to find the threshold of the question "does this need a function?"; the
 second half was written before anything was measured on it.
@@ -9,12 +9,13 @@ second half was written before anything was measured on it.
 import argparse
 import asyncio
 import json
+import sys
 import time
 from contextlib import aclosing
 
 from jsonschema_rs import validator_for
-from local_prompts import PROMPTS, TOOLS
 
+from local_prompts import PROMPTS, TOOLS
 from toolwire import Message, Request, Text, Tool, ToolChoice
 from toolwire.bridge.emulate import emulate
 from toolwire.local import open_model
@@ -152,10 +153,12 @@ async def measure(threads, only):
         "stopping": lambda: stopping(model, calls[:8]),
         "forced": lambda: forced(model, calls),
     }
+    found = {}
     for name, part in parts.items():
         if not only or name in only:
-            began = time.perf_counter()
-            print(json.dumps({name: await part(), "seconds": round(time.perf_counter() - began)}), flush=True)
+            found[name] = await part()
+            print(f"{name}: {found[name]}", file=sys.stderr, flush=True)
+    return found
 
 
 if __name__ == "__main__":
@@ -163,4 +166,4 @@ if __name__ == "__main__":
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("parts", nargs="*")
     given = parser.parse_args()
-    asyncio.run(measure(given.threads, given.parts))
+    print(json.dumps(asyncio.run(measure(given.threads, given.parts))))

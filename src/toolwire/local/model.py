@@ -17,7 +17,7 @@ from threading import Lock
 
 from ..bridge.emulate_answer import AnswerReader
 from ..ir.errors import ConfigError, ProtocolError, UpstreamError
-from ..ir.events import Event
+from ..ir.events import CallDelta, CallEnd, Event
 from ..ir.pointer import Object
 from ..ir.request import Request
 from ..ir.response import Fault
@@ -105,8 +105,12 @@ class LocalModel:
 
 
 def _restored(reader: AnswerReader, events: list[Event]) -> Iterator[Event]:
+    """What was said, with its call. One that was cut off before its arguments begin is begun: none would mean no arguments."""
     for event in events:
-        yield from reader.feed(event)
+        for made in reader.feed(event):
+            if isinstance(made, CallEnd) and made.state == "truncated" and not made.raw:
+                yield CallDelta.of(made.key, "{")
+            yield made
 
 
 def open_model(name: str = "smollm2", threads: int | None = None) -> LocalModel:

@@ -115,7 +115,7 @@ _ROWS = (
     _local("sglang", "http://localhost:30000/v1", "SGLANG_API_KEY"),
     Vendor(
         "local",
-        "http://in-process.localhost",
+        "http://localhost",
         keyless=True,
         fields=_ONE_SPELLING,
         transport="toolwire.local.transport:LocalTransport",
