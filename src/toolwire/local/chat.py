@@ -25,7 +25,7 @@ from ..stream.strict import parse_object
 from ..wire import get
 from .engine import Engine
 
-__all__ = ["MOST_TOKENS", "Chat", "whole"]
+__all__ = ["MOST_TOKENS", "Chat", "counted", "read_body", "whole"]
 
 MOST_TOKENS = 512
 """Of an answer whose request sets no limit: a small model may never come to an end by itself."""
@@ -45,13 +45,13 @@ class Chat:
         self._turns: set[_Turn] = set()
 
     async def stream(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        async with aclosing(self.chunks(_read(body))) as chunks:
+        async with aclosing(self.chunks(read_body(body))) as chunks:
             async for chunk in chunks:
                 yield b"data: " + chunk + b"\n\n"
         yield b"data: [DONE]\n\n"
 
     async def complete(self, body: bytes) -> bytes:
-        return await whole(self.stream(to_bytes(_counted(_read(body)))))
+        return await whole(self.stream(to_bytes(counted(read_body(body)))))
 
     async def chunks(self, body: Object) -> AsyncGenerator[bytes, None]:
         """The JSON of each chunk."""
@@ -130,14 +130,16 @@ async def whole(stream: AsyncGenerator[bytes, None]) -> bytes:
     return to_bytes(codec.encode_response(folder.response())[0])
 
 
-def _read(body: bytes) -> Object:
+def read_body(body: bytes) -> Object:
+    """The document, or a fault of the request."""
     try:
         return parse_object(body)
     except ProtocolError as error:
         raise UpstreamError(Fault("invalid_request", str(error), 400)) from None
 
 
-def _counted(body: Object) -> Object:
+def counted(body: Object) -> Object:
+    """The request with the wish for a count of tokens: a whole answer always has one."""
     return {**body, "stream_options": {"include_usage": True}}
 
 

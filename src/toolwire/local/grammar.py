@@ -30,9 +30,15 @@ def grammar_of(calls: JSON) -> str:
     """A grammar of exactly one call; `calls` is its schema, an `anyOf` where there are several tools."""
     defs: Object = {}
     shapes = calls.get("anyOf", [calls])
-    bodies = [bounded(shape, f"{number}.", defs) for number, shape in enumerate(shapes)]
+    bodies = [bounded(_closed(shape), f"{number}.", defs) for number, shape in enumerate(shapes)]
     schema: Object = {"anyOf": bodies, "$defs": defs, "x-guidance": _ONE_LINE}
     return f"%llguidance {{}}\nstart: %json {dumps(schema)}"
+
+
+def _closed(shape: Object) -> Object:
+    """A tool that declares no parameters takes none."""
+    arguments = {"additionalProperties": False, **shape["properties"]["arguments"]}
+    return {**shape, "properties": {**shape["properties"], "arguments": arguments}}
 
 
 def bounded(schema: JSON, prefix: str, defs: Object) -> JSON:
@@ -62,11 +68,13 @@ def bounded(schema: JSON, prefix: str, defs: Object) -> JSON:
 
 
 def _bound_object(kept: Object, schema: Object, prefix: str, defs: Object) -> None:
+    """Only what is declared; where nothing is, one entry: in an open object a small model writes the same key twice."""
     properties = _objects(schema.get("properties"))
-    if properties:
-        kept["properties"] = {name: bounded(one, prefix, defs) for name, one in properties.items()}
-    others = schema.get("additionalProperties", not properties)
-    kept["additionalProperties"] = bounded(others, prefix, defs)
+    kept["properties"] = {name: bounded(one, prefix, defs) for name, one in properties.items()}
+    others = schema.get("additionalProperties", True)
+    kept["additionalProperties"] = False if properties else bounded(others, prefix, defs)
+    if kept["additionalProperties"] is not False:
+        kept["maxProperties"] = 1
 
 
 def _bound_array(kept: Object, schema: Object, prefix: str, defs: Object) -> None:

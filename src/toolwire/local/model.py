@@ -24,7 +24,7 @@ from ..ir.response import Fault
 from ..ir.text import to_bytes
 from ..stream.strict import parse_object
 from ..wire import get
-from .chat import Chat, whole
+from .chat import Chat, counted, read_body, whole
 from .engine import Engine, threads_here
 from .plan import Plan, answers_a_result, call, demanded, forbidden, probe, wants_call, words
 from .weights import weights_of
@@ -50,12 +50,15 @@ class LocalModel:
 
     async def stream(self, body: bytes) -> AsyncGenerator[bytes, None]:
         """The bytes of a stream. Leaving the loop stops the generation; UpstreamError for what cannot be answered."""
-        document = _read(body)
+        document = read_body(body)
         if not document.get("tools") and not _has_calls(document):
             answer = self.chat.stream(to_bytes(document))
         else:
             request = _decoded(document)
-            plan = await self._plan(request)
+            try:
+                plan = await self._plan(request)
+            except ConfigError as error:  # a call is demanded of a tool that is not there
+                raise UpstreamError(Fault("invalid_request", error.message, 400, param="tool_choice")) from None
             answer = self.chat.stream(to_bytes(plan.body)) if plan.emulation is None else self._calls(plan, request)
         async with aclosing(answer):
             async for piece in answer:
@@ -63,8 +66,7 @@ class LocalModel:
 
     async def complete(self, body: bytes) -> bytes:
         """A whole answer."""
-        document = {**_read(body), "stream_options": {"include_usage": True}}
-        return await whole(self.stream(to_bytes(document)))
+        return await whole(self.stream(to_bytes(counted(read_body(body)))))
 
     def close(self) -> None:
         """Stops what is being said and gives the memory back; the next `open_model` begins anew."""
@@ -74,11 +76,9 @@ class LocalModel:
         self.chat.close()
 
     async def _plan(self, request: Request) -> Plan:
-        if forbidden(request):
-            return words(request)
         if demanded(request):
             return call(request)
-        if answers_a_result(request) or not await self._wants_call(request):
+        if forbidden(request) or answers_a_result(request) or not await self._wants_call(request):
             return words(request)
         return call(request)
 
@@ -135,13 +135,6 @@ def _close_all() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_open.clear)  # threads do not survive a fork
-
-
-def _read(body: bytes) -> Object:
-    try:
-        return parse_object(body)
-    except ProtocolError as error:
-        raise UpstreamError(Fault("invalid_request", str(error), 400)) from None
 
 
 def _has_calls(document: Object) -> bool:

@@ -16,6 +16,7 @@ from math import exp, log
 from msgspec.structs import replace
 
 from ..bridge.emulate import Emulation, emulate
+from ..ir.errors import ConfigError
 from ..ir.parts import Text, ToolResult
 from ..ir.pointer import Object
 from ..ir.request import Message, Request, Role
@@ -62,7 +63,9 @@ class Plan(Value, frozen=True):
 
 
 def forbidden(request: Request) -> bool:
-    return not request.tools or (request.choice is not None and request.choice.mode == "none")
+    return all(tool.kind == "builtin" for tool in request.tools) or (
+        request.choice is not None and request.choice.mode == "none"
+    )
 
 
 def demanded(request: Request) -> bool:
@@ -82,8 +85,8 @@ def call(request: Request) -> Plan:
     said = emulation.request
     shown = [one for asked, made in _SHOWN for one in (_says("user", asked), _says("assistant", made))]
     body = _encoded(replace(said, messages=(said.messages[0], *shown, *said.messages[1:]), output=None))
-    assert said.output is not None
-    assert isinstance(said.output.schema, dict)
+    if said.output is None or not isinstance(said.output.schema, dict):
+        raise ConfigError("a call is demanded, and no function is offered")
     return Plan({**_COOL, **body, "grammar": grammar_of(said.output.schema["properties"]["tool_call"])}, emulation)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from contextlib import aclosing, asynccontextmanager
 
 from ..ir.errors import UpstreamError
@@ -77,5 +77,5 @@ def _error(fault: Fault) -> bytes:
     return to_bytes(get("openai_chat").encode_error(fault).body)
 
 
-async def _one(whole: object) -> AsyncGenerator[bytes, None]:
-    yield await whole  # type: ignore[misc]
+async def _one(whole: Awaitable[bytes]) -> AsyncGenerator[bytes, None]:
+    yield await whole

@@ -21,7 +21,7 @@ def call(name, arguments):
             {"type": "array", "items": {"type": "boolean"}, "uniqueItems": True},
             {"type": "array", "items": {"type": "boolean"}, "maxItems": MOST_ITEMS},
         ),
-        ({"type": "object"}, {"type": "object", "additionalProperties": True}),
+        ({"type": "object"}, {"type": "object", "properties": {}, "additionalProperties": True, "maxProperties": 1}),
         (
             {"properties": {"a": {"not": {}}}, "required": ["a"]},
             {"properties": {"a": {}}, "required": ["a"], "additionalProperties": False},
@@ -32,6 +32,12 @@ def call(name, arguments):
 )
 def test_every_value_comes_to_an_end_and_unknown_keywords_stay_out(schema, expected):
     assert bounded(schema, "", {}) == expected
+
+
+def test_a_tool_that_declares_no_parameters_takes_none():
+    _, _, text = grammar_of(call("a", {"type": "object"})).partition("%json ")
+    (shape,) = json.loads(text)["anyOf"]
+    assert shape["properties"]["arguments"] == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def test_definitions_of_two_tools_do_not_meet():
