@@ -5,8 +5,8 @@
     probe(request)              # the question to the model whether it wants a call at all
 
 It was measured (bench/local.py) what a model of 135 million parameters can do: it fills in arguments when shown how, and it
-tells whether a function is asked for with one word, better than chance. It does not choose between a call and words while
-it writes: free, it never calls; with both in one grammar, it always does.
+tells whether a function is asked for with one word, better than chance. Free, it does not call at all, so it cannot be left
+to choose while it writes.
 """
 
 from __future__ import annotations
