@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from ..ir.errors import ToolwireError
 from ..ir.pointer import JSON, Object
+from ..ir.request import Request
 from ..ir.response import Fault
 from ..ir.text import to_bytes
 from ..net.http import HttpTransport, Transport
@@ -34,7 +35,7 @@ from .listing import VERSION, count_reply, model_entry, model_list
 from .memory import InMemory, Memory
 from .routing import Router, UnknownModel
 from .settings import Settings
-from .turn import Sink, Turn
+from .turn import Opening, Sink, Turn
 from .upstreams import Upstream, from_environment
 
 __all__ = ["Gateway"]
@@ -66,6 +67,7 @@ class Gateway:
         self._http = HttpTransport(connections=settings.limits.connections)
         self._transports = transports or {}
         self._sinks = tuple(sinks)
+        self._openings = tuple(sink.begin for sink in sinks if isinstance(sink, Opening))
         self._metrics = metrics
         self._limiter: Limiter = InProcess(time.monotonic) if limiter is None else limiter
         state = settings.state
@@ -129,10 +131,11 @@ class Gateway:
             try:
                 self._guard.check(scope["headers"])
                 place = self._place(call)
-                front, turn.front = place.front, place.front.wire
+                front, turn.front, turn.action = place.front, place.front.wire, place.action
                 await self._handle(call, place, turn)
             except asyncio.CancelledError:
                 if not call.gone:
+                    turn.error = "cancelled"
                     raise
                 turn.status, turn.error = _GONE, "client_gone"
                 _uncancel()
@@ -146,10 +149,24 @@ class Gateway:
             if not self._active:
                 self._idle.set()
             call.unwatch()
-        turn.seconds = time.perf_counter() - began
-        turn.status = turn.status or call.status
+            turn.seconds = time.perf_counter() - began
+            turn.status = turn.status or call.status
+            self._tell(turn)
+
+    def _tell(self, turn: Turn) -> None:
         for sink in self._sinks:
-            sink(turn)
+            try:
+                sink(turn)
+            except Exception:  # noqa: BLE001  # a sink is a guest
+                _log.exception("a sink failed at the end of request %s", turn.id)
+
+    def _begin(self, turn: Turn, request: Request, headers: Mapping[str, str]) -> None:
+        turn.begun = True
+        for begin in self._openings:
+            try:
+                begin(turn, request, headers)
+            except Exception:  # noqa: BLE001  # a sink is a guest
+                _log.exception("a sink failed at the beginning of request %s", turn.id)
 
     def _place(self, call: Call) -> Place:
         place = place_of(call.method, call.path, call.headers)
@@ -183,6 +200,7 @@ class Gateway:
         caller.check(asked.model)
         if caller.name:
             await self._limiter.admit(caller)
+        self._begin(turn, asked.request, call.headers)
         call.watch()
         try:
             await Answering(self._means, call, asked, turn).run()

@@ -44,20 +44,21 @@ def _by(model: str, artefacts: tuple[Artefact, ...]) -> tuple[Artefact, ...]:
 class Seen:
     """Fed with the events of an answer, or with the whole of it."""
 
-    __slots__ = ("_calls", "_open", "_thinking", "calls", "kept", "model", "stop", "usage")
+    __slots__ = ("_calls", "_open", "_thinking", "calls", "id", "kept", "model", "stop", "usage")
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
         self.calls: list[str] = []  # names
         self.kept: dict[str, Kept] = {}  # by call id
         self.stop: str | None = None
+        self.id = ""
         self.model = ""
         self._calls: dict[int, str] = {}
         self._open: dict[int, list[Event]] = {}
         self._thinking: list[Reasoning] = []
 
     def whole(self, response: Response) -> None:
-        self.usage, self.model = response.usage, response.model
+        self.usage, self.id, self.model = response.usage, response.id, response.model
         self.stop = None if response.stop is None else response.stop.reason
         for part in response.parts:
             if isinstance(part, Reasoning) and part.artefacts:
@@ -84,7 +85,7 @@ class Seen:
         elif isinstance(event, UsageUpdate):
             self.usage = event.usage
         elif isinstance(event, ResponseStart):
-            self.model = event.model
+            self.id, self.model = event.id, event.model
         elif isinstance(event, ResponseEnd) and event.stops:
             self.stop = event.stops[0].reason
 
