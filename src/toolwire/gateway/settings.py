@@ -27,6 +27,7 @@ __all__ = [
     "Settings",
     "StateRow",
     "TargetRow",
+    "TraceRow",
     "UpstreamRow",
     "from_document",
     "load",
@@ -109,8 +110,18 @@ class StateRow(Row, frozen=True):
 
 
 class LogRow(Row, frozen=True):
-    bodies: bool = False
+    """One line a request: into `file`, or `to` standard error, Python's logging, or nowhere."""
+
+    to: Literal["stderr", "logger", "nowhere"] = "stderr"
     file: str | None = None
+    bodies: bool = False  # what was said, too, without what looks like a secret
+    remove: tuple[str, ...] = ()  # regular expressions for more that nobody may see
+
+
+class TraceRow(Row, frozen=True):
+    otel: bool | None = None  # spans over OTLP; where nothing is said, if OTEL_EXPORTER_OTLP_ENDPOINT is set
+    record: str | None = None  # a folder: every exchange becomes a file in it
+    shorten_media: bool = False  # in these files
 
 
 class Settings(Row, frozen=True):
@@ -121,6 +132,7 @@ class Settings(Row, frozen=True):
     limits: LimitsRow = LimitsRow()
     state: StateRow = StateRow()
     log: LogRow = LogRow()
+    trace: TraceRow = TraceRow()
     tools: dict[str, tuple[str, ...]] = {}  # files of functions that the gateway runs itself, by a pattern of models
 
 
@@ -191,6 +203,11 @@ def _check(settings: Settings) -> None:
     for name, key in settings.keys.items():
         if not re.fullmatch(r"[0-9a-f]{64}", key.hash):
             raise ConfigError(f"keys.{name}.hash is not a SHA-256", hint="`toolwire serve keys new NAME` makes a key")
+    for pattern in settings.log.remove:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(f"log.remove: {pattern!r} is no regular expression: {error}") from None
 
 
 def _known(
