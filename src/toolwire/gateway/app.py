@@ -21,11 +21,14 @@ from ..ir.request import Request
 from ..ir.response import Fault
 from ..ir.text import to_bytes
 from ..net.http import HttpTransport, Transport
+from ..net.runner import Runner
+from ..run.observe import Retriever
 from ..stream.strict import parse_object
 from ..wire import get
 from .answering import Answering, Means
 from .asgi import Call, Receive, Scope, Send
 from .asked import Asked, read
+from .cache import AnswerCache
 from .faults import Refused, fault_from
 from .fronts import Front, Place, dialect_of, methods_of, place_of
 from .guard import Guard
@@ -49,7 +52,8 @@ _GONE = 499  # nginx's number for a client that went away
 class Gateway:
     """Every front, for the upstreams of `settings`. `sinks` are told of every request when it is over.
 
-    `transports` replaces the way to an upstream, by its name: the model in this process is one.
+    `transports` replaces the way to an upstream, by its name: the model in this process is one. `runners` are tools that the
+    gateway runs itself, by a pattern of models; `retriever` chooses among a client's tools where a model says `retrieve`.
     """
 
     def __init__(
@@ -62,6 +66,8 @@ class Gateway:
         limiter: Limiter | None = None,
         memory: Memory | None = None,
         metrics: Callable[[], bytes] | None = None,
+        runners: Mapping[str, Runner] | None = None,
+        retriever: Retriever | None = None,
     ) -> None:
         self._environment = os.environ if environment is None else environment
         self._http = HttpTransport(connections=settings.limits.connections)
@@ -74,6 +80,9 @@ class Gateway:
         self._memory: Memory = (
             InMemory(state.signatures, state.signature_seconds, time.monotonic) if memory is None else memory
         )
+        self._runners = runners or {}
+        self._retriever = retriever
+        self._cache = AnswerCache(time.monotonic)
         self._draining = False
         self._active = 0
         self._idle = asyncio.Event()
@@ -91,7 +100,14 @@ class Gateway:
         server = settings.server
         self._settings, self._keys, self._router = settings, keys, router
         self._guard = Guard(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
-        self._means = Means(router, self._memory, settings.limits, time.monotonic)
+        self._means = Means(
+            router, self._memory, settings.limits, time.monotonic, self._cache, self._runners, self._retriever
+        )
+
+    @property
+    def upstreams(self) -> list[str]:
+        """The names of those that can be asked."""
+        return self._router.upstreams
 
     def drain(self) -> None:
         """From now on the readiness probe says no; requests are still answered."""

@@ -8,13 +8,16 @@ What was said is never in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..ir.request import Request
-from ..net.otel import Instruments, asked_for, spent
+from ..net.otel import Instruments, OtelObserver, asked_for, spent
 from .turn import Turn
 
 if TYPE_CHECKING:
+    from contextvars import Token
+
+    from opentelemetry.context import Context
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
@@ -33,7 +36,8 @@ class OtelSink:
         self._clean = clean
 
     def begin(self, turn: Turn, request: Request, headers: Mapping[str, str], /) -> None:
-        from opentelemetry.context import Context
+        from opentelemetry.context import Context as Nothing
+        from opentelemetry.context import attach
         from opentelemetry.trace import SpanKind, set_span_in_context
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -41,19 +45,24 @@ class OtelSink:
         model = self._clean(request.model[:200])
         span = self._instruments.tracer.start_span(
             f"chat {model}",
-            propagator.extract(headers, Context()),
+            propagator.extract(headers, Nothing()),
             SpanKind.CLIENT,
             {"gen_ai.operation.name": "chat", **asked_for(request, ""), "gen_ai.request.model": model},
             start_time=round(turn.started * 1e9),
         )
         forward: dict[str, str] = {}
-        propagator.inject(forward, set_span_in_context(span))
-        turn.forward, turn.span = forward, span
+        around = set_span_in_context(span)
+        propagator.inject(forward, around)
+        # what the gateway does for this request, such as running tools, lies under its span
+        turn.forward, turn.span = forward, (span, attach(around))
 
     def __call__(self, turn: Turn, /) -> None:
-        span: Any = turn.span
-        if span is None:
+        from opentelemetry.context import detach
+
+        if turn.span is None:
             return
+        span, token = cast("tuple[Span, Token[Context]]", turn.span)
+        detach(token)
         model = self._clean(turn.model[:200])
         about = asked_for(Request(model if turn.upstream else ""), turn.provider)
         about["gen_ai.operation.name"] = "chat"
@@ -90,8 +99,8 @@ class OtelSink:
         span.end(round((turn.started + turn.seconds) * 1e9))
 
 
-def from_environment(clean: Callable[[str], str]) -> tuple[OtelSink, Callable[[], None]]:
-    """A sink that exports as the OTEL_* variables say, over OTLP, and what sends the rest and closes it."""
+def from_environment(clean: Callable[[str], str]) -> tuple[OtelSink, OtelObserver, Callable[[], None]]:
+    """A sink and an observer that export as the OTEL_* variables say, over OTLP, and what sends the rest and closes them."""
     from ..ir.errors import MissingExtra
 
     try:
@@ -113,4 +122,4 @@ def from_environment(clean: Callable[[str], str]) -> tuple[OtelSink, Callable[[]
         tracers.shutdown()
         meters.shutdown()
 
-    return OtelSink(tracers, meters, clean=clean), close
+    return OtelSink(tracers, meters, clean=clean), OtelObserver(tracers, meters), close

@@ -64,6 +64,10 @@ class Router:
         self._resting: dict[str, float] = {}  # until when, by label
 
     @property
+    def upstreams(self) -> list[str]:
+        return sorted(self._upstreams)
+
+    @property
     def names(self) -> list[str]:
         """What clients can be told to ask for."""
         return sorted(name for name in self._models if not _is_pattern(name))

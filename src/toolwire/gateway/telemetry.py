@@ -20,6 +20,7 @@ import msgspec
 
 from ..ir.errors import MissingExtra
 from ..net.http import HttpTransport, Transport
+from ..run.observe import Observer
 from ..wire.vendors import codec_of, find
 from .asgi import App
 from .log import AccessLog, LogLines, Write, to_file, to_logger, to_stderr
@@ -39,7 +40,8 @@ _OTLP = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
 class Telemetry:
-    """`sinks` and `metrics` are for a Gateway. From its making on, no secret gets into a log of ours."""
+    """`sinks` and `metrics` are for a Gateway, `observers` for the runners of its tools. From its making on, no secret gets
+    into a log of ours."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
         self._settings = settings
@@ -53,6 +55,7 @@ class Telemetry:
         metrics = Metrics(clean=self.redactor)
         self.metrics = metrics.page
         self.sinks: list[Sink] = [metrics]
+        self.observers: list[Observer] = []
         self._recorder: Recorder | None = None
         try:
             self._add_sinks()
@@ -72,9 +75,10 @@ class Telemetry:
         if self._wants_otel():
             from . import otel
 
-            sink, close = otel.from_environment(self.redactor)
+            sink, observer, close = otel.from_environment(self.redactor)
             self._open.callback(close)
             self.sinks.append(sink)
+            self.observers.append(observer)
 
     def learn(self, settings: Settings) -> None:
         """Keys and passwords of new settings, to be kept out of sight."""

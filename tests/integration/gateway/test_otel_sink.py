@@ -13,8 +13,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 from serving import serving, upstream_rows
 
+from toolwire import Response, Text, tool
 from toolwire.gateway.otel import OtelSink
-from toolwire.ir.response import Fault
+from toolwire.ir.response import Fault, Stop
+from toolwire.net.otel import OtelObserver
+from toolwire.net.runner import Runner
 from toolwire.testing import Upstream
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -24,9 +27,9 @@ PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 class Seen:
     def __init__(self):
         self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
-        tracers = TracerProvider()
-        tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.sink = OtelSink(tracers, MeterProvider([self.reader]))
+        self.tracers = TracerProvider()
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.sink = OtelSink(self.tracers, MeterProvider([self.reader]))
 
     @property
     def spans(self):
@@ -115,3 +118,25 @@ def test_nothing_that_was_said_is_in_it(monkeypatch):
     body = {**ASK, "messages": [{"role": "user", "content": "the words of a prompt"}], "stop": ["words too"]}
     seen, _ = ask(HELLO, body=body)
     assert "words" not in json.dumps(json.loads(seen.spans[0].to_json()))
+
+
+def test_tools_that_the_gateway_runs_lie_under_the_request():
+    def look(a: int) -> str:
+        """Look."""
+        return f"seen {a}"
+
+    async def scene():
+        seen = Seen()
+        runner = Runner(tool(look, effect="read"), observers=[OtelObserver(seen.tracers)])
+        script = (HELLO, Response(parts=(Text("Done"),), stop=Stop("stop")))
+        async with (
+            Upstream(*script) as upstream,
+            serving({"upstreams": upstream_rows(upstream.url)}, sinks=[seen.sink], runners={"*": runner}) as it,
+        ):
+            await post(it.url)
+        runner.close()
+        return seen
+
+    call, request = asyncio.run(scene()).spans
+    assert (call.name, request.name) == ("execute_tool look", "chat openai_chat/m")
+    assert call.parent.span_id == request.context.span_id
