@@ -74,6 +74,8 @@ class OtelSink:
     def _close(self, span: Span, turn: Turn, about: Mapping[str, Any]) -> None:
         from opentelemetry.trace import Status, StatusCode
 
+        if not span.is_recording():  # left out by the sampler
+            return
         span.set_attributes(
             {
                 **about,

@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from ..ir.errors import ConfigError
+from ..ir.losses import Loss
 from ..ir.pointer import JSON
 from ..net.http import Reply, Transport
 from .asgi import App, Message, Receive, Scope, Send
@@ -268,10 +269,7 @@ def _outcome(turn: Turn, sanitiser: Sanitiser) -> Outcome:
         turn.stop,
         turn.usage,
         tuple(sanitiser.text(name) for name in turn.calls),
-        tuple(
-            msgspec.structs.replace(loss, concept=sanitiser.text(loss.concept), detail=sanitiser.text(loss.detail))
-            for loss in turn.losses
-        ),
+        tuple(msgspec.convert(sanitiser.document(msgspec.to_builtins(loss)), Loss) for loss in turn.losses),
         tuple(str(step) for repair in turn.repairs for step in repair.steps),
     )
 

@@ -34,7 +34,7 @@ _LOOKS = r"""
   )
 | (?P<before>
     (?i:\b(?:bearer|basic)\s+)(?=[A-Za-z0-9._~+/=-]{8,})
-  | (?i:[?&](?:key|api_key|apikey|token|access_token)=)
+  | (?i:[?&'"](?:key|api_key|apikey|token|access_token)=)
   | (?i:\b(?:x-api-key|x-goog-api-key|api-key|api_key|proxy-authorization|authorization|set-cookie|cookie)["']?\s*[:=]\s*["']?)
     (?!\s*(?i:bearer|basic)\s)
   | ://[^/\s:@"']*:(?=[^/\s@"']+@)
@@ -49,15 +49,11 @@ _MARKS_IN_LOWER_CASE = ("bearer", "basic", "key", "token", "authorization", "coo
 
 
 class Redactor:
-    """`secrets` are known, `patterns` are regular expressions for more that is to go. `words_of_errors` keeps the messages
-    of exceptions in the log."""
+    """`secrets` are known, `patterns` are regular expressions for more that is to go."""
 
-    def __init__(
-        self, secrets: Iterable[str] = (), patterns: Iterable[str] = (), *, words_of_errors: bool = False
-    ) -> None:
+    def __init__(self, secrets: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
         self._secrets: set[str] = set()
         self._patterns = tuple(patterns)
-        self._words_of_errors = words_of_errors
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
@@ -69,7 +65,7 @@ class Redactor:
 
     def with_secrets(self, secrets: Iterable[str]) -> Redactor:
         """One that knows more, for a single request."""
-        return Redactor({*self._secrets, *secrets}, self._patterns, words_of_errors=self._words_of_errors)
+        return Redactor({*self._secrets, *secrets}, self._patterns)
 
     def __call__(self, text: str) -> str:
         if self._known is not None:
@@ -104,18 +100,9 @@ class Redactor:
         if cleaned != said:
             record.msg, record.args = cleaned, None
         if record.exc_info and record.exc_info[1] is not None:
-            record.exc_text = self._outline(record.exc_info[1])
+            record.exc_text = _outline(record.exc_info[1])
             record.exc_info = None
         return True
-
-    def _outline(self, error: BaseException) -> str:
-        if self._words_of_errors:
-            return self("".join(traceback.format_exception(error)).rstrip())
-        lines: list[str] = []
-        for one in _chain(error):
-            lines += ["Traceback (most recent call last):\n", *traceback.format_tb(one.__traceback__)]
-            lines.append(f"{type(one).__module__}.{type(one).__qualname__}\n")
-        return "".join(lines).rstrip()
 
 
 class _Guard(logging.Handler):
@@ -131,6 +118,14 @@ class _Guard(logging.Handler):
 
 def _replacement(match: re.Match[str]) -> str:
     return (match["before"] or "") + REMOVED
+
+
+def _outline(error: BaseException) -> str:
+    lines: list[str] = []
+    for one in _chain(error):
+        lines += ["Traceback (most recent call last):\n", *traceback.format_tb(one.__traceback__)]
+        lines.append(f"{type(one).__module__}.{type(one).__qualname__}\n")
+    return "".join(lines).rstrip()
 
 
 def _chain(error: BaseException) -> list[BaseException]:

@@ -113,7 +113,7 @@ class StateRow(Row, frozen=True):
 class LogRow(Row, frozen=True):
     """One line a request: into `file`, or `to` standard error, Python's logging, or nowhere."""
 
-    to: Literal["stderr", "logger", "nowhere"] = "stderr"
+    to: Literal["stderr", "logger", "nowhere"] | None = None  # standard error, but for a terminal with a table
     file: str | None = None
     bodies: bool = False  # what was said, too, without what looks like a secret
     remove: tuple[str, ...] = ()  # regular expressions for more that nobody may see

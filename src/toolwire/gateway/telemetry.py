@@ -43,13 +43,14 @@ class Telemetry:
     """`sinks` and `metrics` are for a Gateway, `observers` for the runners of its tools. From its making on, no secret gets
     into a log of ours."""
 
-    def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
+    def __init__(self, settings: Settings, environment: Mapping[str, str], *, lines: bool = True) -> None:
         self._settings = settings
+        self._lines = lines
         self._environment = environment
         self._open = ExitStack()
         self._http: HttpTransport | None = None
         row = settings.log
-        self.redactor = Redactor(patterns=row.remove, words_of_errors=row.bodies)
+        self.redactor = Redactor(patterns=row.remove)
         self.learn(settings)
         self._open.enter_context(self.redactor.guarding())
         metrics = Metrics(clean=self.redactor)
@@ -67,8 +68,8 @@ class Telemetry:
         write = self._writer()
         if write is not None:
             self.sinks.append(AccessLog(write, self.redactor))
-            if self._settings.log.to != "logger" or self._settings.log.file is not None:
-                self._log_to(write)
+        if self._settings.log.to != "logger":
+            self._log_to(write or to_stderr())
         self._recorder = self._make_recorder(write)
         if self._recorder is not None:
             self.sinks.append(self._recorder)
@@ -112,9 +113,9 @@ class Telemetry:
             write, close = to_file(Path(row.file))
             self._open.callback(close)
             return write
-        if row.to == "nowhere":
-            return None
-        return to_stderr() if row.to == "stderr" else to_logger()
+        if row.to == "logger":
+            return to_logger()
+        return to_stderr() if row.to == "stderr" or (row.to is None and self._lines) else None
 
     def _log_to(self, write: Write) -> None:
         handler = LogLines(write)
@@ -154,9 +155,10 @@ class Telemetry:
         return True
 
 
-def open_telemetry(settings: Settings, environment: Mapping[str, str]) -> Telemetry:
-    """Everything that the settings ask for; ConfigError or MissingExtra where that cannot be."""
-    return Telemetry(settings, environment)
+def open_telemetry(settings: Settings, environment: Mapping[str, str], *, lines: bool = True) -> Telemetry:
+    """Everything that the settings ask for; ConfigError or MissingExtra where that cannot be. `lines` where they do not say
+    whether each request is a line on standard error."""
+    return Telemetry(settings, environment, lines=lines)
 
 
 def _rows(settings: Settings, environment: Mapping[str, str]) -> Mapping[str, UpstreamRow]:
