@@ -68,7 +68,7 @@ class Answering:
         self._call = call
         self._asked = asked
         self._turn = turn
-        self._plan = means.router.plan(asked.model, tools=bool(asked.request.tools))
+        self._plan = means.router.plan(asked.model, tools=asked.has_tools)
         self._deadline = means.clock() + max(target.upstream.row.timeout for target in self._plan)
         self._known: Mapping[str, Kept] = {}
         self._stream: Stream | None = None
@@ -81,7 +81,9 @@ class Answering:
         if found is not None:
             await self._call.respond(200, {**self._head(), "x-toolwire-cache": "hit"}, found)
             return
-        calls = calls_to_recall(self._asked.request)
+        calls = (
+            calls_to_recall(self._asked.request) if self._asked.may_have_calls() and self._means.memory.has_any else []
+        )
         if calls:
             self._known = await self._means.memory.recall(self._turn.caller, calls)
         try:
@@ -165,12 +167,14 @@ class Answering:
             self._note(out)
 
     def _outbound(self, target: Target) -> Outbound:
+        runner = self._means.runner_for(self._asked.model)
+        if runner is None and not self._known and not target.row.retrieve:
+            return outbound(self._asked, None, target)
         request = self._asked.request
         if self._known:
             request = put_back(request, self._known, target.upstream.endpoint(target.model).wire.provider)
         if target.row.retrieve and self._means.retriever is not None:
             request = replace(request, tools=tuple(self._means.retriever.choose(request, request.tools)))
-        runner = self._means.runner_for(self._asked.model)
         if runner is None:
             return outbound(self._asked, request, target)
         self._hosting = Hosting(runner, request, self._turn.id)

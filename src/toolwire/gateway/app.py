@@ -20,14 +20,15 @@ from ..ir.pointer import JSON, Object
 from ..ir.request import Request
 from ..ir.response import Fault
 from ..ir.text import to_bytes
-from ..net.http import HttpTransport, Transport
+from ..net.h1 import H1Transport
+from ..net.http import Transport
 from ..net.runner import Runner
 from ..run.observe import Retriever
 from ..stream.strict import parse_object
 from ..wire import get
 from .answering import Answering, Means
 from .asgi import Call, Receive, Scope, Send
-from .asked import Asked, read
+from .asked import Asked
 from .cache import AnswerCache
 from .faults import Refused, fault_from
 from .fronts import Front, Place, dialect_of, methods_of, place_of
@@ -70,7 +71,7 @@ class Gateway:
         retriever: Retriever | None = None,
     ) -> None:
         self._environment = os.environ if environment is None else environment
-        self._http = HttpTransport(connections=settings.limits.connections)
+        self._http = H1Transport(connections=settings.limits.connections)
         self._transports = transports or {}
         self._sinks = tuple(sinks)
         self._openings = tuple(sink.begin for sink in sinks if isinstance(sink, Opening))
@@ -227,7 +228,7 @@ class Gateway:
 
     async def _read(self, call: Call, place: Place) -> Asked:
         limits = self._settings.limits
-        return read(place, await call.body(limits.body, limits.slow_client), call.headers, call.query)
+        return Asked(place, await call.body(limits.body, limits.slow_client), call.headers, call.query)
 
     async def _look_up(self, call: Call, place: Place, caller: Caller) -> None:
         if place.action == "metrics" and self._metrics is not None:

@@ -94,11 +94,25 @@ class Call:
         return b"".join(pieces)
 
     async def _receive_within(self, seconds: float) -> Message:
+        task = asyncio.current_task()
+        assert task is not None
+        late = False
+
+        def too_late() -> None:
+            nonlocal late
+            late = True
+            task.cancel()
+
+        timer = asyncio.get_running_loop().call_later(seconds, too_late)
         try:
-            async with asyncio.timeout(seconds):
-                message = await self._receive()
-        except TimeoutError:
+            message = await self._receive()
+        except asyncio.CancelledError:
+            if not late:
+                raise
+            task.uncancel()
             raise SlowClient("the body did not come in time") from None
+        finally:
+            timer.cancel()
         if message["type"] == "http.disconnect":
             self.gone = True
             raise asyncio.CancelledError

@@ -19,6 +19,7 @@ class Front(Struct, frozen=True):
     wire: str
     stream_type: str = "text/event-stream"
     ping: bytes = b": ping\n\n"  # a sign of life that its clients skip
+    streams_unless_told: bool = False
     event_ends: tuple[bytes, ...] = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
@@ -28,7 +29,7 @@ FRONTS = {
     "anthropic": Front("anthropic", ping=b'event: ping\ndata: {"type":"ping"}\n\n'),
     "gemini": Front("gemini"),
     # its clients read every line as an object: there is nothing that they would skip
-    "ollama": Front("ollama", "application/x-ndjson", b"", (b"\n",)),
+    "ollama": Front("ollama", "application/x-ndjson", b"", streams_unless_told=True, event_ends=(b"\n",)),
 }
 
 

@@ -21,6 +21,11 @@ __all__ = ["InMemory", "Memory", "calls_to_recall", "put_back"]
 
 
 class Memory(Protocol):
+    @property
+    def has_any(self) -> bool:
+        """Whether it is worth asking."""
+        ...
+
     async def keep(self, caller: str, kept: Mapping[str, Kept]) -> None: ...
 
     async def recall(self, caller: str, call_ids: list[str]) -> dict[str, Kept]:
@@ -36,6 +41,10 @@ class InMemory:
         self._seconds = seconds
         self._clock = clock
         self._entries: OrderedDict[tuple[str, str], tuple[float, Kept]] = OrderedDict()
+
+    @property
+    def has_any(self) -> bool:
+        return bool(self._entries)
 
     async def keep(self, caller: str, kept: Mapping[str, Kept]) -> None:
         until = self._clock() + self._seconds

@@ -24,6 +24,7 @@ from ..ir.text import to_bytes
 from ..net.endpoint import Endpoint
 from ..net.question import Question, without
 from ..stream.strict import parse_object
+from ..wire.protocol import StreamEncoder
 from .asked import Asked
 from .hosting import Hosting, TurnEvents
 from .routing import Target
@@ -75,12 +76,12 @@ class Outbound(Protocol):
         ...
 
 
-def outbound(asked: Asked, request: Request, target: Target, hosting: Hosting | None = None) -> Outbound:
-    """`request` is what was asked, with what the gateway has to add; `hosting` where it has tools of its own."""
+def outbound(asked: Asked, changed: Request | None, target: Target, hosting: Hosting | None = None) -> Outbound:
+    """`changed` is the request where the gateway has to add something; `hosting` where it has tools of its own."""
     endpoint = target.upstream.endpoint(target.model)
-    if hosting is None and request is asked.request and _passes(asked, target, endpoint):
+    if changed is None and _passes(asked, target, endpoint):
         return Passing(asked, endpoint)
-    return Translating(asked, request, target, hosting)
+    return Translating(asked, asked.request if changed is None else changed, target, hosting)
 
 
 def _passes(asked: Asked, target: Target, endpoint: Endpoint) -> bool:
@@ -170,11 +171,14 @@ class Translating:
             refuse(self.losses)
         self.body = self._question.body
         self.headers = self.endpoint.headers
-        if before is None:
-            self._encoder = asked.wire.stream_encoder(request)
-            self._encoder.losses = self.losses
-        else:
-            self._encoder = before._encoder
+        self._written_by: StreamEncoder | None = None if before is None else before._written_by
+
+    @property
+    def _encoder(self) -> StreamEncoder:
+        if self._written_by is None:
+            self._written_by = self._asked.wire.stream_encoder(self._request)
+            self._written_by.losses = self.losses
+        return self._written_by
 
     def fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
         return self._question.fault(status, data, headers)

@@ -142,16 +142,14 @@ class _Reply:
         task = asyncio.current_task()
         before = 0 if task is None else task.cancelling()
         try:
-            while (piece := await self._body.read_chunk()) is not None:
-                if task is not None and task.cancelling() > before:
-                    raise asyncio.CancelledError
-                if piece:
-                    return bytes(piece)
+            piece = await self._body.read_chunk()
+            while piece is not None and not len(piece):
+                piece = await self._body.read_chunk()
         except Exception as error:  # noqa: BLE001  # what is not pyreqwest's stays as it is
             raise _plain(error) from None
         if task is not None and task.cancelling() > before:
             raise asyncio.CancelledError
-        return b""
+        return b"" if piece is None else bytes(piece)
 
 
 def _plain(error: Exception) -> Exception:
