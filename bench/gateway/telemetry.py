@@ -8,17 +8,19 @@ The request has two calls, one loss and token counts, and was streamed. Spans ar
 import time
 from tempfile import TemporaryFile
 
+from toolwire.gateway.asked import Asked
+from toolwire.gateway.fronts import FRONTS, Place
 from toolwire.gateway.log import AccessLog
 from toolwire.gateway.metrics import Metrics
 from toolwire.gateway.redact import Redactor
 from toolwire.gateway.turn import Turn
 from toolwire.ir.losses import Loss
-from toolwire.ir.request import Request
 from toolwire.ir.response import Usage
 
 COUNT = 20_000
 ROUNDS = 5
-REQUEST = Request("claude-sonnet-5")
+BODY = b'{"model": "claude-sonnet-5", "max_tokens": 64, "messages": []}'
+ASKED = Asked(Place("generate", FRONTS["anthropic"]), BODY, {}, {})
 HEADERS = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 
 
@@ -55,7 +57,7 @@ def cost(sink):
         began = time.process_time()
         for one in turns:
             if begin is not None:
-                begin(one, REQUEST, HEADERS)
+                begin(one, ASKED, HEADERS)
             sink(one)
         best = min(best, time.process_time() - began)
     return best / COUNT * 1e6

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from ..ir.errors import ToolwireError
 from ..ir.pointer import JSON, Object
-from ..ir.request import Request
 from ..ir.response import Fault
 from ..ir.text import to_bytes
 from ..net.h1 import H1Transport
@@ -177,11 +176,11 @@ class Gateway:
             except Exception:  # noqa: BLE001  # a sink is a guest
                 _log.exception("a sink failed at the end of request %s", turn.id)
 
-    def _begin(self, turn: Turn, request: Request, headers: Mapping[str, str]) -> None:
+    def _begin(self, turn: Turn, asked: Asked, headers: Mapping[str, str]) -> None:
         turn.begun = True
         for begin in self._openings:
             try:
-                begin(turn, request, headers)
+                begin(turn, asked, headers)
             except Exception:  # noqa: BLE001  # a sink is a guest
                 _log.exception("a sink failed at the beginning of request %s", turn.id)
 
@@ -217,7 +216,7 @@ class Gateway:
         caller.check(asked.model)
         if caller.name:
             await self._limiter.admit(caller)
-        self._begin(turn, asked.request, call.headers)
+        self._begin(turn, asked, call.headers)
         call.watch()
         try:
             await Answering(self._means, call, asked, turn).run()

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ..ir.request import Request
+from .asked import Asked
 from .turn import Turn
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Metrics:
         self._repairs = _Counts(0, most, clean)
         self._page: Callable[[], bytes] | None = None
 
-    def begin(self, turn: Turn, request: Request, headers: Mapping[str, str], /) -> None:
+    def begin(self, turn: Turn, asked: Asked, headers: Mapping[str, str], /) -> None:
         self._in_flight += 1
 
     def __call__(self, turn: Turn, /) -> None:

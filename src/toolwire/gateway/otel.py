@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from ..ir.errors import MissingExtra, ToolwireError
 from ..ir.request import Request
 from ..net.otel import Instruments, OtelObserver, asked_for, spent
+from .asked import Asked
 from .turn import Turn
 
 if TYPE_CHECKING:
@@ -35,19 +37,19 @@ class OtelSink:
         self._instruments = Instruments(tracers, meters)
         self._clean = clean
 
-    def begin(self, turn: Turn, request: Request, headers: Mapping[str, str], /) -> None:
+    def begin(self, turn: Turn, asked: Asked, headers: Mapping[str, str], /) -> None:
         from opentelemetry.context import Context as Nothing
         from opentelemetry.context import attach
         from opentelemetry.trace import SpanKind, set_span_in_context
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         propagator = TraceContextTextMapPropagator()
-        model = self._clean(request.model[:200])
+        model = self._clean(asked.model[:200])
         span = self._instruments.tracer.start_span(
             f"chat {model}",
             propagator.extract(headers, Nothing()),
             SpanKind.CLIENT,
-            {"gen_ai.operation.name": "chat", **asked_for(request, ""), "gen_ai.request.model": model},
+            {"gen_ai.operation.name": "chat", **asked_for(_readable(asked), ""), "gen_ai.request.model": model},
             start_time=round(turn.started * 1e9),
         )
         forward: dict[str, str] = {}
@@ -101,10 +103,16 @@ class OtelSink:
         span.end(round((turn.started + turn.seconds) * 1e9))
 
 
+def _readable(asked: Asked) -> Request:
+    """What is wrong with a request is for others to say."""
+    try:
+        return asked.request
+    except ToolwireError:
+        return Request(asked.model, stream=asked.stream or None)
+
+
 def from_environment(clean: Callable[[str], str]) -> tuple[OtelSink, OtelObserver, Callable[[], None]]:
     """A sink and an observer that export as the OTEL_* variables say, over OTLP, and what sends the rest and closes them."""
-    from ..ir.errors import MissingExtra
-
     try:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ..ir.errors import MissingExtra
-from ..net.http import HttpTransport, Transport
+from ..net.h1 import H1Transport
+from ..net.http import Transport
 from ..run.observe import Observer
 from ..wire.vendors import codec_of, find
 from .asgi import App
@@ -48,7 +49,7 @@ class Telemetry:
         self._lines = lines
         self._environment = environment
         self._open = ExitStack()
-        self._http: HttpTransport | None = None
+        self._http: H1Transport | None = None
         row = settings.log
         self.redactor = Redactor(patterns=row.remove)
         self.learn(settings)
@@ -93,7 +94,7 @@ class Telemetry:
         found = dict(given or {})
         if self._recorder is None:
             return found
-        self._http = self._http or HttpTransport(connections=self._settings.limits.connections)
+        self._http = self._http or H1Transport(connections=self._settings.limits.connections)
         for name, row in _rows(self._settings, self._environment).items():
             found[name] = self._recorder.transport(found.get(name, self._http), name, _wire(row))
         return found

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from ..bridge.repair import CallRepair
 from ..ir.losses import Loss
-from ..ir.request import Request
 from ..ir.response import Usage
+from .asked import Asked
 
 __all__ = ["Opening", "Sink", "Turn"]
 
@@ -57,6 +57,6 @@ class Sink(Protocol):
 
 @runtime_checkable
 class Opening(Protocol):
-    """A sink that also wants to know when a request for a model has been read."""
+    """A sink that also wants to know when a request for a model is there."""
 
-    def begin(self, turn: Turn, request: Request, headers: Mapping[str, str], /) -> None: ...
+    def begin(self, turn: Turn, asked: Asked, headers: Mapping[str, str], /) -> None: ...

@@ -71,7 +71,7 @@ AUTH = {"authorization": f"Bearer {CLIENT}", "cookie": f"a={MARK}cookie", "x-odd
 class Crash:
     """A sink that fails, with words of a body in its error."""
 
-    def begin(self, turn, request, headers):
+    def begin(self, turn, asked, headers):
         raise RuntimeError(f"{WORDS} {headers}")
 
     def __call__(self, turn):
@@ -252,7 +252,7 @@ BAD = {
 @pytest.mark.parametrize("body", BAD.values(), ids=BAD)
 def test_bodies_that_cannot_be_read(tmp_path, body):
     async def scene(watched):
-        status, _, _ = await watched.ask(body=body)
+        status, _, _ = await watched.ask(body=body, wire="anthropic")
         assert 400 <= status < 500
 
     watched, upstream = watch(tmp_path, scene=scene)

@@ -17,8 +17,8 @@ class Guest:
     def __init__(self, *, fail_at=()):
         self.begun, self.ended, self._fail_at = [], [], fail_at
 
-    def begin(self, turn, request, headers):
-        self.begun.append((turn.id, request.model, headers.get("x-mark")))
+    def begin(self, turn, asked, headers):
+        self.begun.append((turn.id, asked.model, headers.get("x-mark")))
         if "begin" in self._fail_at:
             raise RuntimeError("begin")
 
