@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ToolwireError
+from ..ir.parts import ToolCall, ToolResult
 from ..ir.text import dumps, printable
 from .show import columns, losses_table, paint, table
 
 if TYPE_CHECKING:
     from ..gateway.trace import Answer, Exchange, Trace
-    from ..ir.parts import ToolCall, ToolResult
+    from ..ir.parts import Part
     from ..ir.request import Request
     from ..ir.response import Response
 
@@ -119,8 +120,9 @@ def _answer_times(answer: Answer, who: str) -> list[tuple[float, str]]:
 
 def _print_calls(request: Request | None, response: Response | None) -> None:
     rows: list[tuple[str, str, str]] = []
+    names = {part.id: part.name for part in _parts(request) if isinstance(part, ToolCall)}
     for result in _results(request):
-        rows.append(("result", result.name or result.call_id, _short(result.text)))
+        rows.append(("result", result.name or names.get(result.call_id, result.call_id), _short(result.text)))
     for call in response.calls if response is not None else ():
         rows.append(("call", call.name, _short(_arguments(call))))
     if response is not None and response.text:
@@ -130,11 +132,12 @@ def _print_calls(request: Request | None, response: Response | None) -> None:
         print("\n".join(table(rows, ("", "tool", "what"))))
 
 
-def _results(request: Request | None) -> list[ToolResult]:
-    from ..ir.parts import ToolResult
+def _parts(request: Request | None) -> list[Part]:
+    return [part for message in request.messages for part in message.parts] if request is not None else []
 
-    messages = request.messages if request is not None else ()
-    return [part for message in messages for part in message.parts if isinstance(part, ToolResult)]
+
+def _results(request: Request | None) -> list[ToolResult]:
+    return [part for part in _parts(request) if isinstance(part, ToolResult)]
 
 
 def _arguments(call: ToolCall) -> str:
