@@ -2,7 +2,7 @@
 
 The same face as `HttpTransport`, without its crossing between threads: a third of the cost of a request, a stream's pieces
 taken as many at a time as there are, and whoever is cancelled closes the connection at once, answer or not. It speaks TLS; it
-knows no proxy and no HTTP/2. Redirects are not followed, nothing is unpacked.
+knows no proxy and no HTTP/2. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ __all__ = ["H1Transport"]
 
 _IDLE = 50.0  # seconds; servers close what is idle for a minute
 _SMALL = 64 * 1024  # bytes that are copied rather than written apart
+_ALWAYS = ("user-agent: toolwire", "accept-encoding: identity")
 _UNFIT = re.compile(r"[\r\n\0]").search
 
 
@@ -51,7 +52,7 @@ class H1Transport:
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
     ) -> AbstractAsyncContextManager[Reply]:
         origin, target, host = _split(url)
-        lines = [f"POST {target} HTTP/1.1", f"host: {host}", f"content-length: {len(body)}"]
+        lines = [f"POST {target} HTTP/1.1", f"host: {host}", *_ALWAYS, f"content-length: {len(body)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         lines += [f"{name}: {value}" for name, value in secrets.items()]
         if any(map(_UNFIT, lines)):
@@ -123,7 +124,8 @@ class _Post:
     async def __aenter__(self) -> Reply:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max(self._seconds, 0.001)
-        await self._transport._free.acquire()
+        async with asyncio.timeout_at(deadline):
+            await self._transport._free.acquire()
         try:
             try:
                 return await self._ask(deadline)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from typing import Any, cast
 
 __all__ = ["Connection", "Lost"]
 
 _MOST_WAITING = 256 * 1024  # bytes that nobody has read yet
 _MOST_HEAD = 64 * 1024
+_PACKINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}  # zlib's numbers for them
 
 
 class Lost(ConnectionError):
@@ -41,6 +43,7 @@ class Connection(asyncio.Protocol):
         self._heard = False
         self._is_paused = False
         self._error: Exception | None = None
+        self._unpacker: Any = None
 
     @property
     def is_open(self) -> bool:
@@ -68,6 +71,8 @@ class Connection(asyncio.Protocol):
         while not self._has_head:
             self._raise()
             await self._news()
+        if self._error is not None:
+            raise self._error
 
     async def read(self) -> bytes:
         """What has come since; nothing at the end."""
@@ -79,10 +84,23 @@ class Connection(asyncio.Protocol):
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
-        if self._is_paused and self._transport is not None:
+        if self._unpacker is not None:
+            data = self._unpacked(data)
+        if self._is_paused and not self._pieces and self._transport is not None:
             self._is_paused = False
             self._transport.resume_reading()
-        return data
+        return data or await self.read()
+
+    def _unpacked(self, data: bytes) -> bytes:
+        """A piece of bounded size; what is packed behind it waits."""
+        try:
+            piece: bytes = self._unpacker.decompress(data, _MOST_WAITING)
+        except zlib.error:
+            raise ConnectionError("the answer is not packed as it says") from None
+        if self._unpacker.unconsumed_tail:
+            self._pieces.append(self._unpacker.unconsumed_tail)
+            self._size = len(self._unpacker.unconsumed_tail)
+        return piece
 
     def _raise(self) -> None:
         if self._error is not None:
@@ -119,11 +137,14 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         from httptools import HttpParserError
 
+        if self._is_complete:
+            self.abort()  # an answer to nothing, which must not be taken for the next one
+            return
         self._heard = True
         try:
             self._parser.feed_data(data)
         except HttpParserError as error:
-            self._fail(ConnectionError(f"not HTTP: {error}"))
+            self._fail(ConnectionError(f"not HTTP: {error}"))  # of no consequence to an answer that is whole
             self.abort()
         self._tell()
 
@@ -137,6 +158,8 @@ class Connection(asyncio.Protocol):
     # what the parser tells
 
     def on_message_begin(self) -> None:
+        if self._is_complete:
+            raise ConnectionError("an answer to nothing")
         self.headers = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -150,6 +173,11 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
         self._has_head = self.status >= 200  # before that it is only a word on the way
+        packing = self.headers.get("content-encoding", "identity").lower()
+        if packing in _PACKINGS:  # some do it unasked
+            self._unpacker = zlib.decompressobj(_PACKINGS[packing])
+        elif packing != "identity":
+            self._fail(ConnectionError(f"the answer is packed in a way that nobody asked for: {packing[:40]}"))
         self._keeps_alive = self._parser.should_keep_alive()
 
     def on_body(self, data: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import ssl
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -268,3 +269,38 @@ def test_what_cannot_be_asked_for():
             H1Transport().post(url, {}, {}, b"", 1)
     with pytest.raises(ConfigError):
         H1Transport().post("http://host/", {"a": "b\r\nc: d"}, {}, b"", 1)
+
+
+def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next_one():
+    async def check():
+        forged = OK.replace(b"hi", b"no")
+        async with server(saying(OK + forged, OK)) as there:
+            transport = H1Transport()
+            assert (await whole(transport, there["url"]))[2] == b"hi"
+            assert (await whole(transport, there["url"]))[2] == b"hi"
+
+    asyncio.run(check())
+
+
+def packed(data):
+    return b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b" % (len(data), data)
+
+
+def test_what_is_packed_unasked_is_unpacked_piece_by_piece():
+    async def check():
+        bomb = gzip.compress(b"x" * 50_000_000)
+        async with server(saying(packed(bomb))) as there:
+            async with H1Transport().post(f"{there['url']}/", {}, {}, b"", 30) as reply:
+                sizes = []
+                while piece := await reply.read():
+                    sizes.append(len(piece))
+            assert sum(sizes) == 50_000_000
+            assert max(sizes) <= 256 * 1024
+        async with server(saying(packed(b"not gzip"))) as there:
+            with pytest.raises(ConnectionError, match="not packed as it says"):
+                await whole(H1Transport(), there["url"])
+        async with server(saying(packed(b"x").replace(b"gzip", b"br"))) as there:
+            with pytest.raises(ConnectionError, match="nobody asked for"):
+                await whole(H1Transport(), there["url"])
+
+    asyncio.run(check())
