@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from itertools import count
 from logging import getLogger
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
@@ -281,10 +282,14 @@ def into(folder: Path) -> Callable[[Trace], None]:
     except OSError as error:
         raise ConfigError(f"cannot write into {folder}: {error.strerror}") from None
 
+    numbers = count(2)
+
     def keep(trace: Trace) -> None:
         when = trace.recorded.replace(":", "").replace(".", "-")
         stem = f"{when}-{trace.ingress.wire}-{trace.outcome.upstream or 'nowhere'}-{trace.id}".replace("[removed]", "x")
         path = folder / f"{stem}.json"
+        while path.exists():  # a client that gives several requests the same id
+            path = folder / f"{stem}-{next(numbers)}.json"
         data = msgspec.json.format(msgspec.json.encode(trace), indent=2)
         unfinished = path.with_suffix(".part")
         with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:

@@ -15,64 +15,92 @@ import re
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 __all__ = ["REMOVED", "Redactor"]
 
 REMOVED = "[removed]"
+_SERVERS = ("uvicorn.access", "uvicorn.error", "uvicorn.asgi", "asyncio")
 _SHORTEST = 8  # characters; what is shorter is no secret, and is part of many words
-_LOOKS = r"""
-  (?P<bare>
-    \b(?:sk|xai|pplx|nvapi|rk|pk)-[A-Za-z0-9_-]{8,}
-  | \b(?:gsk|hf|r8|tgp|csk|fw)_[A-Za-z0-9_-]{16,}
-  | \bAIza[0-9A-Za-z_-]{20,}
-  | \bya29\.[0-9A-Za-z_.-]{10,}
-  | \bgh[pousr]_[A-Za-z0-9]{20,} | \bgithub_pat_[A-Za-z0-9_]{20,}
-  | \bxox[abeprs]-[A-Za-z0-9-]{10,}
-  | \b(?:AKIA|ASIA)[0-9A-Z]{16}\b
-  | \beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?
-  | -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----.*?(?:-----END\ [A-Z ]*PRIVATE\ KEY-----|\Z)
-  )
-| (?P<before>
-    (?i:\b(?:bearer|basic)\s+)(?=[A-Za-z0-9._~+/=-]{8,})
-  | (?i:[?&'"](?:key|api_key|apikey|token|access_token)=)
-  | (?i:\b(?:x-api-key|x-goog-api-key|api-key|api_key|proxy-authorization|authorization|set-cookie|cookie)["']?\s*[:=]\s*["']?)
-    (?!\s*(?i:bearer|basic)\s)
-  | ://[^/\s:@"']*:(?=[^/\s@"']+@)
-  )[^\s"'&,;@]+
-"""
-_FIND = re.compile(_LOOKS, re.VERBOSE | re.DOTALL)
-# quick to look for; where none of them is, nothing looks like a key
-_MARKS = tuple(
-    "sk- rk- pk- xai- pplx- nvapi- gsk_ hf_ r8_ tgp_ csk_ fw_ AIza ya29. gh github_pat_ xox AKIA ASIA eyJ".split()
+_WORD = "[A-Za-z0-9_-]"
+
+
+class _Look(NamedTuple):
+    """How a secret looks. `mark` is quick to look for, and in lower case where case does not matter."""
+
+    mark: str
+    find: re.Pattern[str]
+    leaves: str
+    any_case: bool = False
+
+
+def _prefix(mark: str, rest: str) -> _Look:
+    """A key that begins like this, where a word begins."""
+    literal = re.escape(mark)  # first, so that it is searched for and not tried at every place
+    return _Look(mark, re.compile(f"{literal}(?<![A-Za-z0-9]{literal}){rest}"), REMOVED)
+
+
+def _behind(mark: str, before: str, then: str = r"""[^\s"'&,;@]+""") -> _Look:
+    """What stands behind something that stays."""
+    return _Look(mark, re.compile(f"(?i)({before}){then}"), rf"\1{REMOVED}", any_case=True)
+
+
+def _header(mark: str, name: str) -> _Look:
+    return _behind(mark, rf"""{name}["']?\s{{0,8}}[:=]\s{{0,8}}["']?(?!\s{{0,8}}(?:bearer|basic)\s)""")
+
+
+# Text comes from strangers, and may be made to be slow: no two of the repetitions here can share what they repeat.
+_LOOKS = (
+    *(_prefix(mark, _WORD + "{8,}") for mark in ("sk-", "rk-", "pk-", "xai-", "pplx-", "nvapi-")),
+    *(_prefix(mark, _WORD + "{16,}") for mark in ("gsk_", "hf_", "r8_", "tgp_", "csk_", "fw_", "github_pat_")),
+    *(_prefix(f"gh{kind}_", "[A-Za-z0-9]{20,}") for kind in "pousr"),
+    *(_prefix(f"xox{kind}-", "[A-Za-z0-9-]{10,}") for kind in "abeprs"),
+    *(_prefix(mark, "[0-9A-Z]{16}(?![0-9A-Za-z])") for mark in ("AKIA", "ASIA")),
+    _prefix("AIza", _WORD + "{20,}"),
+    _prefix("ya29.", "[0-9A-Za-z_.-]{10,}"),
+    _Look("eyJ", re.compile(rf"eyJ(?<!{_WORD}eyJ){_WORD}{{8,}}\.{_WORD}{{8,}}(?:\.{_WORD}*)?"), REMOVED),
+    _Look(
+        "-----BEGIN", re.compile(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*KEY-----|\Z)"), REMOVED
+    ),
+    *(_behind(mark, rf"\b{mark}\s{{1,8}}", "[A-Za-z0-9._~+/=-]{8,}") for mark in ("bearer", "basic")),
+    _behind("key=", r"""[?&'"](?:key|api_key|apikey)="""),
+    _behind("token=", r"""[?&'"](?:token|access_token)="""),
+    _header("api-key", "(?:x-)?(?:goog-)?api-key"),
+    _header("api_key", "api_key"),
+    _header("authorization", "authorization"),
+    _header("cookie", "cookie"),
+    _behind("://", r"""://[^/\s:@"']*:""", r"""[^/\s@"']+(?=@)"""),
 )
-_MARKS_IN_LOWER_CASE = ("bearer", "basic", "key", "token", "authorization", "cookie", "://")
 
 
 class Redactor:
     """`secrets` are known, `patterns` are regular expressions for more that is to go."""
 
     def __init__(self, secrets: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
-        self._secrets: set[str] = set()
-        self._patterns = tuple(patterns)
+        self._secrets: tuple[str, ...] = ()  # the longest first: one may be the beginning of another
+        self._patterns = [re.compile(pattern, re.DOTALL) for pattern in patterns]
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
         """More that nobody may see. What was known stays known: it may still be in somebody's hands."""
-        self._secrets |= {secret for secret in secrets if len(secret) >= _SHORTEST}
-        known = [re.escape(secret) for secret in sorted(self._secrets, key=len, reverse=True)]
-        more = "|".join(f"(?:{one})" for one in (*known, *self._patterns))
-        self._known = re.compile(more, re.DOTALL) if more else None
+        known = {*self._secrets, *(secret for secret in secrets if len(secret) >= _SHORTEST)}
+        self._secrets = tuple(sorted(known, key=len, reverse=True))
 
     def with_secrets(self, secrets: Iterable[str]) -> Redactor:
         """One that knows more, for a single request."""
-        return Redactor({*self._secrets, *secrets}, self._patterns)
+        other = Redactor((*self._secrets, *secrets))
+        other._patterns = self._patterns
+        return other
 
     def __call__(self, text: str) -> str:
-        if self._known is not None:
-            text = self._known.sub(REMOVED, text)
+        for secret in self._secrets:
+            text = text.replace(secret, REMOVED)
+        for pattern in self._patterns:
+            text = pattern.sub(REMOVED, text)
         lower = text.lower()
-        if any(map(text.__contains__, _MARKS)) or any(map(lower.__contains__, _MARKS_IN_LOWER_CASE)):
-            return _FIND.sub(_replacement, text)
+        for look in _LOOKS:
+            if look.mark in (lower if look.any_case else text):
+                text = look.find.sub(look.leaves, text)
         return text
 
     @contextmanager
@@ -80,16 +108,18 @@ class Redactor:
         """All loggers under `toolwire`, whoever listens to them; and what the server says of a request."""
         ours = logging.getLogger("toolwire")
         guard = _Guard(self)
-        servers = [logging.getLogger(name) for name in ("uvicorn.access", "uvicorn.error", "uvicorn.asgi", "asyncio")]
         ours.handlers.insert(0, guard)  # before anybody else sees a record, those of the root logger included
-        for server in servers:
-            server.addFilter(self.filter)
+        # who has handlers of its own does not wait for the guard
+        known = [name for name in logging.root.manager.loggerDict if f"{name}.".startswith("toolwire.")]
+        loggers = [logging.getLogger(name) for name in (*known, *_SERVERS)]
+        for logger in loggers:
+            logger.addFilter(self.filter)
         try:
             yield
         finally:
             ours.removeHandler(guard)
-            for server in servers:
-                server.removeFilter(self.filter)
+            for logger in loggers:
+                logger.removeFilter(self.filter)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """A filter of `logging`: the record is changed, so that every handler behind sees what is left."""
@@ -102,6 +132,7 @@ class Redactor:
         if record.exc_info and record.exc_info[1] is not None:
             record.exc_text = _outline(record.exc_info[1])
             record.exc_info = None
+        record.clean = True
         return True
 
 
@@ -114,10 +145,6 @@ class _Guard(logging.Handler):
 
     def handle(self, record: logging.LogRecord) -> bool:
         return self._redactor.filter(record)
-
-
-def _replacement(match: re.Match[str]) -> str:
-    return (match["before"] or "") + REMOVED
 
 
 def _outline(error: BaseException) -> str:

@@ -16,6 +16,7 @@ from serving import listening, upstream_rows
 from toolwire import Response, Text
 from toolwire.cli.main import main
 from toolwire.gateway.app import Gateway
+from toolwire.gateway.record import into
 from toolwire.gateway.settings import from_document
 from toolwire.gateway.telemetry import open_telemetry
 from toolwire.ir.errors import ConfigError
@@ -119,6 +120,14 @@ def test_what_is_not_for_a_model_is_not_recorded(tmp_path):
 
     asyncio.run(scene())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_exchange_has_a_file_of_its_own(tmp_path):
+    trace = load_trace(record(tmp_path / "first", HELLO)[1])
+    keep = into(tmp_path / "many")
+    for _ in range(3):
+        keep(trace)
+    assert [load_trace(file) for file in (tmp_path / "many").iterdir()] == [trace] * 3
 
 
 def test_a_disk_that_is_full_hurts_nobody(tmp_path, caplog):

@@ -2,6 +2,7 @@
 
 import io
 import logging
+import time
 
 import pytest
 
@@ -85,6 +86,41 @@ def test_logs_are_cleaned_for_every_listener(heard):
         logging.getLogger("toolwire.made.later").warning("with %s and %s", "correct horse", "sk-0123456789")
         logging.getLogger("uvicorn.access").critical('"GET /v1/models?key=%s HTTP/1.1" 200', "hunter2hunter2")
     assert heard.getvalue() == 'with [removed] and [removed]\n"GET /v1/models?key=[removed] HTTP/1.1" 200\n'
+
+
+def test_a_logger_with_a_handler_of_its_own_is_no_way_around():
+    out = io.StringIO()
+    handler = logging.StreamHandler(out)
+    logger = logging.getLogger("toolwire.with.handler")
+    logger.addHandler(handler)
+    with Redactor(["correct horse"]).guarding():
+        logger.warning("correct horse")
+    logger.removeHandler(handler)
+    assert out.getvalue() == "[removed]\n"
+    assert logger.filters == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-eyJ" * 100_000,
+        "eyJabcdefgh." * 40_000,
+        "api-key:" + " " * 400_000,
+        "authorization: " * 30_000,
+        "cookie" + " =" * 200_000,
+        "bearer " * 60_000,
+        "://a:" * 80_000,
+        "://" + "a" * 400_000,
+        "-----BEGIN PRIVATE KEY" * 20_000,
+        "sk-" * 100_000,
+        "the key to a token is at http://example.com/ " * 10_000,
+    ],
+    ids=lambda text: text[:9],
+)
+def test_no_text_takes_long(text):
+    began = time.process_time()
+    Redactor(["correct horse"])(text)
+    assert time.process_time() - began < 1.0
 
 
 def fail():
