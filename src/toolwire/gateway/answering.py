@@ -132,6 +132,7 @@ class Answering:
             if fault is None:
                 self._means.router.succeeded(target)
                 return
+            turn.failures += ((target.upstream.name, fault.kind),)
             if fault.kind not in _ELSEWHERE or (self._hosting is not None and self._hosting.has_acted):
                 break
             self._means.router.failed(target, fault.retry_after)
@@ -152,6 +153,7 @@ class Answering:
         out = self._outbound(target)
         turn = self._turn
         turn.upstream, turn.upstream_model = target.upstream.name, target.model
+        turn.provider = target.upstream.row.provider or out.endpoint.wire.provider
         turn.wire, turn.passed = out.endpoint.wire.name, isinstance(out, Passing)
         turn.overhead += perf_counter() - began
         try:
@@ -183,6 +185,7 @@ class Answering:
     def _note(self, out: Outbound) -> None:
         turn, seen = self._turn, out.seen
         turn.usage, turn.stop, turn.calls = seen.usage, seen.stop, tuple(seen.calls)
+        turn.answer_id, turn.answer_model = seen.id, seen.model
         if turn.usage is None or not turn.usage.total:
             turn.usage = seen.estimate(len(out.body))
             turn.estimated = turn.usage is not None
@@ -192,7 +195,8 @@ class Answering:
         endpoint, row = out.endpoint, target.upstream.row
         url = endpoint.url(stream=self._asked.stream)
         seconds = min(self._left(), row.timeout)
-        async with target.upstream.transport.post(url, out.headers, endpoint.secrets, out.body, seconds) as reply:
+        headers = {**out.headers, **self._turn.forward} if self._turn.forward else out.headers
+        async with target.upstream.transport.post(url, headers, endpoint.secrets, out.body, seconds) as reply:
             if not 200 <= reply.status < 300:
                 return await _refusal(reply, out)
             if self._down is not None and not _is_document(reply):

@@ -130,7 +130,8 @@ class Passing:
         return b"".join([encoder.feed(event) for event in unfold(self._response)])
 
     def stream(self) -> Stream:
-        return PassingStream(self.endpoint.wire, self._asked.request, self.seen, self._asked.front.event_ends)
+        endpoint, asked = self.endpoint, self._asked
+        return PassingStream(endpoint.wire, asked.request, self.seen, asked.front.event_ends, endpoint.key)
 
 
 class Translating:

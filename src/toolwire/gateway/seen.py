@@ -99,13 +99,14 @@ def _by(model: str, artefacts: tuple[Artefact, ...]) -> tuple[Artefact, ...]:
 class Seen:
     """Fed with the events of an answer, or with the whole of it."""
 
-    __slots__ = ("_calls", "_open", "_thinking", "calls", "kept", "model", "said", "stop", "usage")
+    __slots__ = ("_calls", "_open", "_thinking", "calls", "id", "kept", "model", "said", "stop", "usage")
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
         self.calls: list[str] = []  # names
         self.kept: dict[str, Kept] = {}  # by call id
         self.stop: str | None = None
+        self.id = ""
         self.model = ""
         self.said = 0  # bytes of words and arguments
         self._calls: dict[int, CallStart] = {}
@@ -113,7 +114,7 @@ class Seen:
         self._thinking: list[Reasoning] = []
 
     def whole(self, response: Response) -> None:
-        self.usage, self.model = response.usage, response.model
+        self.usage, self.id, self.model = response.usage, response.id, response.model
         self.stop = None if response.stop is None else response.stop.reason
         if self.usage is None:
             self.said = sum(len(getattr(part, "text", "")) for part in response.parts)
@@ -145,7 +146,7 @@ class Seen:
         elif isinstance(event, UsageUpdate):
             self.usage = event.usage
         elif isinstance(event, ResponseStart):
-            self.model = event.model
+            self.id, self.model = event.id, event.model
         elif isinstance(event, ResponseEnd) and event.stops:
             self.stop = event.stops[0].reason
 

@@ -27,6 +27,7 @@ __all__ = [
     "Settings",
     "StateRow",
     "TargetRow",
+    "TraceRow",
     "UpstreamRow",
     "from_document",
     "load",
@@ -117,8 +118,18 @@ class StateRow(Row, frozen=True):
 
 
 class LogRow(Row, frozen=True):
-    bodies: bool = False
+    """One line a request: into `file`, or `to` standard error, Python's logging, or nowhere."""
+
+    to: Literal["stderr", "logger", "nowhere"] | None = None  # standard error, but for a terminal with a table
     file: str | None = None
+    bodies: bool = False  # what was said, too, without what looks like a secret
+    remove: tuple[str, ...] = ()  # regular expressions for more that nobody may see
+
+
+class TraceRow(Row, frozen=True):
+    otel: bool | None = None  # spans over OTLP; where nothing is said, if OTEL_EXPORTER_OTLP_ENDPOINT is set
+    record: str | None = None  # a folder: every exchange becomes a file in it
+    shorten_media: bool = False  # in these files
 
 
 class Settings(Row, frozen=True):
@@ -129,6 +140,7 @@ class Settings(Row, frozen=True):
     limits: LimitsRow = LimitsRow()
     state: StateRow = StateRow()
     log: LogRow = LogRow()
+    trace: TraceRow = TraceRow()
     tools: dict[str, tuple[str, ...]] = {}  # files of functions that the gateway runs itself, by a pattern of models
 
 
@@ -197,6 +209,11 @@ def _check(settings: Settings) -> None:
 
             get(model.emulate)
     _check_keys(settings.keys)
+    for pattern in settings.log.remove:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(f"log.remove: {pattern!r} is no regular expression: {error}") from None
 
 
 def _check_keys(keys: dict[str, KeyRow]) -> None:

@@ -11,7 +11,7 @@ from ..net.http import Transport, transport_to
 from ..wire.vendors import COMPATIBLE, find, names
 from .settings import UpstreamRow
 
-__all__ = ["Upstream", "from_environment"]
+__all__ = ["Upstream", "from_environment", "known_keys"]
 
 _REMEMBERED = 1024  # endpoints; clients may ask for any number of models
 
@@ -63,6 +63,13 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, UpstreamRow]:
         for name in names()
         if any(environment.get(key.variable, "").strip() for key in find(name).keys)
     }
+
+
+def known_keys(rows: Mapping[str, UpstreamRow], environment: Mapping[str, str]) -> list[str]:
+    """The keys for upstreams, for those who have to keep them out of sight."""
+    found = [_key(name, row, environment) for name, row in rows.items()]
+    found += [environment.get(key.variable, "").strip() for name in names() for key in find(name).keys]
+    return [key for key in found if key]
 
 
 def _key(name: str, row: UpstreamRow, environment: Mapping[str, str]) -> str | None:
