@@ -26,6 +26,7 @@ from ..wire.mcp.meta import Meta
 from ..wire.mcp.notices import Log, Progress, loud_enough
 from ..wire.mcp.rpc import Message
 from ..wire.mcp.versions import STATELESS
+from .listeners import Listeners
 
 __all__ = ["Exchange", "InputNeeded", "current_exchange", "exchanging"]
 
@@ -44,7 +45,7 @@ class InputNeeded(Transient):
 
 
 class Exchange:
-    """One request, seen from what serves it."""
+    """One request, seen from what serves it. `listeners` are told of changes, whoever asked for this."""
 
     def __init__(
         self,
@@ -66,6 +67,7 @@ class Exchange:
         self.principal = principal
         self.answers: Object = answers or {}
         self.unmet: InputRequired | RpcError | None = None
+        self.listeners = Listeners()  # nobody's, until a server takes it up
         self._emit = emit
         self._ask = ask
         self._log_level = log_level

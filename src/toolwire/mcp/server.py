@@ -97,6 +97,7 @@ class Server:
     async def perform(self, work: Work, exchange: Exchange) -> Send:
         """The answer to a request that something has to run for."""
         number = work.request.id
+        exchange.listeners = self.listeners
         token = exchanging.set(exchange)
         try:
             return Send(Result(number, await self._workers[work.request.method](work, exchange)))
