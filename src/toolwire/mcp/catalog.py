@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -18,6 +19,7 @@ from .offers import Prompt, Resource
 
 __all__ = ["Catalog"]
 
+_log = logging.getLogger("toolwire.mcp")
 _PAGE = 500
 
 
@@ -52,7 +54,9 @@ class Catalog:
         }
 
     def _declare(self, version: str) -> list[JSON]:
-        declared, _ = encode_tools(self._tools, version=version)
+        declared, losses = encode_tools(self._tools, version=version)
+        for loss in losses:
+            _log.log(logging.DEBUG if loss.severity == "info" else logging.WARNING, "%s: %s", version, loss)
         return list(declared)
 
     def _shown(self, *, templates: bool) -> list[JSON]:

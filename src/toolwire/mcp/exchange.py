@@ -37,6 +37,9 @@ Ask: TypeAlias = Callable[[str, Object], Awaitable[Object]]
 _CAPABILITIES = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 
 
+_NOBODY = Listeners()
+
+
 class InputNeeded(Transient):
     """The call cannot go on without its client. Nothing has happened yet, and trying again at once would not help."""
 
@@ -67,7 +70,7 @@ class Exchange:
         self.principal = principal
         self.answers: Object = answers or {}
         self.unmet: InputRequired | RpcError | None = None
-        self.listeners = Listeners()  # nobody's, until a server takes it up
+        self.listeners = _NOBODY
         self._emit = emit
         self._ask = ask
         self._log_level = log_level

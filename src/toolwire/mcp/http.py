@@ -51,12 +51,13 @@ class HttpApp:
             await self._serve(scope, receive, send)
 
     async def _live(self, receive: Receiver, send: Sender) -> None:
-        while True:
-            message = await receive()
-            await send({"type": f"{message['type']}.complete"})
-            if message["type"] == "lifespan.shutdown":
-                await self._sessions.close()
-                return
+        await receive()
+        tidying = asyncio.create_task(self.server.keep_tidy())
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        tidying.cancel()
+        await self._sessions.close()
+        await send({"type": "lifespan.shutdown.complete"})
 
     async def _serve(self, scope: Mapping[str, Any], receive: Receiver, send: Sender) -> None:
         reply = Reply(send)
