@@ -91,9 +91,10 @@ class Catalog:
         return None
 
     def find_prompt(self, name: JSON) -> Prompt:
-        if name not in self._prompts:
+        found = self._prompts.get(name) if isinstance(name, str) else None
+        if found is None:
             raise RpcError(INVALID_PARAMS, f"Unknown prompt: {name}")
-        return self._prompts[name]
+        return found
 
     def kept(self) -> Object:
         """How long a result may be kept."""

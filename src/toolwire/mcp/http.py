@@ -72,6 +72,8 @@ class HttpApp:
             await reply.alone(failure(error), denied.status, denied.headers)
         except RpcError as error:
             await reply.alone(failure(error), error.status if error.status != 200 else 400)
+        finally:
+            reply.abandon()
 
     async def _method(
         self, method: str, headers: Mapping[str, str], principal: str, receive: Receiver, reply: Reply
