@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ToolwireError
 from ..ir.text import printable
 from .live import Live
-from .run import ask_person, client_of, module_of
+from .run import ask_person, client_of
 from .show import paint
+from .tools_file import load_tools
 
 if TYPE_CHECKING:
     from ..ir.request import Message
@@ -65,7 +66,7 @@ def _agent(client: ModelClient, arguments: argparse.Namespace) -> Agent:
     from ..run.policy import Policy
 
     policy = Policy() if arguments.yes else Policy(approve=("write", "idempotent"))
-    tools = [module_of(arguments.tools)] if arguments.tools else []
+    tools = [load_tools(arguments.tools)] if arguments.tools else []
     return Agent(client, tools, policy=policy, approve=ask_person)
 
 

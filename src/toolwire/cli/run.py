@@ -14,6 +14,7 @@ from ..ir.errors import ConfigError
 from ..ir.text import dumps, printable
 from .live import Live
 from .show import paint, table
+from .tools_file import load_tools, store_at
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ..run.records import Store
     from ..run.requests import Approve
 
-__all__ = ["add_to", "ask_person", "client_of", "module_of"]
+__all__ = ["add_to", "ask_person", "client_of"]
 
 _EXAMPLES = """\
 examples:
@@ -74,9 +75,9 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
-        return _list(_store(arguments.store), as_json=arguments.json)
+        return _list(store_at(arguments.store), as_json=arguments.json)
     if arguments.resolve:
-        return _resolve(_store(arguments.store), arguments)
+        return _resolve(store_at(arguments.store), arguments)
     for name, flag in (("tools", "a file of functions"), ("prompt", "a prompt"), ("model", "a model (-m)")):
         if not getattr(arguments, name):
             raise ConfigError(f"{flag} is missing", hint="toolwire run TOOLS.py PROMPT -m PROVIDER/MODEL")
@@ -85,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _answer(arguments: argparse.Namespace) -> int:
     prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
-    module = module_of(arguments.tools)
+    module = load_tools(arguments.tools)
     live = Live(silent=arguments.json)
     answer: Answer | None = None
     async with client_of(arguments) as client:
@@ -121,38 +122,10 @@ def _agent(client: ModelClient, module: ModuleType, arguments: argparse.Namespac
         system=arguments.system,
         budget=Budget(iterations=arguments.max_iterations),
         observers=[_Trace(arguments.trace)] if arguments.trace else [],
-        store=None if arguments.store == "none" else _store(arguments.store),
+        store=None if arguments.store == "none" else store_at(arguments.store),
         policy=Policy() if arguments.yes else Policy(approve=("write", "idempotent")),
         approve=ask_person,
     )
-
-
-def module_of(file: str) -> ModuleType:
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    path = Path(file)
-    if not path.is_file():
-        raise ConfigError(f"cannot read {file}", hint="give a Python file with your functions")
-    spec = spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{file} is not Python", hint="give a file that ends in .py")
-    module = module_from_spec(spec)
-    sys.modules[path.stem] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # whatever the author's file does
-        raise ConfigError(f"{file} cannot be loaded: {type(error).__name__}: {error}") from error
-    return module
-
-
-def _store(url: str | None) -> Store:
-    from ..net.stores import open_store
-
-    if url:
-        return open_store(url)
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "toolwire"
-    state.mkdir(parents=True, exist_ok=True)
-    return open_store(str(state / "runs.db"))
 
 
 def ask_person(step: Approve) -> bool:
