@@ -192,7 +192,8 @@ class Upstream:
                 request = get(name).decode_request(parse_object(body))
                 model = found.groupdict().get("model") or request.model
                 streaming = stream if "model" in route.groupindex else bool(request.stream)
-                return Heard(path, headers, body, name, replace(request, model=model), streaming)
+                request = replace(request, model=model, stream=streaming or request.stream)
+                return Heard(path, headers, body, name, request, streaming)
         return Heard(path, headers, body)
 
     def _said(self, line: Response | Fault | Raw, heard: Heard) -> _Answer:
