@@ -19,8 +19,11 @@ class Call(NamedTuple):
 
 
 class Said(NamedTuple):
+    """`thought` is for those who show and sign it; the others keep it to themselves."""
+
     text: str = ""
     calls: tuple[Call, ...] = ()
+    thought: str = ""
 
 
 def spoken(upstream: str, said: Said, *, stream: bool) -> Raw:
@@ -96,7 +99,9 @@ def _responses_items(said: Said) -> list[dict]:
         }
         for call in said.calls
     ]
-    return [message, *calls] if said.text else calls
+    summary = [{"type": "summary_text", "text": said.thought}]
+    thought = {"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": SIGNATURE}
+    return [thought] * bool(said.thought) + [message] * bool(said.text) + calls
 
 
 def _responses_whole(said: Said) -> dict:
@@ -132,7 +137,7 @@ def _responses_chunks(said: Said) -> list[dict]:
     events = [{"type": "response.created", "response": begun}, {"type": "response.in_progress", "response": begun}]
     for index, item in enumerate(whole["output"]):
         place = {"item_id": item["id"], "output_index": index}
-        events += _message_events(item, place) if item["type"] == "message" else _call_events(item, place)
+        events += _ITEM_EVENTS[item["type"]](item, place)
     events.append({"type": "response.completed", "response": whole})
     return [{**event, "sequence_number": number} for number, event in enumerate(events)]
 
@@ -165,12 +170,31 @@ def _call_events(item: dict, place: dict) -> list[dict]:
     ]
 
 
+def _reasoning_events(item: dict, place: dict) -> list[dict]:
+    index, part, kind = place["output_index"], item["summary"][0], "response.reasoning_summary"
+    spot = {**place, "summary_index": 0}
+    return [
+        {"type": "response.output_item.added", "output_index": index, "item": {**item, "summary": []}},
+        {"type": f"{kind}_part.added", **spot, "part": {**part, "text": ""}},
+        *({"type": f"{kind}_text.delta", **spot, "delta": half} for half in _halves(part["text"])),
+        {"type": f"{kind}_text.done", **spot, "text": part["text"]},
+        {"type": f"{kind}_part.done", **spot, "part": part},
+        {"type": "response.output_item.done", "output_index": index, "item": item},
+    ]
+
+
+_ITEM_EVENTS = {"reasoning": _reasoning_events, "message": _message_events, "function_call": _call_events}
+
+
 # --- Anthropic
 
 
 def _anthropic_blocks(said: Said) -> list[dict]:
+    thought = [{"type": "thinking", "thinking": said.thought, "signature": SIGNATURE}] if said.thought else []
     words = [{"type": "text", "text": said.text}] if said.text else []
-    return words + [{"type": "tool_use", "id": c.id, "name": c.name, "input": c.arguments} for c in said.calls]
+    return (
+        thought + words + [{"type": "tool_use", "id": c.id, "name": c.name, "input": c.arguments} for c in said.calls]
+    )
 
 
 def _anthropic_whole(said: Said) -> dict:
@@ -195,6 +219,10 @@ def _anthropic_chunks(said: Said) -> list[dict]:
         if block["type"] == "text":
             start: dict = {**block, "text": ""}
             deltas = [{"type": "text_delta", "text": half} for half in _halves(block["text"])]
+        elif block["type"] == "thinking":
+            start = {**block, "thinking": "", "signature": ""}
+            deltas = [{"type": "thinking_delta", "thinking": half} for half in _halves(block["thinking"])]
+            deltas.append({"type": "signature_delta", "signature": block["signature"]})
         else:
             start = {**block, "input": {}}
             pieces = ("", *_halves(json.dumps(block["input"])))
@@ -211,7 +239,8 @@ def _anthropic_chunks(said: Said) -> list[dict]:
 
 
 def _gemini_parts(said: Said) -> list[dict]:
-    parts: list[dict] = [{"text": said.text}] if said.text else []
+    parts: list[dict] = [{"text": said.thought, "thought": True}] if said.thought else []
+    parts += [{"text": said.text}] if said.text else []
     for number, call in enumerate(said.calls):
         signed = {} if number else {"thoughtSignature": SIGNATURE}
         parts.append({"functionCall": {"id": call.id, "name": call.name, "args": call.arguments}, **signed})
@@ -229,8 +258,9 @@ def _gemini_whole(said: Said) -> dict:
 
 
 def _gemini_chunks(said: Said) -> list[dict]:
+    thought = [{"text": half, "thought": True} for half in _halves(said.thought) if half]
     words = [{"text": half} for half in _halves(said.text) if half]
-    parts = [*words, *_gemini_parts(Said(calls=said.calls))]
+    parts = [*thought, *words, *_gemini_parts(Said(calls=said.calls))]
     chunks = [
         {"candidates": [{"index": 0, "content": {"role": "model", "parts": [part]}}], **_GEMINI_HEAD} for part in parts
     ]

@@ -15,7 +15,7 @@ from matrix_world import World, opened
 from sdks import CLIENTS, IMAGE, Answer, Client, Function, Result
 from shapes import FORMATS, SIGNATURE, WIRES, Call, Said, spoken
 
-from toolwire.ir.parts import Media, Text, ToolCall, ToolResult
+from toolwire.ir.parts import Media, Reasoning, Text, ToolCall, ToolResult
 from toolwire.ir.request import Request
 from toolwire.ir.tools import ToolChoice
 
@@ -59,10 +59,12 @@ class Cell(NamedTuple):
         question = self.client.ask(f"m-{self.upstream}", history, tools, choice, stream=self.stream)
         return self.world.run(question)
 
-    def after(self, calls: tuple[Call, ...], reply: Callable[[Call], Result], words: str = "") -> tuple[Answer, Answer]:
+    def after(
+        self, calls: tuple[Call, ...], reply: Callable[[Call], Result], words: str = "", thought: str = ""
+    ) -> tuple[Answer, Answer]:
         """The turn with the calls, and the one after all of them were answered, the last first."""
         history = self.client.words(QUESTION)
-        first = self.ask(history, Said(words, calls))
+        first = self.ask(history, Said(words, calls, thought))
         results = self.client.results([reply(call) for call in reversed(first.calls)])
         return first, self.ask([*history, *first.said, *results], Said("All done."))
 
@@ -156,6 +158,16 @@ def test_two_parallel_calls_of_one_tool(cell):
     else:
         told = {city: result.text for city, result in results_by_city(cell.asked[1]).items()}
         assert told == {"Paris": "sunny in Paris", "Rome": "sunny in Rome"}
+
+
+@pytest.mark.parametrize("upstream", ["anthropic", "gemini", "openai_responses"], indirect=True)
+def test_a_thought_goes_back_to_the_model_that_had_it(cell):
+    first, last = cell.after(
+        (PARIS, ROME), lambda call: Result(call, "sunny"), "I will check.", "Two cities, two calls."
+    )
+    check_turn(cell, first, last, (PARIS, ROME))
+    proofs = [one.data for part in parts_of(cell.asked[1], Reasoning) for one in part.artefacts]
+    assert proofs == ([] if cell.upstream == "gemini" else [SIGNATURE])  # Gemini signs the call, see check_turn
 
 
 def test_an_error_result(cell):

@@ -103,7 +103,7 @@ def test_the_calls_of_a_vector_reach_every_client(wire, vector, sdk, world):
 
 
 @pytest.mark.parametrize("upstream", [*WIRES, *FORMATS])
-@pytest.mark.parametrize("said", [Said("Hi."), Said("Hi.", (Call("c1", "f", {"a": 1}), Call("c2", "g", {})))])
+@pytest.mark.parametrize("said", [Said("Hi."), Said("Hi.", (Call("c1", "f", {"a": 1}), Call("c2", "g", {})), "Hm.")])
 def test_the_shapes_of_the_matrix_are_the_providers(upstream, said):
     wire = upstream if upstream in WIRES else "openai_chat"
     judge_response(wire, json.loads(spoken(upstream, said, stream=False).body))
