@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from msgspec.structs import replace
-
 from ..bridge.emulate import Emulation
 from ..bridge.repair import CallMender, CallRepair, repair_calls
 from ..bridge.report_answer import AnswerReporter
@@ -20,7 +18,7 @@ from ..ir.losses import Losses, refuse
 from ..ir.pointer import JSON
 from ..ir.request import Request
 from ..ir.response import Fault, Response
-from ..ir.text import to_bytes
+from ..ir.text import finite_to_bytes
 from ..net.endpoint import Endpoint
 from ..net.question import Question, without
 from ..stream.strict import parse_object
@@ -158,13 +156,14 @@ class Translating:
         self._hosting = hosting
         self._events = None if hosting is None else TurnEvents(hosting)
         self._question = Question(
-            replace(request, model=self.endpoint.model),
+            request,
             self.endpoint,
             stream=asked.stream,
             text=target.row.emulate if request.tools and emulation is None else None,
             losses=self.losses,
             emulation=emulation,
             client=asked.wire.capabilities,
+            is_alias=True,
         )
         if asked.strict:
             refuse(self.losses)
@@ -213,7 +212,7 @@ class Translating:
     def written(self) -> bytes:
         written, more = self._asked.wire.encode_response(self._for_the_client())
         self.losses.extend(more)
-        return to_bytes(written)
+        return finite_to_bytes(written)
 
     def unfolded(self) -> bytes:
         return b"".join([self._encoder.feed(event) for event in unfold(self._for_the_client())])

@@ -42,8 +42,10 @@ class Question:
         losses: Losses,
         emulation: Emulation | None = None,
         client: Capabilities | None = None,
+        is_alias: bool = False,
     ) -> None:
-        """`client` is what the wire can say that the answer will be written on, where it is going to be written on one."""
+        """`client` is what the wire can say that the answer will be written on, where it is going to be written on one, and
+        `is_alias` says that the model which the request names is this one under another name."""
         self.endpoint = endpoint
         self._client = client
         self.stream = stream
@@ -54,7 +56,7 @@ class Question:
         if emulation is None and text is not None:
             emulation = emulate(asked, text)
         self.emulation = emulation
-        spoken_by = request.model if request.model not in ("", endpoint.model) else None
+        spoken_by = request.model if request.model not in ("", endpoint.model) and not is_alias else None
         prepared = prepare(asked if emulation is None else emulation.request, endpoint.wire, spoken_by=spoken_by)
         self._exchange = prepared.exchange
         body, more = endpoint.wire.encode_request(prepared.request)
