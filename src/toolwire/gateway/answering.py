@@ -206,19 +206,22 @@ class Answering:
         following = await out.following()
         if following is not None:
             return await self._exchange(target, following)
-        await self._keep(out)
         await self._end(out, is_taken=data is not None)
         return None
 
     async def _end(self, out: Outbound, *, is_taken: bool) -> None:
+        """What has to be remembered is known when the answer is written, and remembered before the client has it."""
         if self._down is not None:
-            if is_taken:
-                await self._down.write(out.unfolded())
+            last = out.unfolded() if is_taken else b""
+            await self._keep(out)
+            if last:
+                await self._down.write(last)
             await self._down.end()
             return
         began = perf_counter()
         written = out.written()
         self._turn.overhead += perf_counter() - began
+        await self._keep(out)
         if self._cache_key is not None:
             self._means.cache.put(self._cache_key, written, self._plan[0].row.cache)
         await self._call.respond(200, {**self._head(), "x-toolwire-losses": str(len(out.losses))}, written)

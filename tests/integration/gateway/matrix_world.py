@@ -27,10 +27,12 @@ class World:
         self.run = runner.run
         self.upstream = upstream
         self.gateway = gateway
+        self.number = 0  # of the cell at hand
         self.clients: dict[str, Client] = {name: kind(gateway.url) for name, kind in CLIENTS.items()}
         self.straight: dict[str, Client] = {name: kind(upstream.url) for name, kind in CLIENTS.items()}
 
     def forget(self) -> None:
+        self.number += 1
         self.upstream.script.clear()
         self.upstream.heard.clear()
         self.gateway.turns.clear()

@@ -24,8 +24,6 @@ TOOLS = (
     Function("get_weather", "The weather in a city now", CITY),
     Function("get_time", "The local time in a city", CITY),
 )
-PARIS = Call("call_paris", "get_weather", {"city": "Paris"})
-ROME = Call("call_rome", "get_weather", {"city": "Rome"})
 QUESTION = "How is the weather?"
 
 
@@ -42,6 +40,18 @@ class Cell(NamedTuple):
     client: Client
     upstream: str
     stream: bool
+
+    @property
+    def paris(self) -> Call:
+        return self._call("Paris")
+
+    @property
+    def rome(self) -> Call:
+        return self._call("Rome")
+
+    def _call(self, city: str) -> Call:
+        """With an id that no other cell has: the gateway remembers calls."""
+        return Call(f"call_{city}_{self.world.number}", "get_weather", {"city": city})
 
     @property
     def emulated(self) -> bool:
@@ -140,8 +150,8 @@ def check_turn(cell: Cell, first: Answer, last: Answer, calls: tuple[Call, ...])
 
 
 def test_one_call(cell):
-    first, last = cell.after((PARIS,), lambda call: Result(call, "sunny"), words="I will check.")
-    check_turn(cell, first, last, (PARIS,))
+    first, last = cell.after((cell.paris,), lambda call: Result(call, "sunny"), words="I will check.")
+    check_turn(cell, first, last, (cell.paris,))
     assert first.text.strip() == "I will check."
     if cell.emulated:
         assert "sunny" in words_of(cell.asked[1])
@@ -150,8 +160,8 @@ def test_one_call(cell):
 
 
 def test_two_parallel_calls_of_one_tool(cell):
-    first, last = cell.after((PARIS, ROME), lambda call: Result(call, f"sunny in {call.arguments['city']}"))
-    check_turn(cell, first, last, (PARIS, ROME))
+    first, last = cell.after((cell.paris, cell.rome), lambda call: Result(call, f"sunny in {call.arguments['city']}"))
+    check_turn(cell, first, last, (cell.paris, cell.rome))
     if cell.emulated:
         # by their place alone: the order of the calls, whatever that of the results was
         assert re.findall("sunny in (Paris|Rome)", words_of(cell.asked[1])) == ["Paris", "Rome"]
@@ -163,16 +173,16 @@ def test_two_parallel_calls_of_one_tool(cell):
 @pytest.mark.parametrize("upstream", ["anthropic", "gemini", "openai_responses"], indirect=True)
 def test_a_thought_goes_back_to_the_model_that_had_it(cell):
     first, last = cell.after(
-        (PARIS, ROME), lambda call: Result(call, "sunny"), "I will check.", "Two cities, two calls."
+        (cell.paris, cell.rome), lambda call: Result(call, "sunny"), "I will check.", "Two cities, two calls."
     )
-    check_turn(cell, first, last, (PARIS, ROME))
+    check_turn(cell, first, last, (cell.paris, cell.rome))
     proofs = [one.data for part in parts_of(cell.asked[1], Reasoning) for one in part.artefacts]
     assert proofs == ([] if cell.upstream == "gemini" else [SIGNATURE])  # Gemini signs the call, see check_turn
 
 
 def test_an_error_result(cell):
-    first, last = cell.after((PARIS,), lambda call: Result(call, "no such city", is_error=True))
-    check_turn(cell, first, last, (PARIS,))
+    first, last = cell.after((cell.paris,), lambda call: Result(call, "no such city", is_error=True))
+    check_turn(cell, first, last, (cell.paris,))
     if cell.emulated:
         said = words_of(cell.asked[1])
         assert "no such city" in said
@@ -186,8 +196,8 @@ def test_an_error_result(cell):
 
 
 def test_an_image_result(cell):
-    first, last = cell.after((PARIS,), lambda call: Result(call, "a picture", image=True))
-    check_turn(cell, first, last, (PARIS,))
+    first, last = cell.after((cell.paris,), lambda call: Result(call, "a picture", image=True))
+    check_turn(cell, first, last, (cell.paris,))
     request = cell.asked[1]
     inside = [part for result in parts_of(request, ToolResult) for part in result.parts if isinstance(part, Media)]
     [picture] = inside + parts_of(request, Media)
@@ -196,8 +206,8 @@ def test_an_image_result(cell):
 
 
 def test_a_forced_tool(cell):
-    answer = cell.ask(cell.client.words(QUESTION), Said(calls=(PARIS,)), choice="get_weather")
-    assert same_calls(answer, (PARIS,))
+    answer = cell.ask(cell.client.words(QUESTION), Said(calls=(cell.paris,)), choice="get_weather")
+    assert same_calls(answer, (cell.paris,))
     assert answer.stop == cell.client.stops[0]
     [request] = cell.asked
     if cell.emulated:
