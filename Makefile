@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
+NPM    := npm install --no-audit --no-fund --loglevel=error
 WORKERS ?= auto
 
 .PHONY: help demo test test-soak test-clients check bench docs format clean
@@ -34,9 +35,10 @@ test: $(VENV)/test ## all tests
 test-soak: $(VENV)/test ## 200 kills a store instead of 20
 	SOAK=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/stores/test_kills.py
 
+# first a node that is new enough, then what needs it
 .clients/installed: tests/clients/package.json
 	mkdir -p .clients && cp $< .clients/
-	cd .clients && npm install --no-audit --no-fund --loglevel=error && touch installed || echo 'no coding agents to test with: is npm here, and its registry?'
+	cd .clients && $(NPM) --omit=optional && PATH=$$PWD/node_modules/.bin:$$PATH $(NPM) && touch installed || echo 'no coding agents to test with: is npm here, and its registry?'
 
 test-clients: $(VENV)/test .clients/installed ## coding agents through the gateway; writes docs/clients-matrix.md
 	$(BIN)/python tests/clients/run.py --write
