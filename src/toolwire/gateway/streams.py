@@ -13,7 +13,7 @@ from ..ir.errors import ToolwireError, TruncatedStream
 from ..ir.events import CallDelta, Event, ResponseEnd, ResponseStart, StreamFault, TextDelta
 from ..ir.request import Request
 from ..ir.response import Fault
-from ..net.question import Question
+from ..net.question import Question, without
 from ..wire.protocol import StreamEncoder, Wire
 from .seen import Seen
 
@@ -51,14 +51,17 @@ class PassingStream:
 
     should_stop = False
 
-    def __init__(self, wire: Wire, request: Request, seen: Seen, ends: tuple[bytes, ...]) -> None:
-        """`ends` are the marks of which one ends an event."""
+    def __init__(
+        self, wire: Wire, request: Request, seen: Seen, ends: tuple[bytes, ...], key: str | None = None
+    ) -> None:
+        """`ends` are the marks of which one ends an event; `key` is what no error may repeat."""
         self.fault: Fault | None = None
         self.ended = False
         self._decoder = wire.stream_decoder()
         self._encoder = wire.stream_encoder(request)
         self._seen = seen
         self._ends = ends
+        self._key = key
         self._held: list[bytes] = []  # the beginning of an event
         self._passed = False
 
@@ -69,7 +72,7 @@ class PassingStream:
             self._follow(self._decoder.feed(data))
         except ToolwireError as error:
             return self.fail(_broken(error))
-        return self._whole(data)
+        return self._without_key(self._whole(data))
 
     def close(self) -> bytes:
         if self.fault is not None:
@@ -93,10 +96,13 @@ class PassingStream:
         self._passed = True
         return out
 
+    def _without_key(self, data: bytes) -> bytes:
+        return data if self.fault is None or not self._key else data.replace(self._key.encode(), b"[key]")
+
     def _follow(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, StreamFault):
-                self.fault = event.fault
+                self.fault = without(self._key, event.fault)
                 continue
             self._seen.event(event)
             if isinstance(event, ResponseEnd):
@@ -157,6 +163,7 @@ class TranslatingStream:
         for event in events:
             if plain and type(event) in _WORDS:
                 out.append(encode(event))
+                self._seen.said += len(event.escaped)  # type: ignore[union-attr]
                 continue
             if isinstance(event, ResponseEnd):
                 self.ended = True
