@@ -4,12 +4,13 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
+NPM    := npm install --no-audit --no-fund --loglevel=error
 WORKERS ?= auto
 
-.PHONY: help demo test test-soak test-mcp check bench docs format clean
+.PHONY: help demo test test-soak test-mcp test-clients check bench docs format clean
 
 help: ## what there is to do
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(VENV)/core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -43,6 +44,14 @@ test-soak: $(VENV)/test ## 200 kills a store instead of 20
 test-mcp: $(VENV)/test ## the official MCP conformance suite and inspector against the server; needs npm
 	$(BIN)/python tests/mcp_conformance/run.py
 
+# first a node that is new enough, then what needs it
+.clients/installed: tests/clients/package.json
+	mkdir -p .clients && cp $< .clients/
+	cd .clients && $(NPM) --omit=optional && PATH=$$PWD/node_modules/.bin:$$PATH $(NPM) && touch installed || echo 'no coding agents to test with: is npm here, and its registry?'
+
+test-clients: $(VENV)/test .clients/installed ## coding agents through the gateway; writes docs/clients-matrix.md
+	$(BIN)/python tests/clients/run.py --write
+
 check: $(VENV)/check ## format, lint, types, import contracts
 	$(BIN)/ruff format --check src tests bench docs
 	$(BIN)/ruff check src tests bench docs
@@ -60,5 +69,5 @@ docs: $(VENV)/core ## write the generated pages of docs/ anew
 	$(BIN)/python docs/generate.py
 
 clean: ## forget everything that can be made again
-	rm -rf $(VENV) bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .clients bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

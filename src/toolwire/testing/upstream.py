@@ -39,11 +39,12 @@ _JSON = {"content-type": "application/json"}
 
 
 class Raw(Value, frozen=True):
-    """Any answer at all."""
+    """Any answer at all. A streamed one comes in small pieces."""
 
     body: bytes = b""
     status: int = 200
     headers: dict[str, str] = {}
+    streamed: bool = False
 
 
 class Partly(Value, frozen=True):
@@ -202,12 +203,14 @@ class Upstream:
                 request = get(name).decode_request(parse_object(body))
                 model = found.groupdict().get("model") or request.model
                 streaming = stream if "model" in route.groupindex else bool(request.stream)
-                return Heard(path, headers, body, name, replace(request, model=model), streaming)
+                request = replace(request, model=model, stream=streaming or request.stream)
+                return Heard(path, headers, body, name, request, streaming)
         return Heard(path, headers, body)
 
     def _said(self, line: Response | Fault | Raw, heard: Heard) -> _Answer:
         if isinstance(line, Raw):
-            return _Answer(line.status, line.headers or _JSON, line.body)
+            headers = line.headers or (_STREAM if line.streamed else _JSON)
+            return _Answer(line.status, headers, line.body, line.streamed)
         wire = get(heard.wire or "openai_chat")
         if isinstance(line, Fault):
             status, body, headers = wire.encode_error(line)
