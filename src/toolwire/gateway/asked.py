@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -45,6 +46,7 @@ def read(place: Place, body: bytes, headers: Mapping[str, str], query: Mapping[s
     """The request in `body`; ProtocolError with a pointer for what its wire does not allow."""
     if headers.get("content-encoding", "identity") != "identity":
         raise ProtocolError("a compressed body", hint="send it as it is", status=415)
+    body = body.removeprefix(BOM_UTF8)  # an upstream may not know the mark
     document = parse_object(body)
     for name in _NOT_THE_CLIENTS_TO_SAY:
         if name in document:

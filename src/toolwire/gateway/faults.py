@@ -11,7 +11,6 @@ _KINDS: dict[int, FaultKind] = {
     401: "authentication",
     403: "permission",
     404: "not_found",
-    408: "timeout",
     413: "too_large",
     429: "rate_limit",
     503: "overloaded",
