@@ -31,6 +31,7 @@ from .keys import Caller, Keys
 from .limits import InProcess, Limiter
 from .listing import VERSION, count_reply, model_entry, model_list
 from .memory import InMemory, Memory
+from .pool import DirectTransport, has_proxy
 from .routing import Router, UnknownModel
 from .settings import Settings
 from .turn import Sink, Turn
@@ -61,7 +62,8 @@ class Gateway:
         metrics: Callable[[], bytes] | None = None,
     ) -> None:
         self._environment = os.environ if environment is None else environment
-        self._http = HttpTransport(connections=settings.limits.connections)
+        transport = HttpTransport if has_proxy(self._environment) else DirectTransport
+        self._http: Transport = transport(connections=settings.limits.connections)
         self._transports = transports or {}
         self._sinks = tuple(sinks)
         self._metrics = metrics
