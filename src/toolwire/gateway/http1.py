@@ -167,6 +167,10 @@ class Connection(asyncio.Protocol):
 
     # for the parser
 
+    def on_message_begin(self) -> None:
+        if self.done:
+            raise ValueError("an answer to nothing")
+
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
