@@ -20,7 +20,7 @@ from ..net.retry import Retries, fault_of, with_date
 from .asgi import Call
 from .asked import Asked
 from .downstream import ArrayFrames, Downstream
-from .faults import OURS_TO_SETTLE, settled
+from .faults import is_ours_to_settle, settled
 from .memory import Memory, calls_to_recall, put_back
 from .outbound import Outbound, Passing, outbound
 from .routing import Router, Target
@@ -33,7 +33,7 @@ __all__ = ["Answering", "Means"]
 
 _ERROR_LIMIT = 1024 * 1024
 _GRACE = 0.25  # seconds for the end of a body whose answer is whole, so that its connection can be used again
-_ELSEWHERE = OURS_TO_SETTLE | {"rate_limit", "overloaded", "timeout", "server", "not_found"}
+_ELSEWHERE = frozenset({"rate_limit", "overloaded", "timeout", "server", "not_found"})
 
 
 class Means(Struct, frozen=True):
@@ -100,7 +100,7 @@ class Answering:
             if fault is None:
                 self._means.router.succeeded(target)
                 return
-            if fault.kind not in _ELSEWHERE:
+            if fault.kind not in _ELSEWHERE and not is_ours_to_settle(fault):
                 break
             self._means.router.failed(target, fault.retry_after)
             if turn.attempts % len(plan) == 0:

@@ -21,7 +21,7 @@ from ..ir.request import Request
 from ..ir.response import Fault, Response
 from ..ir.text import to_bytes
 from ..net.endpoint import Endpoint
-from ..net.question import Question
+from ..net.question import Question, without_key
 from ..stream.strict import parse_object
 from .asked import Asked
 from .routing import Target
@@ -100,7 +100,7 @@ class Passing:
     def whole(self, data: bytes) -> bytes:
         response = self.endpoint.wire.decode_response(parse_object(data))
         if response.fault is not None:
-            raise UpstreamError(response.fault)
+            raise UpstreamError(without_key(self.endpoint.key, response.fault))
         self.seen.whole(response)
         return data
 
@@ -108,11 +108,12 @@ class Passing:
         return None
 
     def fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
-        body = _document(data)
-        return self.endpoint.wire.decode_error(status, body, headers)
+        fault = self.endpoint.wire.decode_error(status, _document(data), headers)
+        return without_key(self.endpoint.key, fault)
 
     def stream(self) -> Stream:
-        return PassingStream(self.endpoint.wire, self._asked.request, self.seen, self._asked.front.event_ends)
+        endpoint, asked = self.endpoint, self._asked
+        return PassingStream(endpoint.wire, asked.request, self.seen, asked.front.event_ends, endpoint.key)
 
     def unfolded(self, data: bytes) -> bytes:
         response = self.endpoint.wire.decode_response(parse_object(data))

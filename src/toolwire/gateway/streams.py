@@ -14,7 +14,7 @@ from ..ir.errors import ToolwireError, TruncatedStream
 from ..ir.events import CallDelta, Event, ReasoningDelta, ResponseEnd, ResponseStart, StreamFault, TextDelta
 from ..ir.request import Request
 from ..ir.response import Fault
-from ..net.question import Question
+from ..net.question import Question, without_key
 from ..wire.protocol import Wire
 from .seen import Seen
 
@@ -52,14 +52,17 @@ class PassingStream:
 
     should_stop = False
 
-    def __init__(self, wire: Wire, request: Request, seen: Seen, ends: tuple[bytes, ...]) -> None:
-        """`ends` are the marks of which one ends an event."""
+    def __init__(
+        self, wire: Wire, request: Request, seen: Seen, ends: tuple[bytes, ...], key: str | None = None
+    ) -> None:
+        """`ends` are the marks of which one ends an event; `key` is what no error may say."""
         self.fault: Fault | None = None
         self.ended = False
         self._decoder = wire.stream_decoder()
         self._encoder = wire.stream_encoder(request)
         self._seen = seen
         self._ends = ends
+        self._key = (key or "").encode()
         self._held: list[bytes] = []  # the beginning of an event
         self._passed = False
 
@@ -68,9 +71,14 @@ class PassingStream:
             return b""
         try:
             self._follow(self._decoder.feed(data))
+            self._follow(self._decoder.feed(b""))  # raises what was wrong behind the last event
         except ToolwireError as error:
             return self.fail(_broken(error))
-        return self._whole(data)
+        return self._said(self._whole(data))
+
+    def _said(self, data: bytes) -> bytes:
+        """Some servers repeat the key that they do not know."""
+        return data.replace(self._key, b"[key]") if self.fault is not None and self._key else data
 
     def close(self) -> bytes:
         if self.fault is not None:
@@ -79,7 +87,7 @@ class PassingStream:
             self._follow(self._decoder.close())
         except ToolwireError as error:
             return self.fail(_broken(error))
-        return b"".join(self._held)
+        return self._said(b"".join(self._held))
 
     def _whole(self, data: bytes) -> bytes:
         """Up to the end of the last event; the rest waits."""
@@ -97,7 +105,7 @@ class PassingStream:
     def _follow(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, StreamFault):
-                self.fault = event.fault
+                self.fault = without_key(self._key.decode() or None, event.fault)
                 continue
             self._seen.event(event)
             if isinstance(event, ResponseEnd):

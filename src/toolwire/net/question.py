@@ -26,7 +26,7 @@ from ..text.engine.format import Format
 from ..wire.protocol import Capabilities
 from .endpoint import Endpoint
 
-__all__ = ["Question", "Reading"]
+__all__ = ["Question", "Reading", "without_key"]
 
 _SECRET = 8  # characters; what is shorter is no secret, and is part of many words
 
@@ -86,7 +86,7 @@ class Question:
         return self.own(self.endpoint.wire.decode_error(status, body, headers))
 
     def own(self, fault: Fault) -> Fault:
-        return _without(self.endpoint.key, self._exchange.restore_fault(fault))
+        return without_key(self.endpoint.key, self._exchange.restore_fault(fault))
 
 
 class Reading:
@@ -121,7 +121,7 @@ class Reading:
                     yield from self._calls.feed(named)
 
 
-def _without(key: str | None, fault: Fault) -> Fault:
+def without_key(key: str | None, fault: Fault) -> Fault:
     """Some servers repeat the key that they do not know."""
     if key is None or len(key) < _SECRET or key not in repr(fault):
         return fault
