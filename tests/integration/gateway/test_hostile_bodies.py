@@ -91,10 +91,10 @@ async def test_a_byte_order_mark(front):
 
 @pytest.mark.gateway_bad_input(3, 4, 5)
 @every_front
-@pytest.mark.parametrize("body", [b"", b"  \n", b"null", b"[]", b'"text"', b"7"])
 @run
-async def test_no_object(front, body):
-    await refuses(front, body, 400)
+async def test_no_object(front):
+    for body in (b"", b"  \n", b"null", b"[]", b'"text"', b"7"):
+        await refuses(front, body, 400)
 
 
 @pytest.mark.gateway_bad_input(6)
@@ -146,16 +146,16 @@ async def test_what_is_no_number(front, word):
 
 @pytest.mark.gateway_bad_input(14)
 @every_front
-@pytest.mark.parametrize("wire", WIRES)
 @run
-async def test_a_large_integer_survives_there_and_back(front, wire):
+async def test_a_large_integer_survives_there_and_back(front):
     number = 9007199254740993
     answer = Response(parts=(ToolCall("c2", "f", {"id": number}),), stop=Stop("tool_calls"))
-    body = with_call(front, f'{{"id":{number}}}').replace(b"openai_chat/m", f"{wire}/m".encode())
-    async with gateway_to(answer) as (gateway, provider):
-        came = responded(await post(gateway, path_of(front, f"{wire}/m"), body), front)
-    assert str(number).encode() in provider.heard[0].body
-    assert came.calls[0].arguments == {"id": number}
+    async with gateway_to(*[answer] * len(WIRES)) as (gateway, provider):
+        for wire in WIRES:
+            body = with_call(front, f'{{"id":{number}}}').replace(b"openai_chat/m", f"{wire}/m".encode())
+            came = responded(await post(gateway, path_of(front, f"{wire}/m"), body), front)
+            assert came.calls[0].arguments == {"id": number}
+    assert all(str(number).encode() in heard.body for heard in provider.heard)
 
 
 @pytest.mark.gateway_bad_input(15)

@@ -35,7 +35,6 @@ from toolwire.testing import Partly, Raw
 from toolwire.wire import get
 
 every_front = pytest.mark.parametrize("front", WIRES)
-every_wire = pytest.mark.parametrize("wire", WIRES)
 STREAM = {"content-type": "text/event-stream"}
 
 
@@ -130,17 +129,17 @@ async def test_empty_arguments(front, stream):
 
 @pytest.mark.gateway_bad_input(59, 60)
 @every_front
-@every_wire
 @run
-async def test_a_stream_cut_anywhere_arrives_whole(front, wire):
+async def test_a_stream_cut_anywhere_arrives_whole(front):
     words = Response(
         parts=(Text("Zürich 😀 \u2028 日本"), ToolCall("c", "get_weather", {"city": "Köln 😀"})),
         stop=Stop("tool_calls"),
     )
-    async with gateway_to(*[words] * 3, upstream={"piece": 3}) as (gateway, _):
-        came = responded(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
-    assert came.text == words.text
-    assert [call.arguments for call in came.calls] == [{"city": "Köln 😀"}]
+    async with gateway_to(*[words] * len(WIRES), upstream={"piece": 3}) as (gateway, _):
+        for wire in WIRES:
+            came = responded(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
+            assert came.text == words.text
+            assert [call.arguments for call in came.calls] == [{"city": "Köln 😀"}]
 
 
 def _line_ends(data):
@@ -157,9 +156,13 @@ SSE = [wire for wire in WIRES if wire != "ollama"]
 
 @pytest.mark.gateway_bad_input(61, 62, 63)
 @every_front
-@pytest.mark.parametrize("wire", SSE)
 @run
-async def test_server_sent_events_in_every_spelling(front, wire):
+async def test_server_sent_events_in_every_spelling(front):
+    for wire in SSE:
+        await _every_spelling(front, wire)
+
+
+async def _every_spelling(front, wire):
     sound = stream_of(wire, WORDS)
     spellings = [*_line_ends(sound), sound.replace(b"data: ", b"data:"), _multi_line(sound), b"\xef\xbb\xbf" + sound]
     async with gateway_to(*(Raw(one, headers=STREAM) for one in spellings)) as (gateway, _):
@@ -264,42 +267,42 @@ async def test_two_calls_at_once_with_gaps_between_their_numbers(front):
 
 @pytest.mark.gateway_bad_input(70)
 @every_front
-@every_wire
 @run
-async def test_words_that_look_like_events_stay_words(front, wire):
+async def test_words_that_look_like_events_stay_words(front):
     text = 'x\n\ndata: {"choices":[]}\n\nevent: error\ndata: [DONE]\n\n\r\n\r\n{"done":true}\n'
-    async with gateway_to(Response(parts=(Text(text),), stop=Stop("stop"))) as (gateway, _):
-        came = responded(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
-    assert came.text == text
+    said = Response(parts=(Text(text),), stop=Stop("stop"))
+    async with gateway_to(*[said] * len(WIRES)) as (gateway, _):
+        for wire in WIRES:
+            came = responded(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
+            assert came.text == text
 
 
 @pytest.mark.gateway_bad_input(71)
 @every_front
-@every_wire
 @pytest.mark.parametrize("then", ["cut", "reset"])
 @run
-async def test_an_upstream_that_dies_in_the_middle_of_a_call(front, wire, then):
+async def test_an_upstream_that_dies_in_the_middle_of_a_call(front, then):
     long = Response(parts=(ToolCall("c1", "get_weather", {"city": "Paris " * 100}),), stop=Stop("tool_calls"))
-    size = len(stream_of(wire, long)) * 2 // 3
-    async with gateway_to(Partly(long, size, then), ONE) as (gateway, _):
-        answer = await ask(gateway, front, wire=wire, stream=True)
-        if answer.status == 200:
-            fault = fault_in(answer, front)
-            assert fault.kind == "server"
-        else:
-            refused(answer, front, 502)  # it had not said a word that could be passed on
-        # the next request is not hurt by it
-        assert responded(await ask(gateway, front, wire=wire), front).calls
+    for wire in WIRES:
+        size = len(stream_of(wire, long)) * 2 // 3
+        async with gateway_to(Partly(long, size, then), ONE) as (gateway, _):
+            answer = await ask(gateway, front, wire=wire, stream=True)
+            if answer.status == 200:
+                assert fault_in(answer, front).kind == "server"
+            else:
+                refused(answer, front, 502)  # it had not said a word that could be passed on
+            # the next request is not hurt by it
+            assert responded(await ask(gateway, front, wire=wire), front).calls
 
 
 @pytest.mark.gateway_bad_input(71)
 @every_front
-@pytest.mark.parametrize("then", ["cut", "reset"])
-@pytest.mark.parametrize("size", [None, 0, 20])
 @run
-async def test_an_upstream_that_dies_in_a_whole_answer(front, then, size):
-    async with gateway_to(Partly(ONE, size, then)) as (gateway, _):
-        refused(await ask(gateway, front), front, 502)
+async def test_an_upstream_that_dies_in_a_whole_answer(front):
+    ways = [Partly(ONE, size, then) for size in (None, 0, 20) for then in ("cut", "reset")]
+    async with gateway_to(*ways) as (gateway, _):
+        for _ in ways:
+            refused(await ask(gateway, front), front, 502)
 
 
 @pytest.mark.gateway_bad_input(72)
@@ -358,34 +361,33 @@ async def test_what_the_upstream_has_against_the_request_is_the_clients_to_hear(
         assert "max_tokens" in refused(await ask(gateway, front), front).message
 
 
-@every_front
-@every_wire
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault("authentication", "invalid key", 401),
-        Fault("permission", "not for you", 403),
-        Fault("server", "oh", 500),
-        Fault("server", "oh", 503),
-    ],
-    ids=lambda fault: str(fault.status),
+AGAINST_US = (
+    Fault("authentication", "invalid key", 401),
+    Fault("permission", "not for you", 403),
+    Fault("server", "oh", 500),
+    Fault("server", "oh", 503),
 )
-@run
-async def test_what_the_upstream_has_against_us_is_not_the_clients_fault(front, wire, fault):
-    async with gateway_to(fault) as (gateway, _):
-        answer = await ask(gateway, front, wire=wire)
-        assert answer.status != 500  # that would be ours
-        refused(answer, front, 502, 503, 504, 529)
 
 
 @every_front
-@every_wire
 @run
-async def test_how_long_to_wait_is_passed_on(front, wire):
-    async with gateway_to(Fault("rate_limit", "slow down", 429, retry_after=7.0)) as (gateway, _):
-        answer = await ask(gateway, front, wire=wire)
-        assert refused(answer, front, 429).retry_after == 7.0
-        assert answer.headers["retry-after"] == "7"
+async def test_what_the_upstream_has_against_us_is_not_the_clients_fault(front):
+    async with gateway_to(*AGAINST_US * len(WIRES)) as (gateway, _):
+        for wire in WIRES:
+            for _ in AGAINST_US:
+                answer = await ask(gateway, front, wire=wire)
+                assert answer.status != 500  # that would be ours
+                refused(answer, front, 502, 503, 504, 529)
+
+
+@every_front
+@run
+async def test_how_long_to_wait_is_passed_on(front):
+    async with gateway_to(*[Fault("rate_limit", "slow down", 429, retry_after=7.0)] * len(WIRES)) as (gateway, _):
+        for wire in WIRES:
+            answer = await ask(gateway, front, wire=wire)
+            assert refused(answer, front, 429).retry_after == 7.0
+            assert answer.headers["retry-after"] == "7"
 
 
 @every_front
