@@ -20,6 +20,7 @@ __all__ = ["Asked", "read"]
 
 # fields that other gateways take as the address of an upstream, or as the key for it
 _NOT_THE_CLIENTS_TO_SAY = ("api_base", "base_url", "api_key", "extra_headers", "custom_llm_provider")
+_LONGEST_NAME = 512  # names are remembered
 # what a provider's own clients say about the protocol, for an upstream of the same wire
 _SAME_WIRE_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
 
@@ -57,6 +58,8 @@ def read(place: Place, body: bytes, headers: Mapping[str, str], query: Mapping[s
     model = place.model or request.model
     if not model:
         raise ProtocolError("no model", pointer="/model", hint="`/v1/models` lists what there is")
+    if len(model) > _LONGEST_NAME:
+        raise ProtocolError(f"the name of a model of more than {_LONGEST_NAME} characters", pointer="/model")
     stream = bool(request.stream) if place.stream is None else place.stream
     return Asked(
         place.front,

@@ -307,6 +307,16 @@ async def test_a_model_is_a_name_and_no_address(front):
         assert ".." not in heard.path.split("/")
 
 
+@every_front
+@run
+async def test_a_name_without_end_is_not_remembered(front):
+    async with gateway_to(WORDS) as (gateway, provider):
+        for size in (1000, 30_000):
+            model = "openai_chat/" + "x" * size
+            refused(await post(gateway, path_of(front, model), body_of(front, model=model)), front, 400)
+        assert not provider.heard
+
+
 NOWHERE = (
     "/v1/../admin",
     "/v1/%2e%2e/admin",
