@@ -297,17 +297,20 @@ def _dispatch(result: dict) -> str:
     one = [
         (name, f"{micros:.1f}", f"{micros / result['micros'][limit]:.1f}×") for name, micros in result["micros"].items()
     ]
+    gather = result["thousand"]["bare gather of the function"]
     many = [
-        (name, f"{took:.0f}", f"{took / result['thousand'][limit]:.1f}×") for name, took in result["thousand"].items()
+        (name, f"{took:.0f}", f"{took / result['thousand'][limit]:.1f}×", f"{took / gather:.1f}×")
+        for name, took in result["thousand"].items()
     ]
     return "\n".join(
         [
             "## Dispatch a call (`bench/dispatch.py`)\n",
             "From the arguments as text to the result as text, of a function that adds two numbers. Not the same work: ours finds,",
-            "repairs, validates, asks the policy, keeps a limit of time and caps the output; openai-agents is without its runner.\n",
+            "repairs, validates, asks the policy, keeps a limit of time and caps the output; openai-agents is without its runner,",
+            "pydantic-ai by its tool manager, without instrumentation.\n",
             _table(("by", "µs of CPU", "of the limit"), one),
             "A thousand calls at once that sleep 10 ms each:\n",
-            _table(("by", "ms of CPU", "of the limit"), many),
+            _table(("by", "ms of CPU", "of the limit", "of the bare gather"), many),
             *(f"Could not be measured: {name} ({why})\n" for name, why in result["missing"].items()),
         ]
     )

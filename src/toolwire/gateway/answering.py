@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from time import perf_counter
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..ir.errors import EncodeError, ProtocolError, UpstreamError
 from ..ir.events import ResponseStart, StreamFault
 from ..ir.response import Fault
 from ..net.http import Reply
 from ..net.retry import Retries, fault_of, with_date
+from ..net.runner import Runner
+from ..run.observe import Retriever
 from .asgi import Call
 from .asked import Asked
+from .cache import AnswerCache
 from .downstream import ArrayFrames, Downstream
 from .faults import is_ours_to_settle, settled
+from .hosting import Hosting
 from .memory import Memory, calls_to_recall, put_back
 from .outbound import Outbound, Passing, outbound
 from .routing import Router, Target
@@ -35,6 +41,9 @@ _ERROR_LIMIT = 1024 * 1024
 _GRACE = 0.25  # seconds for the end of a body whose answer is whole, so that its connection can be used again
 _ELSEWHERE = frozenset({"rate_limit", "overloaded", "timeout", "server", "not_found"})
 
+_SILENT = Fault("timeout", "the upstream was silent for too long", 504, "timeout", retryable=True)
+_STOPPING = Fault("overloaded", "the gateway is being stopped", 503, "stopping", retryable=True)
+
 
 class Means(Struct, frozen=True):
     """What every request is answered with."""
@@ -43,6 +52,12 @@ class Means(Struct, frozen=True):
     memory: Memory
     limits: LimitsRow
     clock: Callable[[], float]
+    cache: AnswerCache
+    runners: Mapping[str, Runner] = {}  # tools of the gateway's own, by a pattern of models
+    retriever: Retriever | None = None
+
+    def runner_for(self, model: str) -> Runner | None:
+        return next((runner for pattern, runner in self.runners.items() if fnmatchcase(model, pattern)), None)
 
 
 class Answering:
@@ -53,26 +68,42 @@ class Answering:
         self._call = call
         self._asked = asked
         self._turn = turn
-        self._plan = means.router.plan(asked.model, tools=bool(asked.request.tools))
+        self._plan = means.router.plan(asked.model, tools=asked.has_tools)
         self._deadline = means.clock() + max(target.upstream.row.timeout for target in self._plan)
         self._known: Mapping[str, Kept] = {}
+        self._stream: Stream | None = None
+        self._hosting: Hosting | None = None
+        self._cache_key = self._key_of_cache()
         self._down = self._downstream() if asked.stream else None
 
     async def run(self) -> None:
-        calls = calls_to_recall(self._asked.request)
+        found = None if self._cache_key is None else self._means.cache.get(self._cache_key)
+        if found is not None:
+            await self._call.respond(200, {**self._head(), "x-toolwire-cache": "hit"}, found)
+            return
+        calls = (
+            calls_to_recall(self._asked.request) if self._asked.may_have_calls() and self._means.memory.has_any else []
+        )
         if calls:
             self._known = await self._means.memory.recall(self._turn.caller, calls)
         try:
             await self._until_answered()
         except asyncio.CancelledError:
-            if self._down is None or not self._down.gave_up or self._call.gone:
+            if self._call.gone:
                 raise
             _uncancel()
-            await self._end_in(Fault("timeout", "the upstream was silent for too long", 504, "timeout", retryable=True))
+            silent = self._down is not None and self._down.gave_up
+            await self._end_in(_SILENT if silent else _STOPPING)
         finally:
             if self._down is not None:
                 self._down.close()
                 self._turn.first = self._down.first_after
+
+    def _key_of_cache(self) -> bytes | None:
+        asked = self._asked
+        if asked.stream or not self._plan[0].row.cache:
+            return None
+        return AnswerCache.key(self._turn.caller, asked.front.wire, asked.model, asked.body)
 
     def _downstream(self) -> Downstream:
         asked = self._asked
@@ -100,7 +131,8 @@ class Answering:
             if fault is None:
                 self._means.router.succeeded(target)
                 return
-            if fault.kind not in _ELSEWHERE and not is_ours_to_settle(fault):
+            final = fault.kind not in _ELSEWHERE and not is_ours_to_settle(fault)
+            if final or (self._hosting is not None and self._hosting.has_acted):
                 break
             self._means.router.failed(target, fault.retry_after)
             if turn.attempts % len(plan) == 0:
@@ -117,10 +149,7 @@ class Answering:
     async def _attempt(self, target: Target) -> Fault | None:
         """One target asked: None where the answer is written, else what went wrong before anything was."""
         began = perf_counter()
-        request = self._asked.request
-        if self._known:
-            request = put_back(request, self._known, target.upstream.endpoint(target.model).wire.provider)
-        out = outbound(self._asked, request, target)
+        out = self._outbound(target)
         turn = self._turn
         turn.upstream, turn.upstream_model = target.upstream.name, target.model
         turn.wire, turn.passed = out.endpoint.wire.name, isinstance(out, Passing)
@@ -136,6 +165,20 @@ class Answering:
         finally:
             self._note(out)
 
+    def _outbound(self, target: Target) -> Outbound:
+        runner = self._means.runner_for(self._asked.model)
+        if runner is None and not self._known and not target.row.retrieve:
+            return outbound(self._asked, None, target)
+        request = self._asked.request
+        if self._known:
+            request = put_back(request, self._known, target.upstream.endpoint(target.model).wire.provider)
+        if target.row.retrieve and self._means.retriever is not None:
+            request = replace(request, tools=tuple(self._means.retriever.choose(request, request.tools)))
+        if runner is None:
+            return outbound(self._asked, request, target)
+        self._hosting = Hosting(runner, request, self._turn.id)
+        return outbound(self._asked, self._hosting.request, target, self._hosting)
+
     def _note(self, out: Outbound) -> None:
         turn, seen = self._turn, out.seen
         turn.usage, turn.stop, turn.calls = seen.usage, seen.stop, tuple(seen.calls)
@@ -149,46 +192,55 @@ class Answering:
             if not 200 <= reply.status < 300:
                 return await _refusal(reply, out)
             if self._down is not None and not _is_document(reply):
-                self._down.headers["x-toolwire-losses"] = str(len(out.losses))
-                fault = await self._relay(reply, out.stream(), self._down)
-                await self._keep(out)
-                return fault
-            data = await _body(reply, self._means.limits.answer)
-        again = None if self._down is not None else out.again(data)
-        if again is not None:
-            return await self._exchange(target, again)
-        await self._write_whole(out, data)
+                self._stream = out.stream()
+                fault = await self._relay(reply, self._stream, self._down, out)
+                if fault is not None or self._stream.fault is not None:
+                    return fault
+                data = None
+            else:
+                data = await _body(reply, self._means.limits.answer)
+        if data is not None:
+            again = None if self._down is not None else out.again(data)
+            if again is not None:
+                return await self._exchange(target, again)
+            out.take(data)
+        following = await out.following()
+        if following is not None:
+            return await self._exchange(target, following)
         await self._keep(out)
+        await self._end(out, is_taken=data is not None)
         return None
 
-    async def _write_whole(self, out: Outbound, data: bytes) -> None:
-        began = perf_counter()
-        written = out.whole(data) if self._down is None else out.unfolded(data)
-        self._turn.overhead += perf_counter() - began
+    async def _end(self, out: Outbound, *, is_taken: bool) -> None:
         if self._down is not None:
-            await self._down.write(written)
+            if is_taken:
+                await self._down.write(out.unfolded())
             await self._down.end()
             return
-        headers = {
-            "content-type": "application/json",
-            "x-request-id": self._turn.id,
-            "x-toolwire-losses": str(len(out.losses)),
-        }
-        await self._call.respond(200, headers, written)
+        began = perf_counter()
+        written = out.written()
+        self._turn.overhead += perf_counter() - began
+        if self._cache_key is not None:
+            self._means.cache.put(self._cache_key, written, self._plan[0].row.cache)
+        await self._call.respond(200, {**self._head(), "x-toolwire-losses": str(len(out.losses))}, written)
+
+    def _head(self) -> dict[str, str]:
+        return {"content-type": "application/json", "x-request-id": self._turn.id}
 
     async def _keep(self, out: Outbound) -> None:
         if out.seen.kept:
             kept = {call_id: one.by(out.endpoint.model) for call_id, one in out.seen.kept.items()}
             await self._means.memory.keep(self._turn.caller, kept)
 
-    async def _relay(self, reply: Reply, stream: Stream, down: Downstream) -> Fault | None:
-        """The upstream's stream to the client; a fault where it failed before the first word."""
+    async def _relay(self, reply: Reply, stream: Stream, down: Downstream, out: Outbound) -> Fault | None:
+        """The upstream's stream to the client, but for its end; a fault where it failed before the first word."""
+        down.headers["x-toolwire-losses"] = str(len(out.losses))
         left = self._means.limits.answer
         while not _is_over(stream):
             try:
                 data = await reply.read()
             except TimeoutError as error:
-                return await self._finish(stream.fail(fault_of(error, "the upstream")), stream, down)
+                return await self._broken(stream.fail(fault_of(error, out.endpoint.origin)), stream, down)
             except ConnectionError:
                 data = b""  # what that means is for the decoder to say
             if not data:
@@ -197,20 +249,24 @@ class Answering:
             left -= len(data)
             said = stream.feed(data) if left >= 0 else stream.fail(_endless(self._means.limits.answer))
             if stream.fault is not None:
-                return await self._finish(said, stream, down)
+                return await self._broken(said, stream, down)
             if said:
                 await down.write(said)
         if stream.ended:
             await _drain(reply)
-        return await self._finish(stream.close(), stream, down)
-
-    async def _finish(self, last: bytes, stream: Stream, down: Downstream) -> Fault | None:
+        last = stream.close()
         if stream.fault is not None:
-            if not down.spoke:
-                return stream.fault
-            self._turn.error = stream.fault.kind
+            return await self._broken(last, stream, down)
         if last:
             await down.write(last)
+        return None
+
+    async def _broken(self, last: bytes, stream: Stream, down: Downstream) -> Fault | None:
+        """A stream that failed: for another target to make good where nothing was said yet, else the end."""
+        if not down.spoke:
+            return stream.fault
+        self._turn.error = None if stream.fault is None else stream.fault.kind
+        await down.write(last)
         await down.end()
         return None
 
@@ -219,7 +275,9 @@ class Answering:
         if self._down is None or not self._call.started:
             raise UpstreamError(fault)
         self._turn.error = fault.kind
-        if not self._down.spoke:
+        if self._stream is not None and self._down.spoke:
+            await self._down.write(self._stream.fail(fault))
+        else:
             encoder = self._asked.wire.stream_encoder(self._asked.request)
             await self._down.write(encoder.feed(ResponseStart()) + encoder.feed(StreamFault(fault)))
         await self._down.end()

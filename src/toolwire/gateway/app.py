@@ -9,6 +9,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from logging import getLogger
 from secrets import token_hex
 
@@ -18,12 +19,16 @@ from ..ir.errors import ToolwireError
 from ..ir.pointer import JSON, Object
 from ..ir.response import Fault
 from ..ir.text import to_bytes
-from ..net.http import HttpTransport, Transport
+from ..net.h1 import H1Transport
+from ..net.http import Transport
+from ..net.runner import Runner
+from ..run.observe import Retriever
 from ..stream.strict import parse_object
 from ..wire import get
 from .answering import Answering, Means
 from .asgi import Call, Receive, Scope, Send
-from .asked import Asked, read
+from .asked import Asked
+from .cache import AnswerCache
 from .faults import Refused, fault_from
 from .fronts import Front, Place, dialect_of, methods_of, place_of
 from .guard import Guard
@@ -31,7 +36,6 @@ from .keys import Caller, Keys
 from .limits import InProcess, Limiter
 from .listing import VERSION, count_reply, model_entry, model_list
 from .memory import InMemory, Memory
-from .pool import DirectTransport, has_proxy
 from .routing import Router, UnknownModel
 from .settings import Settings
 from .turn import Sink, Turn
@@ -41,13 +45,15 @@ __all__ = ["Gateway"]
 
 _log = getLogger("toolwire.gateway")
 _JSON = {"content-type": "application/json"}
+_LAST_WORDS = 1.0  # seconds
 _GONE = 499  # nginx's number for a client that went away
 
 
 class Gateway:
     """Every front, for the upstreams of `settings`. `sinks` are told of every request when it is over.
 
-    `transports` replaces the way to an upstream, by its name: the model in this process is one.
+    `transports` replaces the way to an upstream, by its name: the model in this process is one. `runners` are tools that the
+    gateway runs itself, by a pattern of models; `retriever` chooses among a client's tools where a model says `retrieve`.
     """
 
     def __init__(
@@ -60,10 +66,11 @@ class Gateway:
         limiter: Limiter | None = None,
         memory: Memory | None = None,
         metrics: Callable[[], bytes] | None = None,
+        runners: Mapping[str, Runner] | None = None,
+        retriever: Retriever | None = None,
     ) -> None:
         self._environment = os.environ if environment is None else environment
-        transport = HttpTransport if has_proxy(self._environment) else DirectTransport
-        self._http: Transport = transport(connections=settings.limits.connections)
+        self._http = H1Transport(connections=settings.limits.connections)
         self._transports = transports or {}
         self._sinks = tuple(sinks)
         self._metrics = metrics
@@ -72,7 +79,12 @@ class Gateway:
         self._memory: Memory = (
             InMemory(state.signatures, state.signature_seconds, time.monotonic) if memory is None else memory
         )
+        self._runners = runners or {}
+        self._retriever = retriever
+        self._cache = AnswerCache(time.monotonic)
         self._draining = False
+        self._active = 0
+        self._idle = asyncio.Event()
         self.apply(settings)
 
     def apply(self, settings: Settings) -> None:
@@ -87,7 +99,14 @@ class Gateway:
         server = settings.server
         self._settings, self._keys, self._router = settings, keys, router
         self._guard = Guard(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
-        self._means = Means(router, self._memory, settings.limits, time.monotonic)
+        self._means = Means(
+            router, self._memory, settings.limits, time.monotonic, self._cache, self._runners, self._retriever
+        )
+
+    @property
+    def upstreams(self) -> list[str]:
+        """The names of those that can be asked."""
+        return self._router.upstreams
 
     def drain(self) -> None:
         """From now on the readiness probe says no; requests are still answered."""
@@ -105,14 +124,24 @@ class Gateway:
             if message["type"] == "lifespan.startup":
                 await send({"type": "lifespan.startup.complete"})
             else:
+                await self._until_idle()
                 await self._http.aclose()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+    async def _until_idle(self) -> None:
+        """What was told to end writes its last words."""
+        if self._active:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORDS):
+                    await self._idle.wait()
 
     async def _http_request(self, call: Call, scope: Scope) -> None:
         front = dialect_of(call.path, call.headers)
         turn = Turn(_request_id(call), time.time(), front.wire)
         began = time.perf_counter()
+        self._active += 1
+        self._idle.clear()
         try:
             try:
                 self._guard.check(scope["headers"])
@@ -130,6 +159,9 @@ class Gateway:
                 _log.exception("request %s failed", turn.id)
                 await self._refuse(call, front, turn, Fault("server", "the gateway failed; see its log", 500))
         finally:
+            self._active -= 1
+            if not self._active:
+                self._idle.set()
             call.unwatch()
         turn.seconds = time.perf_counter() - began
         turn.status = turn.status or call.status
@@ -178,7 +210,7 @@ class Gateway:
 
     async def _read(self, call: Call, place: Place) -> Asked:
         limits = self._settings.limits
-        return read(place, await call.body(limits.body, limits.slow_client), call.headers, call.query)
+        return Asked(place, await call.body(limits.body, limits.slow_client), call.headers, call.query)
 
     async def _look_up(self, call: Call, place: Place, caller: Caller) -> None:
         if place.action == "metrics" and self._metrics is not None:

@@ -20,6 +20,8 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_SOON = 0.02  # seconds
+
 
 class TooLarge(ToolwireError):
     """A body beyond the limit."""
@@ -40,6 +42,7 @@ class Call:
         "_receive",
         "_send",
         "_task",
+        "_timer",
         "_watch",
         "gone",
         "headers",
@@ -61,6 +64,7 @@ class Call:
         self._receive = receive
         self._send = send
         self._task: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._watch: asyncio.Task[None] | None = None
 
     async def body(self, limit: int, seconds: float) -> bytes:
@@ -90,19 +94,36 @@ class Call:
         return b"".join(pieces)
 
     async def _receive_within(self, seconds: float) -> Message:
+        task = asyncio.current_task()
+        assert task is not None
+        late = False
+
+        def too_late() -> None:
+            nonlocal late
+            late = True
+            task.cancel()
+
+        timer = asyncio.get_running_loop().call_later(seconds, too_late)
         try:
-            async with asyncio.timeout(seconds):
-                message = await self._receive()
-        except TimeoutError:
+            message = await self._receive()
+        except asyncio.CancelledError:
+            if not late:
+                raise
+            task.uncancel()
             raise SlowClient("the body did not come in time") from None
+        finally:
+            timer.cancel()
         if message["type"] == "http.disconnect":
             self.gone = True
             raise asyncio.CancelledError
         return message
 
     def watch(self) -> None:
-        """From here on, a client that goes away cancels the running task."""
+        """From here on, a client that goes away cancels the running task: soon, for most answers are there sooner."""
         self._task = asyncio.current_task()
+        self._timer = asyncio.get_running_loop().call_later(_SOON, self._begin_to_watch)
+
+    def _begin_to_watch(self) -> None:
         self._watch = asyncio.ensure_future(self._until_gone())
 
     async def _until_gone(self) -> None:
@@ -113,6 +134,9 @@ class Call:
             self._task.cancel()
 
     def unwatch(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None

@@ -64,7 +64,7 @@ class Downstream:
         self._every = every
         self._silence = silence
         self._frames = frames
-        self._lock = asyncio.Lock()
+        self._is_writing = False
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._began = self._heard = self._written = self._loop.time()
@@ -81,14 +81,12 @@ class Downstream:
             self.first_after = self._loop.time() - self._began
         if self._frames is not None:
             data = self._frames.feed(data)
-        async with self._lock:
-            await self._put(data)
+        await self._put(data)
 
     async def end(self) -> None:
         self.close()
         if self._frames is not None:
-            async with self._lock:
-                await self._put(self._frames.close())
+            await self._put(self._frames.close())
         if not self._call.started:
             await self._call.start(200, self.headers)
         await self._call.end()
@@ -99,10 +97,15 @@ class Downstream:
             self._pinging.cancel()
 
     async def _put(self, data: bytes) -> None:
-        self._written = self._loop.time()
+        if self._pinging is not None:
+            await self._pinging
+            self._pinging = None
+        self._is_writing = True
         if not self._call.started:
             await self._call.start(200, self.headers)
         await self._call.write(data)
+        self._is_writing = False
+        self._written = self._loop.time()
 
     def _wake(self) -> None:
         now = self._loop.time()
@@ -111,7 +114,7 @@ class Downstream:
             if self._task is not None:
                 self._task.cancel()
             return
-        if now - self._written >= self._every and self._ping and not self._lock.locked():
+        if now - self._written >= self._every and self._ping and not self._is_writing:
             self._pinging = asyncio.ensure_future(self._say_something())
             self._written = now
         next_ping = self._written + self._every
@@ -119,5 +122,6 @@ class Downstream:
         self._timer = self._loop.call_later(max(min(next_ping, next_silence) - now, 0.01), self._wake)
 
     async def _say_something(self) -> None:
-        async with self._lock:
-            await self._put(self._ping)
+        if not self._call.started:
+            await self._call.start(200, self.headers)
+        await self._call.write(self._ping)

@@ -19,6 +19,7 @@ class Front(Struct, frozen=True):
     wire: str
     stream_type: str = "text/event-stream"
     ping: bytes = b": ping\n\n"  # a sign of life that its clients skip
+    streams_unless_told: bool = False
     event_ends: tuple[bytes, ...] = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
@@ -28,7 +29,7 @@ FRONTS = {
     "anthropic": Front("anthropic", ping=b'event: ping\ndata: {"type":"ping"}\n\n'),
     "gemini": Front("gemini"),
     # its clients read every line as an object: there is nothing that they would skip
-    "ollama": Front("ollama", "application/x-ndjson", b"", (b"\n",)),
+    "ollama": Front("ollama", "application/x-ndjson", b"", streams_unless_told=True, event_ends=(b"\n",)),
 }
 
 
@@ -48,17 +49,17 @@ _ROWS: tuple[tuple[str, str, Action, str], ...] = (
     ("POST", r"(?:/v1)?/messages/count_tokens", "count", "anthropic"),
     (
         "POST",
-        r"/v1(?:beta|alpha)?/models/(?P<model>[^:]+):(?P<verb>generateContent|streamGenerateContent)",
+        r"/v1(?:beta|alpha)?/models/(?P<model>.+):(?P<verb>generateContent|streamGenerateContent)",
         "generate",
         "gemini",
     ),
-    ("POST", r"/v1(?:beta|alpha)?/models/(?P<model>[^:]+):countTokens", "count", "gemini"),
+    ("POST", r"/v1(?:beta|alpha)?/models/(?P<model>.+):countTokens", "count", "gemini"),
     ("POST", r"/api/chat", "generate", "ollama"),
     ("GET", r"/api/tags", "models", "ollama"),
     ("GET", r"/api/version", "version", "ollama"),
     ("POST", r"/api/show", "model", "ollama"),
     ("GET", r"/v1(?:beta|alpha)/models", "models", "gemini"),
-    ("GET", r"/v1(?:beta|alpha)/models/(?P<model>[^:]+)", "model", "gemini"),
+    ("GET", r"/v1(?:beta|alpha)/models/(?P<model>.+)", "model", "gemini"),
     ("GET", r"(?:/v1)?/models", "models", "openai_chat"),
     ("GET", r"(?:/v1)?/models/(?P<model>.+)", "model", "openai_chat"),
     ("GET", r"/", "alive", "openai_chat"),

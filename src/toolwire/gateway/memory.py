@@ -21,6 +21,11 @@ __all__ = ["InMemory", "Memory", "calls_to_recall", "put_back"]
 
 
 class Memory(Protocol):
+    @property
+    def has_any(self) -> bool:
+        """Whether it is worth asking."""
+        ...
+
     async def keep(self, caller: str, kept: Mapping[str, Kept]) -> None: ...
 
     async def recall(self, caller: str, call_ids: list[str]) -> dict[str, Kept]:
@@ -36,6 +41,10 @@ class InMemory:
         self._seconds = seconds
         self._clock = clock
         self._entries: OrderedDict[tuple[str, str], tuple[float, Kept]] = OrderedDict()
+
+    @property
+    def has_any(self) -> bool:
+        return bool(self._entries)
 
     async def keep(self, caller: str, kept: Mapping[str, Kept]) -> None:
         until = self._clock() + self._seconds
@@ -63,14 +72,27 @@ def calls_to_recall(request: Request) -> list[str]:
 
 
 def put_back(request: Request, known: Mapping[str, Kept], provider: str) -> Request:
-    """`request` with what `provider` made and the client did not keep; the same object where there is nothing."""
+    """`request` with what `provider` made and the client did not keep, and with what the gateway did in the client's turns;
+    the same object where there is nothing."""
     if not known:
         return request
-    messages = tuple(
-        _completed(message, known, provider) if message.role == "assistant" else message for message in request.messages
-    )
+    messages: list[Message] = []
+    waiting: tuple[Part, ...] = ()  # results of ours, for the message after the calls
+    for message in request.messages:
+        if message.role == "assistant":
+            completed = _completed(message, known, provider)
+            waiting = _results(message, known)
+        else:
+            completed = replace(message, parts=(*waiting, *message.parts)) if waiting else message
+            waiting = ()
+        messages.append(completed)
     changed = any(new is not old for new, old in zip(messages, request.messages, strict=True))
-    return replace(request, messages=messages) if changed else request
+    return replace(request, messages=tuple(messages)) if changed else request
+
+
+def _results(message: Message, known: Mapping[str, Kept]) -> tuple[Part, ...]:
+    found = [known[part.id].results for part in message.parts if isinstance(part, ToolCall) and part.id in known]
+    return tuple(result for results in found for result in results)
 
 
 def _completed(message: Message, known: Mapping[str, Kept], provider: str) -> Message:
@@ -79,16 +101,16 @@ def _completed(message: Message, known: Mapping[str, Kept], provider: str) -> Me
     changed = False
     for part in message.parts:
         kept = known.get(part.id) if isinstance(part, ToolCall) else None
-        if kept is not None and isinstance(part, ToolCall):
-            own = () if part.artefacts else _made_by(provider, kept.artefacts)
-            thoughts = () if signed else [one for one in kept.reasoning if _made_by(provider, one.artefacts)]
-            if thoughts:
-                # words without proof are of no use beside the same words with it
-                parts = [one for one in parts if not isinstance(one, Reasoning)]
-                parts += thoughts
-            part = replace(part, artefacts=own) if own else part
-            changed = changed or bool(own or thoughts)
-        parts.append(part)
+        if kept is None or not isinstance(part, ToolCall):
+            parts.append(part)
+            continue
+        own = () if part.artefacts else _made_by(provider, kept.artefacts)
+        thoughts = [] if signed else [one for one in kept.reasoning if _made_by(provider, one.artefacts)]
+        if thoughts:
+            # words without proof are of no use beside the same words with it
+            parts = [one for one in parts if not isinstance(one, Reasoning)]
+        parts += [*thoughts, *kept.calls, replace(part, artefacts=own) if own else part]
+        changed = changed or bool(own or thoughts or kept.calls)
     return replace(message, parts=tuple(parts)) if changed else message
 
 

@@ -20,7 +20,7 @@ from .upstreams import Upstream
 
 __all__ = ["NoTarget", "Router", "Target", "UnknownModel"]
 
-_REMEMBERED = 1024  # targets that failed; clients may ask for any number of models
+_REMEMBERED = 1024  # names; clients may ask for any number of models
 
 
 class UnknownModel(ToolwireError):
@@ -63,7 +63,12 @@ class Router:
         self._cooldown = cooldown
         self._clock = clock
         self._random = random or Random()
+        self._alone: dict[str, Target] = {}  # models with one target: there is nothing to choose
         self._resting: dict[str, float] = {}  # until when, by label
+
+    @property
+    def upstreams(self) -> list[str]:
+        return sorted(self._upstreams)
 
     @property
     def names(self) -> list[str]:
@@ -72,6 +77,9 @@ class Router:
 
     def plan(self, model: str, *, tools: bool) -> list[Target]:
         """The targets for a request, the first to be tried first."""
+        alone = self._alone.get(model)
+        if alone is not None and (alone.row.tools or not tools):
+            return [alone]
         name, row = self._find(model)
         plan: list[Target] = []
         for alias in (name, *row.fallbacks):
@@ -79,6 +87,11 @@ class Router:
         able = [target for target in plan if target.row.tools or not tools]
         if not able:
             raise NoTarget(f"{model!r} takes no tools", hint="ask without tools, or give the model an `emulate` format")
+        if len(plan) == 1:
+            if len(self._alone) >= _REMEMBERED:
+                self._alone.clear()
+            self._alone[model] = plan[0]
+            return able
         now = self._clock()
         return sorted(able, key=lambda target: self._resting.get(target.label, 0.0) > now)
 

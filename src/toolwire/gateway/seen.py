@@ -19,22 +19,25 @@ from ..ir.events import (
     UsageUpdate,
 )
 from ..ir.fold import fold
-from ..ir.parts import Artefact, Reasoning, ToolCall
+from ..ir.parts import Artefact, Reasoning, ToolCall, ToolResult
 from ..ir.response import Response, Usage
 
 __all__ = ["Kept", "Seen"]
 
 
 class Kept(Struct, frozen=True):
-    """What belongs to a call and is not in it: its signatures, and the reasoning before it."""
+    """What belongs to a call and is not in it: its signatures, the reasoning before it, and what the gateway itself did in
+    the same turn."""
 
     artefacts: tuple[Artefact, ...] = ()
     reasoning: tuple[Reasoning, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    results: tuple[ToolResult, ...] = ()
 
     def by(self, model: str) -> Kept:
         """The same, bound to the model that made it."""
         thoughts = tuple(replace(one, artefacts=_by(model, one.artefacts)) for one in self.reasoning)
-        return Kept(_by(model, self.artefacts), thoughts)
+        return Kept(_by(model, self.artefacts), thoughts, self.calls, self.results)
 
 
 def _by(model: str, artefacts: tuple[Artefact, ...]) -> tuple[Artefact, ...]:

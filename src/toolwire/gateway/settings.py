@@ -77,6 +77,7 @@ class ModelRow(Row, frozen=True):
     emulate: str | None = None  # a text format, for a model without native calls
     tools: bool = True  # whether it can be given tools at all
     repair: Literal["strict", "safe", "aggressive"] | None = None
+    retrieve: bool = False  # choose among the client's tools, where the gateway has something to choose with
     cache: float = 0.0  # seconds that a whole answer is kept for the same request
 
 

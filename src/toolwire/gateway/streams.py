@@ -5,22 +5,21 @@ A stream that breaks ends in an error in the client's own words, never in a norm
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
-from ..bridge.repair import CallMender, CallRepair
 from ..bridge.report_answer import AnswerReporter
 from ..ir.errors import ToolwireError, TruncatedStream
-from ..ir.events import CallDelta, Event, ReasoningDelta, ResponseEnd, ResponseStart, StreamFault, TextDelta
+from ..ir.events import CallDelta, Event, ResponseEnd, ResponseStart, StreamFault, TextDelta
 from ..ir.request import Request
 from ..ir.response import Fault
-from ..net.question import Question, without_key
-from ..wire.protocol import Wire
+from ..net.question import Question, without
+from ..wire.protocol import StreamEncoder, Wire
 from .seen import Seen
 
 __all__ = ["PassingStream", "Stream", "TranslatingStream"]
 
-_DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
+_WORDS = frozenset({TextDelta, CallDelta})  # nobody but the encoder wants to see them
 
 
 class Stream(Protocol):
@@ -105,7 +104,7 @@ class PassingStream:
     def _follow(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, StreamFault):
-                self.fault = without_key(self._key.decode() or None, event.fault)
+                self.fault = without(self._key.decode() or None, event.fault)
                 continue
             self._seen.event(event)
             if isinstance(event, ResponseEnd):
@@ -118,29 +117,27 @@ class PassingStream:
 
 
 class TranslatingStream:
-    """One wire in, another out."""
+    """One wire in, another out. `steps` are what every event goes through in between, each giving none, one or more."""
 
     def __init__(
         self,
         question: Question,
-        wire: Wire,
-        request: Request,
+        wire: str,
+        encoder: StreamEncoder,
         seen: Seen,
-        repair: Literal["strict", "safe", "aggressive"] | None,
-        repairs: list[CallRepair],
+        steps: Sequence[Callable[[Event], list[Event]]],
+        *,
+        is_first: bool,
     ) -> None:
         self.fault: Fault | None = None
         self.ended = False
         self._question = question
         self._reading = question.reading()
-        self._encoder = wire.stream_encoder(request)
-        self._encoder.losses = question.losses
-        self._reporter = AnswerReporter(wire.name, question.losses)
+        self._encoder = encoder
+        self._reporter = AnswerReporter(wire, question.losses)
         self._seen = seen
-        self._started = False
-        self._mender = None if repair is None else CallMender(request.tools, policy=repair)
-        if self._mender is not None:
-            self._mender.repairs = repairs
+        self._steps = steps
+        self._started = not is_first
 
     @property
     def should_stop(self) -> bool:
@@ -164,18 +161,23 @@ class TranslatingStream:
 
     def _write(self, events: Iterable[Event]) -> bytes:
         out: list[bytes] = []
-        encode = self._encoder.feed
+        encode, plain = self._encoder.feed, not self._steps
         for event in events:
-            if type(event) in _DELTAS and self._mender is None:
+            if plain and type(event) in _WORDS:
                 out.append(encode(event))
-                if type(event) is ReasoningDelta:
-                    self._seen.event(event)
                 continue
-            for one in (event,) if self._mender is None else self._mender.feed(event):
-                out.append(self._one(one))
+            if isinstance(event, ResponseEnd):
+                self.ended = True
+            out += [self._one(made) for made in self._through(event)]
         if out:
             self._started = True
         return b"".join(out)
+
+    def _through(self, event: Event) -> list[Event]:
+        events = [event]
+        for step in self._steps:
+            events = [made for one in events for made in step(one)]
+        return events
 
     def _one(self, event: Event) -> bytes:
         if isinstance(event, StreamFault):
@@ -183,8 +185,6 @@ class TranslatingStream:
             return self._encoder.feed(StreamFault(fault, event.stop))
         self._reporter.event(event)
         self._seen.event(event)
-        if isinstance(event, ResponseEnd):
-            self.ended = True
         return self._encoder.feed(event)
 
     def fail(self, fault: Fault) -> bytes:

@@ -25,7 +25,7 @@ _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://").match
 class Endpoint:
     """A model on a server, and the key for it."""
 
-    __slots__ = ("_base", "_header", "key", "model", "vendor", "wire")
+    __slots__ = ("_base", "_urls", "headers", "key", "model", "secrets", "vendor", "wire")
 
     def __init__(self, vendor: Vendor, wire: Wire, model: str, base: SplitResult, key: tuple[Key, str] | None) -> None:
         self.vendor = vendor
@@ -33,25 +33,24 @@ class Endpoint:
         self.model = model
         self.key = None if key is None else key[1]
         self._base = base
-        self._header = None if key is None else (key[0].header, key[0].prefix + key[1])
+        self._urls: dict[bool, str] = {}
+        self.headers: Mapping[str, str] = {"content-type": "application/json", **wire.headers}
+        self.secrets: Mapping[str, str] = {} if key is None else {key[0].header: key[0].prefix + key[1]}
+        """The headers that nobody may see."""
 
     @property
     def origin(self) -> str:
         return _origin(self._base)
 
     def url(self, *, stream: bool) -> str:
-        path, _, query = self.wire.path(self.model, stream=stream).partition("?")
-        query = "&".join(filter(None, (query, self._base.query)))
-        return urlunsplit((self._base.scheme, self._base.netloc, _joined(self._base.path, path), query, ""))
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"content-type": "application/json", **self.wire.headers}
-
-    @property
-    def secrets(self) -> dict[str, str]:
-        """The headers that nobody may see."""
-        return {} if self._header is None else {self._header[0]: self._header[1]}
+        found = self._urls.get(stream)
+        if found is None:
+            path, _, query = self.wire.path(self.model, stream=stream).partition("?")
+            query = "&".join(filter(None, (query, self._base.query)))
+            base = self._base
+            found = urlunsplit((base.scheme, base.netloc, _joined(base.path, path), query, ""))
+            self._urls[stream] = found
+        return found
 
     def __repr__(self) -> str:
         return f"<{self.model!r} at {self.origin} over {self.wire.name}>"

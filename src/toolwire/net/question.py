@@ -26,7 +26,7 @@ from ..text.engine.format import Format
 from ..wire.protocol import Capabilities
 from .endpoint import Endpoint
 
-__all__ = ["Question", "Reading", "without_key"]
+__all__ = ["Question", "Reading", "without"]
 
 _SECRET = 8  # characters; what is shorter is no secret, and is part of many words
 
@@ -42,8 +42,10 @@ class Question:
         losses: Losses,
         emulation: Emulation | None = None,
         client: Capabilities | None = None,
+        is_alias: bool = False,
     ) -> None:
-        """`client` is what the wire can say that the answer will be written on, where it is going to be written on one."""
+        """`client` is what the wire can say that the answer will be written on, where it is going to be written on one, and
+        `is_alias` says that the model which the request names is this one under another name."""
         self.endpoint = endpoint
         self._client = client
         self.stream = stream
@@ -54,7 +56,7 @@ class Question:
         if emulation is None and text is not None:
             emulation = emulate(asked, text)
         self.emulation = emulation
-        spoken_by = request.model if request.model not in ("", endpoint.model) else None
+        spoken_by = request.model if request.model not in ("", endpoint.model) and not is_alias else None
         prepared = prepare(asked if emulation is None else emulation.request, endpoint.wire, spoken_by=spoken_by)
         self._exchange = prepared.exchange
         body, more = endpoint.wire.encode_request(prepared.request)
@@ -86,7 +88,7 @@ class Question:
         return self.own(self.endpoint.wire.decode_error(status, body, headers))
 
     def own(self, fault: Fault) -> Fault:
-        return without_key(self.endpoint.key, self._exchange.restore_fault(fault))
+        return without(self.endpoint.key, self._exchange.restore_fault(fault))
 
 
 class Reading:
@@ -121,7 +123,7 @@ class Reading:
                     yield from self._calls.feed(named)
 
 
-def without_key(key: str | None, fault: Fault) -> Fault:
+def without(key: str | None, fault: Fault) -> Fault:
     """Some servers repeat the key that they do not know."""
     if key is None or len(key) < _SECRET or key not in repr(fault):
         return fault

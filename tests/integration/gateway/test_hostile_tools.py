@@ -87,6 +87,8 @@ async def test_schemas(name):
     }
     async with gateway_to(*[answer] * len(WIRES)) as (gateway, provider):
         for wire in WIRES:
+            if wire == "openai_chat" and isinstance(schema, bool):
+                continue  # bytes pass, and this provider does not take them
             started = time.process_time()
             said = await post(gateway, path_of("openai_chat"), json.dumps({**body, "model": f"{wire}/m"}).encode())
             assert time.process_time() - started < 1.0

@@ -73,7 +73,7 @@ async def test_pings_before_the_first_word_and_in_between(front):
 async def test_a_ping_is_never_inside_of_an_event():
     """Bytes pass as they come, cut anywhere; what is put between them comes between two events."""
     for front in WIRES:
-        async with gateway_to(ONE, document={"limits": {"ping": 0.01}}, upstream={"piece": 5, "pace": 0.012}) as (
+        async with gateway_to(ONE, document={"limits": {"ping": 0.01}}, upstream={"piece": 40, "pace": 0.012}) as (
             gateway,
             _,
         ):
