@@ -31,7 +31,8 @@ demo: $(VENV)/core ## the main job in under 20 seconds: offline, no key
 test: $(VENV)/test ## all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
-test-soak: $(VENV)/test ## 200 kills a store instead of 20
+test-soak: $(VENV)/test ## 200 kills a store instead of 20; the gateway under load for a minute
+	$(BIN)/python tests/soak/soak_gateway.py
 	SOAK=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/stores/test_kills.py
 
 check: $(VENV)/check ## format, lint, types, import contracts

@@ -1,6 +1,7 @@
 """Streams on their way through, under every cut, and the client's end of them."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -234,5 +235,47 @@ def test_a_stream_without_a_word_has_its_head_and_its_end():
         client = Client()
         await down(client).end()
         assert client.said == [(200, {"x": "y"}), "end"]
+
+    asyncio.run(main())
+
+
+def test_a_ping_that_is_under_way_is_out_before_the_end_is():
+    async def main():
+        client = Client(slow=0.1)
+        stream = down(client, every=0.03, frames=ArrayFrames())
+        await asyncio.sleep(0.05)  # the first ping is on its way, and the next one is due
+        await stream.end()
+        assert client.said[1:] == [b"ping", b"[]", "end"]
+        await asyncio.sleep(0.2)
+        assert client.said[-1] == "end"
+        stream.close()
+
+    asyncio.run(main())
+
+
+def test_no_second_ping_begins_while_the_first_waits_for_the_client():
+    async def main():
+        client = Client(slow=0.15)
+        stream = down(client, every=0.03)
+        await asyncio.sleep(0.1)
+        await stream.write(b"word")
+        await stream.end()
+        assert client.said[1:] == [b"ping", b"word", "end"]
+        await asyncio.sleep(0.2)
+        assert client.said[-1] == "end"
+        stream.close()
+
+    asyncio.run(main())
+
+
+def test_what_came_while_the_process_stood_still_counts():
+    async def main():
+        stream = down(Client(), silence=0.1, every=10)
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, stream.heard)  # it has come, and is read after the timer
+        time.sleep(0.3)  # noqa: ASYNC251
+        await asyncio.sleep(0.07)
+        assert not stream.gave_up
+        stream.close()
 
     asyncio.run(main())
