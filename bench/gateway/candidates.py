@@ -63,7 +63,17 @@ paced = {{ upstream = "slow", model = "m" }}
 hash = "{digest(KEY)}"
 requests_per_minute = 100000000
 """
-    return [sys.executable, "-m", "toolwire", "serve", "--quiet", "--config", _write("toolwire.toml", config), "--port", str(port)]
+    return [
+        sys.executable,
+        "-m",
+        "toolwire",
+        "serve",
+        "--quiet",
+        "--config",
+        _write("toolwire.toml", config),
+        "--port",
+        str(port),
+    ]
 
 
 def _nginx(port: int, upstream: int) -> list[str]:
@@ -97,7 +107,17 @@ def _litellm(port: int, upstream: int) -> list[str]:
         "litellm_settings": {"num_retries": 0},
     }
     file = _write("litellm.yaml", json.dumps(config))
-    return [str(Path(python).parent / "litellm"), "--config", file, "--host", "127.0.0.1", "--port", str(port), "--num_workers", "1"]
+    return [
+        str(Path(python).parent / "litellm"),
+        "--config",
+        file,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--num_workers",
+        "1",
+    ]
 
 
 def _rosetta(port: int, upstream: int) -> list[str]:
@@ -105,7 +125,7 @@ def _rosetta(port: int, upstream: int) -> list[str]:
     return [python, str(HERE / "rosetta.py"), str(port), str(upstream)]
 
 
-def _portkey(port: int, upstream: int) -> list[str]:
+def _portkey(port: int, _: int) -> list[str]:
     folder = WORK / "portkey"
     gateway = folder / "node_modules" / "@portkey-ai" / "gateway"
     if not gateway.exists():

@@ -17,7 +17,9 @@ class Loaded:
     bytes: int = 0
 
 
-async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes, body: bytes) -> tuple[int, float, int]:
+async def one(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes, body: bytes
+) -> tuple[int, float, int]:
     """(status, seconds to the first byte of the body, bytes)."""
     began = time.perf_counter()
     writer.write(head + body)
@@ -41,7 +43,12 @@ async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: 
 
 
 def head_of(path: str, size: int, port: int, headers: dict[str, str]) -> bytes:
-    lines = [f"POST {path} HTTP/1.1", f"host: 127.0.0.1:{port}", "content-type: application/json", f"content-length: {size}"]
+    lines = [
+        f"POST {path} HTTP/1.1",
+        f"host: 127.0.0.1:{port}",
+        "content-type: application/json",
+        f"content-length: {size}",
+    ]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 

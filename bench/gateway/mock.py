@@ -16,13 +16,19 @@ CHUNK_PACE = 0.002
 
 def chat_whole() -> bytes:
     calls = [
-        {"id": f"call_{n}", "type": "function", "function": {"name": "get_weather", "arguments": f'{{"city":"{city}"}}'}}
+        {
+            "id": f"call_{n}",
+            "type": "function",
+            "function": {"name": "get_weather", "arguments": f'{{"city":"{city}"}}'},
+        }
         for n, city in enumerate(("Paris", "Rome"))
     ]
     message = {"role": "assistant", "content": None, "tool_calls": calls}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
     usage = {"prompt_tokens": 120, "completion_tokens": 40, "total_tokens": 160}
-    return json.dumps({"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}).encode()
+    return json.dumps(
+        {"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+    ).encode()
 
 
 def anthropic_whole() -> bytes:

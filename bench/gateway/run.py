@@ -96,10 +96,14 @@ def _until_it_answers(running: Running, began: float) -> float:
     body = body_of(running.candidate.cross)
     while time.perf_counter() - began < 120:
         if running.process.poll() is not None:
-            raise RuntimeError(f"{running.candidate.name} did not start: see bench/gateway/.{running.candidate.name}.log")
+            raise RuntimeError(
+                f"{running.candidate.name} did not start: see bench/gateway/.{running.candidate.name}.log"
+            )
         try:
             loaded = asyncio.run(
-                load(running.port, running.candidate.path, body, requests=1, at_once=1, headers=running.candidate.headers)
+                load(
+                    running.port, running.candidate.path, body, requests=1, at_once=1, headers=running.candidate.headers
+                )
             )
         except OSError:
             loaded = Loaded()
@@ -160,9 +164,15 @@ def _interleaved(running: list[Running]) -> list[tuple[Running, dict]]:
         for one in running:
             slow = one.candidate.is_slow
             jobs = {
-                "pass": lambda one=one, n=100 if slow else 2000: measured(one, one.candidate.same, requests=n, at_once=20),
-                "cross": lambda one=one, n=100 if slow else 2000: measured(one, one.candidate.cross, requests=n, at_once=20),
-                "alone": lambda one=one, n=30 if slow else 200: measured(one, one.candidate.cross, requests=n, at_once=1),
+                "pass": lambda one=one, n=100 if slow else 2000: measured(
+                    one, one.candidate.same, requests=n, at_once=20
+                ),
+                "cross": lambda one=one, n=100 if slow else 2000: measured(
+                    one, one.candidate.cross, requests=n, at_once=20
+                ),
+                "alone": lambda one=one, n=30 if slow else 200: measured(
+                    one, one.candidate.cross, requests=n, at_once=1
+                ),
                 "burst": lambda one=one, n=10 if slow else 200: measured(
                     one, one.candidate.cross, requests=n, at_once=20, stream=True
                 ),

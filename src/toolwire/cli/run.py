@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from ..ir.text import dumps, printable
+from .live import Live
 from .show import paint, table
+from .tools_file import load_tools, store_at
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from ..run.records import Store
     from ..run.requests import Approve
 
-__all__ = ["add_to"]
+__all__ = ["add_to", "ask_person", "client_of"]
 
 _EXAMPLES = """\
 examples:
@@ -73,9 +75,9 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
-        return _list(_store(arguments.store), as_json=arguments.json)
+        return _list(store_at(arguments.store), as_json=arguments.json)
     if arguments.resolve:
-        return _resolve(_store(arguments.store), arguments)
+        return _resolve(store_at(arguments.store), arguments)
     for name, flag in (("tools", "a file of functions"), ("prompt", "a prompt"), ("model", "a model (-m)")):
         if not getattr(arguments, name):
             raise ConfigError(f"{flag} is missing", hint="toolwire run TOOLS.py PROMPT -m PROVIDER/MODEL")
@@ -84,10 +86,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _answer(arguments: argparse.Namespace) -> int:
     prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
-    module = _module(arguments.tools)
-    live = _Live(silent=arguments.json)
+    module = load_tools(arguments.tools)
+    live = Live(silent=arguments.json)
     answer: Answer | None = None
-    async with _client(arguments) as client:
+    async with client_of(arguments) as client:
         async for event in _agent(client, module, arguments).stream(prompt):
             answer = live.show(event) or answer
     assert answer is not None
@@ -98,7 +100,7 @@ async def _answer(arguments: argparse.Namespace) -> int:
     return 0 if answer.finished else 1
 
 
-def _client(arguments: argparse.Namespace) -> ModelClient:
+def client_of(arguments: argparse.Namespace) -> ModelClient:
     from ..net.client import ModelClient
 
     key = None
@@ -120,79 +122,19 @@ def _agent(client: ModelClient, module: ModuleType, arguments: argparse.Namespac
         system=arguments.system,
         budget=Budget(iterations=arguments.max_iterations),
         observers=[_Trace(arguments.trace)] if arguments.trace else [],
-        store=None if arguments.store == "none" else _store(arguments.store),
+        store=None if arguments.store == "none" else store_at(arguments.store),
         policy=Policy() if arguments.yes else Policy(approve=("write", "idempotent")),
-        approve=_ask_person,
+        approve=ask_person,
     )
 
 
-def _module(file: str) -> ModuleType:
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    path = Path(file)
-    if not path.is_file():
-        raise ConfigError(f"cannot read {file}", hint="give a Python file with your functions")
-    spec = spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{file} is not Python", hint="give a file that ends in .py")
-    module = module_from_spec(spec)
-    sys.modules[path.stem] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # whatever the author's file does
-        raise ConfigError(f"{file} cannot be loaded: {type(error).__name__}: {error}") from error
-    return module
-
-
-def _store(url: str | None) -> Store:
-    from ..net.stores import open_store
-
-    if url:
-        return open_store(url)
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "toolwire"
-    state.mkdir(parents=True, exist_ok=True)
-    return open_store(str(state / "runs.db"))
-
-
-def _ask_person(step: Approve) -> bool:
+def ask_person(step: Approve) -> bool:
     """On a terminal; where nobody can be asked, nobody agrees."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     question = f"{step.tool}({printable(dumps(step.arguments))}): {step.why}. Run it? [y/N] "
     print(paint(question, "yellow", sys.stderr), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-class _Live:
-    """What happens, while it happens: words on standard output, calls on standard error."""
-
-    def __init__(self, *, silent: bool) -> None:
-        self._silent = silent
-        self._calls: dict[int, str] = {}
-
-    def show(self, event: Any) -> Answer | None:
-        from ..ir.events import CallEnd, CallStart, TextDelta, TextEnd
-        from ..ir.parts import ToolResult
-        from ..net.agent import Answer
-
-        if isinstance(event, Answer):
-            return event
-        if self._silent:
-            return None
-        if isinstance(event, TextDelta):
-            print(printable(event.text), end="", flush=True)
-        elif isinstance(event, TextEnd):
-            print(flush=True)
-        elif isinstance(event, CallStart):
-            self._calls[event.key] = event.name
-        elif isinstance(event, CallEnd):
-            given = printable(dumps(event.arguments) if event.arguments is not None else event.raw or "")
-            print(f"{paint('→', 'blue', sys.stderr)} {self._calls[event.key]} {given[:200]}", file=sys.stderr)
-        elif isinstance(event, ToolResult):
-            colour, sign = ("red", "✗") if event.is_error else ("green", "✓")
-            words = printable(" ".join(event.text.split()))
-            print(f"{paint(sign, colour, sys.stderr)} {event.name} {words[:200]}", file=sys.stderr)
-        return None
 
 
 class _Trace:

@@ -73,6 +73,7 @@ class Answering:
         self._known: Mapping[str, Kept] = {}
         self._stream: Stream | None = None
         self._hosting: Hosting | None = None
+        self._held = b""  # the end of a stream, until what belongs to it is done
         self._cache_key = self._key_of_cache()
         self._down = self._downstream() if asked.stream else None
 
@@ -131,6 +132,7 @@ class Answering:
             if fault is None:
                 self._means.router.succeeded(target)
                 return
+            turn.failures += ((target.upstream.name, fault.kind),)
             final = fault.kind not in _ELSEWHERE and not is_ours_to_settle(fault)
             if final or (self._hosting is not None and self._hosting.has_acted):
                 break
@@ -152,6 +154,7 @@ class Answering:
         out = self._outbound(target)
         turn = self._turn
         turn.upstream, turn.upstream_model = target.upstream.name, target.model
+        turn.provider = target.upstream.row.provider or out.endpoint.wire.provider
         turn.wire, turn.passed = out.endpoint.wire.name, isinstance(out, Passing)
         turn.overhead += perf_counter() - began
         try:
@@ -171,24 +174,30 @@ class Answering:
             return outbound(self._asked, None, target)
         request = self._asked.request
         if self._known:
-            request = put_back(request, self._known, target.upstream.endpoint(target.model).wire.provider)
+            endpoint = target.upstream.endpoint(target.model)
+            request = put_back(request, self._known, endpoint.wire.provider, endpoint.origin)
         if target.row.retrieve and self._means.retriever is not None:
             request = replace(request, tools=tuple(self._means.retriever.choose(request, request.tools)))
         if runner is None:
-            return outbound(self._asked, request, target)
+            return outbound(self._asked, None if request is self._asked.request else request, target)
         self._hosting = Hosting(runner, request, self._turn.id)
         return outbound(self._asked, self._hosting.request, target, self._hosting)
 
     def _note(self, out: Outbound) -> None:
         turn, seen = self._turn, out.seen
         turn.usage, turn.stop, turn.calls = seen.usage, seen.stop, tuple(seen.calls)
+        turn.answer_id, turn.answer_model = seen.id, seen.model
+        if turn.usage is None or not turn.usage.total:
+            turn.usage = seen.estimate(len(out.body))
+            turn.estimated = turn.usage is not None
         turn.losses, turn.repairs = tuple(out.losses), tuple(out.repairs)
 
     async def _exchange(self, target: Target, out: Outbound) -> Fault | None:
         endpoint, row = out.endpoint, target.upstream.row
         url = endpoint.url(stream=self._asked.stream)
         seconds = min(self._left(), row.timeout)
-        async with target.upstream.transport.post(url, out.headers, endpoint.secrets, out.body, seconds) as reply:
+        headers = {**out.headers, **self._turn.forward} if self._turn.forward else out.headers
+        async with target.upstream.transport.post(url, headers, endpoint.secrets, out.body, seconds) as reply:
             if not 200 <= reply.status < 300:
                 return await _refusal(reply, out)
             if self._down is not None and not _is_document(reply):
@@ -206,20 +215,23 @@ class Answering:
             out.take(data)
         following = await out.following()
         if following is not None:
+            await self._say_held()
             return await self._exchange(target, following)
-        await self._keep(out)
         await self._end(out, is_taken=data is not None)
         return None
 
     async def _end(self, out: Outbound, *, is_taken: bool) -> None:
         if self._down is not None:
             if is_taken:
-                await self._down.write(out.unfolded())
+                self._held = out.unfolded()
+            await self._keep(out)
+            await self._say_held()
             await self._down.end()
             return
         began = perf_counter()
         written = out.written()
         self._turn.overhead += perf_counter() - began
+        await self._keep(out)
         if self._cache_key is not None:
             self._means.cache.put(self._cache_key, written, self._plan[0].row.cache)
         await self._call.respond(200, {**self._head(), "x-toolwire-losses": str(len(out.losses))}, written)
@@ -228,9 +240,17 @@ class Answering:
         return {"content-type": "application/json", "x-request-id": self._turn.id}
 
     async def _keep(self, out: Outbound) -> None:
+        """Before the end of the answer is written: the next request may come at once, and to another machine."""
         if out.seen.kept:
-            kept = {call_id: one.by(out.endpoint.model) for call_id, one in out.seen.kept.items()}
+            maker = (out.endpoint.model, out.endpoint.origin)
+            kept = {call_id: one.by(*maker) for call_id, one in out.seen.kept.items()}
+            out.seen.kept = {}
             await self._means.memory.keep(self._turn.caller, kept)
+
+    async def _say_held(self) -> None:
+        if self._held and self._down is not None:
+            held, self._held = self._held, b""
+            await self._down.write(held)
 
     async def _relay(self, reply: Reply, stream: Stream, down: Downstream, out: Outbound) -> Fault | None:
         """The upstream's stream to the client, but for its end; a fault where it failed before the first word."""
@@ -250,15 +270,19 @@ class Answering:
             said = stream.feed(data) if left >= 0 else stream.fail(_endless(self._means.limits.answer))
             if stream.fault is not None:
                 return await self._broken(said, stream, down)
-            if said:
+            if _is_over(stream):
+                self._held = said
+                if self._hosting is None:  # else our tools come first
+                    await self._keep(out)
+                    await self._say_held()
+            elif said:
                 await down.write(said)
         if stream.ended:
             await _drain(reply)
         last = stream.close()
         if stream.fault is not None:
-            return await self._broken(last, stream, down)
-        if last:
-            await down.write(last)
+            return await self._broken(self._held + last, stream, down)
+        self._held += last
         return None
 
     async def _broken(self, last: bytes, stream: Stream, down: Downstream) -> Fault | None:

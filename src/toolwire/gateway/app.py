@@ -35,10 +35,10 @@ from .guard import Guard
 from .keys import Caller, Keys
 from .limits import InProcess, Limiter
 from .listing import VERSION, count_reply, model_entry, model_list
-from .memory import InMemory, Memory
+from .memory import Memory, in_memory
 from .routing import Router, UnknownModel
 from .settings import Settings
-from .turn import Sink, Turn
+from .turn import Opening, Sink, Turn
 from .upstreams import Upstream, from_environment
 
 __all__ = ["Gateway"]
@@ -73,12 +73,10 @@ class Gateway:
         self._http = H1Transport(connections=settings.limits.connections)
         self._transports = transports or {}
         self._sinks = tuple(sinks)
+        self._openings = tuple(sink.begin for sink in sinks if isinstance(sink, Opening))
         self._metrics = metrics
         self._limiter: Limiter = InProcess(time.monotonic) if limiter is None else limiter
-        state = settings.state
-        self._memory: Memory = (
-            InMemory(state.signatures, state.signature_seconds, time.monotonic) if memory is None else memory
-        )
+        self._memory: Memory = in_memory(settings.state) if memory is None else memory
         self._runners = runners or {}
         self._retriever = retriever
         self._cache = AnswerCache(time.monotonic)
@@ -146,10 +144,11 @@ class Gateway:
             try:
                 self._guard.check(scope["headers"])
                 place = self._place(call)
-                front, turn.front = place.front, place.front.wire
+                front, turn.front, turn.action = place.front, place.front.wire, place.action
                 await self._handle(call, place, turn)
             except asyncio.CancelledError:
                 if not call.gone:
+                    turn.error = "cancelled"
                     raise
                 turn.status, turn.error = _GONE, "client_gone"
                 _uncancel()
@@ -163,10 +162,24 @@ class Gateway:
             if not self._active:
                 self._idle.set()
             call.unwatch()
-        turn.seconds = time.perf_counter() - began
-        turn.status = turn.status or call.status
+            turn.seconds = time.perf_counter() - began
+            turn.status = turn.status or call.status
+            self._tell(turn)
+
+    def _tell(self, turn: Turn) -> None:
         for sink in self._sinks:
-            sink(turn)
+            try:
+                sink(turn)
+            except Exception:  # noqa: BLE001  # a sink is a guest
+                _log.exception("a sink failed at the end of request %s", turn.id)
+
+    def _begin(self, turn: Turn, asked: Asked, headers: Mapping[str, str]) -> None:
+        turn.begun = True
+        for begin in self._openings:
+            try:
+                begin(turn, asked, headers)
+            except Exception:  # noqa: BLE001  # a sink is a guest
+                _log.exception("a sink failed at the beginning of request %s", turn.id)
 
     def _place(self, call: Call) -> Place:
         place = place_of(call.method, call.path, call.headers)
@@ -200,6 +213,7 @@ class Gateway:
         caller.check(asked.model)
         if caller.name:
             await self._limiter.admit(caller)
+        self._begin(turn, asked, call.headers)
         call.watch()
         try:
             await Answering(self._means, call, asked, turn).run()

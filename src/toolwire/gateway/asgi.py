@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 from ..ir.errors import ToolwireError
 
-__all__ = ["App", "Call", "Receive", "Scope", "Send", "SlowClient", "TooLarge"]
+__all__ = ["App", "Call", "Message", "Receive", "Scope", "Send", "SlowClient", "TooLarge"]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]

@@ -11,7 +11,9 @@ from .faults import Refused
 
 __all__ = ["Guard"]
 
-_ONCE = frozenset({b"host", b"content-length", b"authorization", b"x-api-key", b"x-goog-api-key", b"content-type"})
+_ONCE = frozenset(
+    {b"host", b"content-length", b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key", b"content-type"}
+)
 
 
 class Guard:

@@ -21,7 +21,7 @@ from ..ir.parts import Part, ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Fault, Response, Stop, Usage
 from ..net.runner import Runner
-from .seen import Kept
+from .seen import Kept, fingerprint
 
 __all__ = ["Hosting", "TurnEvents", "offered"]
 
@@ -76,7 +76,8 @@ class Hosting:
         results = await self._runner.run(calls, run_id=self._run_id, earlier=earlier)
         if self.is_for_the_client(response):
             theirs = next(call for call in response.calls if not self.hosts(call.name))
-            self.kept[theirs.id] = Kept(calls=tuple(calls), results=tuple(results))
+            called = fingerprint(theirs.name, theirs.arguments, theirs.raw)
+            self.kept[theirs.id] = Kept(calls=tuple(calls), results=tuple(results), call=called)
             return False
         self.turns += 1
         if self.turns >= _MOST_TURNS:

@@ -13,7 +13,7 @@ from ..ir.errors import ToolwireError
 from .faults import Refused
 from .settings import KeyRow
 
-__all__ = ["ANYBODY", "Caller", "Keys", "Unknown", "digest", "new_key"]
+__all__ = ["ANYBODY", "Caller", "Keys", "Unknown", "digest", "given_keys", "new_key"]
 
 
 class Unknown(ToolwireError):
@@ -50,7 +50,7 @@ class Keys:
         """Whoever the request is from; Unknown where keys are asked for and none of those given is known."""
         if not self._by_hash:
             return ANYBODY
-        given = _given(headers, query)
+        given = given_keys(headers, query)
         for key in given:
             found = self._by_hash.get(digest(key))
             if found is not None:
@@ -59,7 +59,8 @@ class Keys:
         raise Unknown(words, hint="Authorization: Bearer …, x-api-key or x-goog-api-key")
 
 
-def _given(headers: Mapping[str, str], query: Mapping[str, str]) -> list[str]:
+def given_keys(headers: Mapping[str, str], query: Mapping[str, str]) -> list[str]:
+    """Every key in a request, wherever its client puts it."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     given = [token.strip() if scheme.lower() == "bearer" else ""]
     given += [headers.get(name, "") for name in ("x-api-key", "x-goog-api-key", "api-key")]

@@ -206,7 +206,7 @@ class Translating:
             return None
         response = self._response if self._events is None or self._events.response is None else self._events.response
         if not await hosting.run(response):
-            self.seen.kept.update(hosting.kept)
+            self.seen.also(hosting.kept)
             return None
         return Translating(self._asked, hosting.request, self._target, hosting, before=self)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ..ir.errors import ConfigError, MissingExtra, ToolwireError
 from .app import Gateway
+from .asgi import App
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -72,9 +73,11 @@ async def serve(
     *,
     reload: Callable[[], Settings] | None = None,
     ready: Callable[[], None] | None = None,
+    app: App | None = None,
 ) -> None:
-    """Serves until it is told to stop. `reload` gives the settings of now, `ready` is called once it listens."""
-    await _server(gateway, settings, reload, ready).serve(sockets=[listener])
+    """Serves until it is told to stop. `reload` gives the settings of now, `ready` is called once it listens, `app` is the
+    gateway with something around it."""
+    await _server(gateway, settings, reload, ready, app or gateway).serve(sockets=[listener])
 
 
 def _server(
@@ -82,6 +85,7 @@ def _server(
     settings: Settings,
     reload: Callable[[], Settings] | None,
     ready: Callable[[], None] | None,
+    app: App,
 ) -> uvicorn.Server:
     try:
         import uvicorn
@@ -116,7 +120,7 @@ def _server(
 
     return Server(
         uvicorn.Config(
-            gateway,
+            app,
             http=limited(settings.limits),  # type: ignore[arg-type]  # uvicorn only calls it
             ws="none",
             lifespan="on",

@@ -27,6 +27,7 @@ __all__ = [
     "Settings",
     "StateRow",
     "TargetRow",
+    "TraceRow",
     "UpstreamRow",
     "from_document",
     "load",
@@ -102,17 +103,34 @@ class LimitsRow(Row, frozen=True):
 
 
 class StateRow(Row, frozen=True):
-    """What processes share: `redis://…` for limits and signatures, a file or `postgresql://…` for usage."""
+    """What processes share: `redis://…` for limits and signatures, a file or `postgresql://…` for usage.
+
+    Addresses with a password in them come from variables: `url_env`, `usage_env`.
+    """
 
     url: str | None = None
+    url_env: str | None = None
     usage: str | None = None
-    signatures: int = 10_000
+    usage_env: str | None = None
+    strict: bool = False  # rather no answer than one without what is shared
+    signatures: int = 10_000  # in the memory of one process
+    signature_bytes: int = 64 * _MEGABYTE  # the same
     signature_seconds: float = 24 * 3600.0
 
 
 class LogRow(Row, frozen=True):
-    bodies: bool = False
+    """One line a request: into `file`, or `to` standard error, Python's logging, or nowhere."""
+
+    to: Literal["stderr", "logger", "nowhere"] | None = None  # standard error, but for a terminal with a table
     file: str | None = None
+    bodies: bool = False  # what was said, too, without what looks like a secret
+    remove: tuple[str, ...] = ()  # regular expressions for more that nobody may see
+
+
+class TraceRow(Row, frozen=True):
+    otel: bool | None = None  # spans over OTLP; where nothing is said, if OTEL_EXPORTER_OTLP_ENDPOINT is set
+    record: str | None = None  # a folder: every exchange becomes a file in it
+    shorten_media: bool = False  # in these files
 
 
 class Settings(Row, frozen=True):
@@ -123,6 +141,7 @@ class Settings(Row, frozen=True):
     limits: LimitsRow = LimitsRow()
     state: StateRow = StateRow()
     log: LogRow = LogRow()
+    trace: TraceRow = TraceRow()
     tools: dict[str, tuple[str, ...]] = {}  # files of functions that the gateway runs itself, by a pattern of models
 
 
@@ -190,9 +209,28 @@ def _check(settings: Settings) -> None:
             from ..text import get
 
             get(model.emulate)
-    for name, key in settings.keys.items():
+    _check_keys(settings.keys)
+    for pattern in settings.log.remove:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(f"log.remove: {pattern!r} is no regular expression: {error}") from None
+
+
+def _check_keys(keys: dict[str, KeyRow]) -> None:
+    owners: dict[str, str] = {}
+    for name, key in keys.items():
+        if not name.strip():
+            raise ConfigError("a key without a name", hint="nobody could tell whose it is: [keys.NAME]")
         if not re.fullmatch(r"[0-9a-f]{64}", key.hash):
             raise ConfigError(f"keys.{name}.hash is not a SHA-256", hint="`toolwire serve keys new NAME` makes a key")
+        if owners.setdefault(key.hash, name) != name:
+            raise ConfigError(f"keys.{name} and keys.{owners[key.hash]} are the same key", hint="one of them is enough")
+        for limit in ("requests_per_minute", "tokens_per_minute", "tokens_per_day"):
+            most = getattr(key, limit)
+            if most is not None and most < 1:
+                hint = "at least 1; leave it out where there is no limit, revoke the key where nothing is allowed"
+                raise ConfigError(f"keys.{name}.{limit} is {most}", hint=hint)
 
 
 def _known(

@@ -54,14 +54,14 @@ class PassingStream:
     def __init__(
         self, wire: Wire, request: Request, seen: Seen, ends: tuple[bytes, ...], key: str | None = None
     ) -> None:
-        """`ends` are the marks of which one ends an event; `key` is what no error may say."""
+        """`ends` are the marks of which one ends an event; `key` is what no error may repeat."""
         self.fault: Fault | None = None
         self.ended = False
         self._decoder = wire.stream_decoder()
         self._encoder = wire.stream_encoder(request)
         self._seen = seen
         self._ends = ends
-        self._key = (key or "").encode()
+        self._key = key
         self._held: list[bytes] = []  # the beginning of an event
         self._passed = False
 
@@ -73,11 +73,7 @@ class PassingStream:
             self._follow(self._decoder.feed(b""))  # raises what was wrong behind the last event
         except ToolwireError as error:
             return self.fail(_broken(error))
-        return self._said(self._whole(data))
-
-    def _said(self, data: bytes) -> bytes:
-        """Some servers repeat the key that they do not know."""
-        return data.replace(self._key, b"[key]") if self.fault is not None and self._key else data
+        return self._without_key(self._whole(data))
 
     def close(self) -> bytes:
         if self.fault is not None:
@@ -86,7 +82,7 @@ class PassingStream:
             self._follow(self._decoder.close())
         except ToolwireError as error:
             return self.fail(_broken(error))
-        return self._said(b"".join(self._held))
+        return self._without_key(b"".join(self._held))
 
     def _whole(self, data: bytes) -> bytes:
         """Up to the end of the last event; the rest waits."""
@@ -101,10 +97,13 @@ class PassingStream:
         self._passed = True
         return out
 
+    def _without_key(self, data: bytes) -> bytes:
+        return data if self.fault is None or not self._key else data.replace(self._key.encode(), b"[key]")
+
     def _follow(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, StreamFault):
-                self.fault = without(self._key.decode() or None, event.fault)
+                self.fault = without(self._key, event.fault)
                 continue
             self._seen.event(event)
             if isinstance(event, ResponseEnd):
@@ -165,6 +164,7 @@ class TranslatingStream:
         for event in events:
             if plain and type(event) in _WORDS:
                 out.append(encode(event))
+                self._seen.said += len(event.escaped)  # type: ignore[union-attr]
                 continue
             if isinstance(event, ResponseEnd):
                 self.ended = True

@@ -7,13 +7,12 @@ from pathlib import Path
 
 from ..ir.errors import ConfigError
 from ..net.endpoint import Endpoint, endpoint_of
-from ..net.http import Transport
+from ..net.http import Transport, transport_to
 from ..wire.vendors import COMPATIBLE, find, names
 from .settings import UpstreamRow
 
-__all__ = ["LOCAL", "Upstream", "from_environment"]
+__all__ = ["Upstream", "from_environment", "known_keys"]
 
-LOCAL = "local"
 _REMEMBERED = 1024  # endpoints; clients may ask for any number of models
 
 
@@ -23,7 +22,8 @@ class Upstream:
     def __init__(self, name: str, row: UpstreamRow, transport: Transport, environment: Mapping[str, str]) -> None:
         self.name = name
         self.row = row
-        self.transport = transport
+        self._vendor = COMPATIBLE if row.provider is None else find(row.provider)
+        self.transport = transport if self._vendor.transport is None else transport_to(self._vendor.transport)
         self._environment = environment
         self._key = _key(name, row, environment)
         self._endpoints: dict[str, Endpoint] = {}
@@ -40,12 +40,11 @@ class Upstream:
 
     def _resolve(self, model: str) -> Endpoint:
         row = self.row
-        vendor = COMPATIBLE if row.provider is None else find(row.provider)
         if row.provider is None and row.base_url is None:
             raise ConfigError(f"upstreams.{self.name} needs a provider or a base_url")
         try:
             return endpoint_of(
-                vendor,
+                self._vendor,
                 model,
                 self._environment,
                 base_url=row.base_url,
@@ -64,6 +63,13 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, UpstreamRow]:
         for name in names()
         if any(environment.get(key.variable, "").strip() for key in find(name).keys)
     }
+
+
+def known_keys(rows: Mapping[str, UpstreamRow], environment: Mapping[str, str]) -> list[str]:
+    """The keys for upstreams, for those who have to keep them out of sight."""
+    found = [_key(name, row, environment) for name, row in rows.items()]
+    found += [environment.get(key.variable, "").strip() for name in names() for key in find(name).keys]
+    return [key for key in found if key]
 
 
 def _key(name: str, row: UpstreamRow, environment: Mapping[str, str]) -> str | None:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from ..ir.errors import ConfigError, MissingExtra
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pyreqwest.request import StreamRequest
     from pyreqwest.response import Response
 
-__all__ = ["HttpTransport", "Reply", "Transport"]
+__all__ = ["HttpTransport", "Reply", "Transport", "transport_to"]
 
 
 class Reply(Protocol):
@@ -128,6 +129,15 @@ class _Post:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         await self._request.__aexit__(None, None, None)
+
+
+def transport_to(way: str | None) -> Transport:
+    """HTTP, or the way that a vendor has of its own: `module:class`, of a room above this one."""
+    if way is None:
+        return HttpTransport()
+    module, _, name = way.partition(":")
+    own: Transport = getattr(import_module(module), name)()
+    return own
 
 
 class _Reply:

@@ -230,3 +230,39 @@ def test_clients_are_shown_and_told(tmp_path: Path) -> None:
     assert json.loads((tmp_path / ".gemini" / "settings.json").read_text())["security"]["auth"] == {
         "selectedType": "gemini-api-key"
     }
+
+
+def test_metrics_lines_and_recordings_without_a_secret(tmp_path: Path) -> None:
+    secret = "sk-canary-of-a-body-0123456789"
+
+    async def check(*arguments: str) -> str:
+        async with Upstream(ANSWER, ANSWER) as upstream:
+            config(tmp_path, upstream.url, more='[trace]\nrecord = "traces"\n')
+            with process(tmp_path, "--port", "0", *arguments) as (running, url):
+                assert b"200 OK" in await post(url, {**ask(), "user": secret})
+                assert b"404 Not Found" in await post(url, ask(secret))
+                page = await get(url, "/metrics")
+                running.send_signal(signal.SIGTERM)
+                assert await asyncio.to_thread(running.wait, 5) == 0
+                assert running.stdout is not None
+                said = running.stdout.read()
+        assert b'toolwire_requests_total{ingress="openai_chat",model="m",status="200",upstream="up"} 1.0' in page
+        recorded = [file.read_text(encoding="utf-8") for file in (tmp_path / "traces").iterdir()]
+        assert len(recorded) > 1
+        assert secret not in page.decode() + said + "".join(recorded)
+        return said
+
+    table = asyncio.run(check())
+    assert "answered by" in table
+    assert "{" not in table
+    lines = [json.loads(line) for line in asyncio.run(check("--quiet")).splitlines() if line.startswith("{")]
+    assert [(line["status"], line["model"]) for line in lines] == [(200, "m"), (404, "[removed]")]
+
+
+async def get(url: str, path: str) -> bytes:
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    return answer

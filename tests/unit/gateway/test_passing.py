@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from conftest import WIRES
 from toolwire import Message, Request, Response, Text, Tool, ToolCall, fold
 from toolwire.gateway.downstream import ArrayFrames, Downstream
 from toolwire.gateway.fronts import FRONTS
@@ -24,6 +23,7 @@ ASKED = Request(
 ANSWER = Response(
     "id", "m", (Text("Zürich 😀\n\nok"), ToolCall("c1", "f", {"a": "b\n\n"})), Stop("tool_calls"), Usage(3, 4)
 )
+WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
 every_wire = pytest.mark.parametrize("wire", WIRES)
 
 

@@ -1,22 +1,23 @@
-"""MCP's bare tool shape. MCP carries declarations, calls and results between programs, not conversations with a model, so
-this is no wire in the sense of `protocol.Wire`: declarations both ways, and discovery replies.
+"""Declarations of tools, both ways, and replies to `tools/list`.
 
     {"name", "description", "inputSchema", "outputSchema", "annotations": {"readOnlyHint", "idempotentHint", …}, "title", "_meta"}
 
 Hints of a server are hints: an effect is read from them, and who trusts the server decides what it is worth.
+Versions differ: annotations came with 2025-03-26, output schemas with 2025-06-18, and they were objects before 2026-07-28.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ..ir.errors import ProtocolError
-from ..ir.losses import Losses, Severity
-from ..ir.pointer import JSON, Object
-from ..ir.tools import Effect, Tool
-from .protocol import Kind
-from .shape import each, finish, leftover, obj, optional_string, string
-from .signs import score, tools_of
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses, Severity
+from ...ir.pointer import JSON, Object
+from ...ir.tools import Effect, Tool
+from ..protocol import Kind
+from ..shape import each, finish, leftover, obj, optional_string, string
+from ..signs import score, tools_of
+from .versions import LATEST, since
 
 __all__ = ["NAME", "SIGNS", "declarations", "decode_tools", "encode_tools", "list_tools"]
 
@@ -83,7 +84,8 @@ _UNWRITABLE: tuple[tuple[str, Severity], ...] = (
 )
 
 
-def encode_tools(tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]:
+def encode_tools(tools: tuple[Tool, ...], *, version: str = LATEST) -> tuple[list[Object], Losses]:
+    """The declarations as `version` writes them."""
     losses = Losses()
     out: list[Object] = []
     for index, tool in enumerate(tools):
@@ -94,17 +96,26 @@ def encode_tools(tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]:
         for concept, severity in _UNWRITABLE:
             if getattr(tool, concept):
                 losses.add(f"{path}/{concept}", concept, "dropped", "MCP declarations have no place for it", severity)
-        out.append(_write_tool(tool))
+        out.append(_write_tool(tool, version, losses, path))
     return out, losses
 
 
-def _write_tool(tool: Tool) -> Object:
+def _write_tool(tool: Tool, version: str, losses: Losses, path: str) -> Object:
     out: Object = {"name": tool.name}
     if tool.description is not None:
         out["description"] = tool.description
     out["inputSchema"] = {"type": "object", "properties": {}} if tool.input_schema is None else tool.input_schema
     if tool.output_schema is not None:
-        out["outputSchema"] = tool.output_schema
-    if tool.effect != "write" and NAME not in tool.extra:
+        if _has_place(tool.output_schema, version):
+            out["outputSchema"] = tool.output_schema
+        else:
+            losses.add(f"{path}/output_schema", "output schema", "dropped", f"{version} has no place for it", "info")
+    own = tool.extra.get(NAME, {})
+    if tool.effect != "write" and "annotations" not in own and since(version, "2025-03-26"):
         out["annotations"] = {"readOnlyHint": tool.effect in ("pure", "read"), "idempotentHint": True}
     return finish(out, tool.extra, NAME)
+
+
+def _has_place(schema: Object, version: str) -> bool:
+    """Until 2026-07-28 a result with a schema had to be an object."""
+    return since(version, LATEST) or (since(version, "2025-06-18") and schema.get("type") == "object")

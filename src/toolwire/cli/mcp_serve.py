@@ -1,0 +1,170 @@
+"""`toolwire mcp serve`: a file of functions as an MCP server."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError, MissingExtra
+from .tools_file import load_tools, store_at
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from ..mcp.guard import Guard
+    from ..mcp.server import Server
+
+__all__ = ["add_to", "make_server"]
+
+_EXAMPLES = """\
+examples:
+  toolwire mcp serve tools.py
+  toolwire mcp serve tools.py --http :8000
+  toolwire mcp serve tools.py --http 0.0.0.0:8000 --allow-host tools.example.com --token-env MCP_TOKEN
+  toolwire mcp serve tools.py --store redis://localhost:6379/0 --secret-env MCP_SECRET --http :8000
+
+in a client's configuration:
+  {"mcpServers": {"weather": {"command": "toolwire", "args": ["mcp", "serve", "/path/to/tools.py"]}}}
+
+tools.py: its functions, or those marked with @toolwire.tool; resources and prompts are marked with toolwire.mcp.resource and
+toolwire.mcp.prompt. What a tool prints goes to standard error. A call that comes with a key in its _meta
+(dev.toolwire/idempotencyKey) runs at most once, also when the server is killed in between.
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "serve",
+        help="serve a file of functions over stdio or HTTP",
+        description="Serve a file of functions to MCP clients, over stdio unless --http is given.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("tools", metavar="TOOLS.py", help="a file of functions")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--stdio", action="store_true", help="standard input and output (this is the default)")
+    way.add_argument("--http", metavar="[HOST]:PORT", help="over HTTP; without a host on this machine alone")
+    parser.add_argument("--path", default="/mcp", help="where it answers over HTTP (/mcp)")
+    parser.add_argument("--name", help="what the server is called (the name of the file)")
+    parser.add_argument("--instructions", help="how a model should use the tools, in words")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="a name it is reached by; again for more"
+    )
+    parser.add_argument("--allow-origin", action="append", default=[], metavar="URL", help="a web page that may use it")
+    parser.add_argument("--token-env", metavar="NAME", help="the variable that holds the bearer token to ask for")
+    parser.add_argument(
+        "--secret-env", metavar="NAME", help="the variable that holds what several servers of one address share"
+    )
+    parser.add_argument(
+        "--store", metavar="URL", help="where calls are remembered: a file, redis://…, postgresql://…, memory:"
+    )
+    parser.add_argument(
+        "--lease",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="without a sign of life a call is lost after this (60)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    with contextlib.redirect_stdout(
+        sys.stderr
+    ):  # standard output belongs to the protocol, while the file is loaded, too
+        server = make_server(arguments)
+    try:
+        if arguments.http is None:
+            from ..mcp.stdio import serve_stdio
+
+            asyncio.run(serve_stdio(server))
+        else:
+            _serve_http(server, arguments)
+    finally:
+        server.close()
+    return 0
+
+
+def make_server(arguments: argparse.Namespace) -> Server:
+    from pathlib import Path
+
+    from ..mcp.offers import offered_by
+    from ..mcp.server import Server
+    from ..run.toolbox import Toolbox
+
+    module = load_tools(arguments.tools)
+    resources, prompts = offered_by(module)
+    secret = _variable(arguments.secret_env)
+    return Server(
+        Toolbox() if (resources or prompts) and not _has_tools(module) else Toolbox(module),
+        resources=resources,
+        prompts=prompts,
+        name=arguments.name or Path(arguments.tools).stem,
+        instructions=arguments.instructions or module.__doc__,
+        store=store_at(arguments.store),
+        lease=arguments.lease,
+        secret=None if secret is None else secret.encode(),
+    )
+
+
+def _has_tools(module: ModuleType) -> bool:
+    """A file may offer resources and prompts alone."""
+    from inspect import isfunction
+
+    from ..run.toolbox import Entry
+    from ..schema.infer import FunctionTool
+
+    public = [value for name, value in vars(module).items() if not name.startswith("_")]
+    return any(
+        isinstance(value, (FunctionTool, Entry)) or (isfunction(value) and value.__module__ == module.__name__)
+        for value in public
+    )
+
+
+def _variable(name: str | None) -> str | None:
+    if name is None:
+        return None
+    value = os.environ.get(name)
+    if not value:
+        raise ConfigError(f"the variable {name} is not set", hint=f"export {name}=…")
+    return value
+
+
+def _serve_http(server: Server, arguments: argparse.Namespace) -> None:
+    from ..mcp.http import HttpApp
+
+    try:
+        import uvicorn
+    except ImportError:
+        raise MissingExtra("HTTP needs uvicorn", hint="pip install 'toolwire[mcp]'") from None
+    host, port = _address(arguments.http)
+    app = HttpApp(server, path=arguments.path, guard=_guard(arguments, host))
+    offered = ", ".join(tool.name for tool in server.runner.box.tools) or "no tools"
+    print(f"http://{host}:{port}{arguments.path} serves {offered}", file=sys.stderr, flush=True)
+    config = uvicorn.Config(
+        app, host.strip("[]"), port, log_level="warning", access_log=False, timeout_graceful_shutdown=3
+    )
+    uvicorn.Server(config).run()
+
+
+def _guard(arguments: argparse.Namespace, host: str) -> Guard:
+    from ..mcp.guard import LOCAL, Guard
+
+    token = _variable(arguments.token_env)
+    hosts = [*LOCAL, *arguments.allow_host, *(() if host in ("0.0.0.0", "[::]") else (host,))]  # noqa: S104
+    return Guard(hosts, arguments.allow_origin, None if token is None else {token: "token"})
+
+
+def _address(text: str) -> tuple[str, int]:
+    """`:8000`, `localhost:8000`, `[::1]:8000` or a port alone."""
+    found = re.fullmatch(r"(?:(\[[0-9a-fA-F:]+\]|[^:\[\]]*):)?(\d{1,5})", text)
+    if found is None or int(found[2]) > 65535:
+        raise ConfigError(f"{text!r} is no address", hint="--http :8000, --http localhost:8000")
+    return found[1] or "127.0.0.1", int(found[2])

@@ -1,0 +1,18 @@
+"""MCP for toolboxes: publish one to every client, both eras, stdio and HTTP.
+
+Server       what is published                    toolwire.mcp.server
+serve_stdio  on standard input and output         toolwire.mcp.stdio
+HttpApp      over HTTP, an ASGI app               toolwire.mcp.http
+resource, prompt                                  toolwire.mcp.offers
+current_exchange: progress, logs, questions       toolwire.mcp.exchange
+"""
+
+from __future__ import annotations
+
+from .exchange import current_exchange
+from .http import HttpApp
+from .offers import prompt, resource
+from .server import Server
+from .stdio import serve_stdio
+
+__all__ = ["HttpApp", "Server", "current_exchange", "prompt", "resource", "serve_stdio"]

@@ -1,0 +1,126 @@
+"""What a server has to show: its lists, its capabilities, its card. Made once, the same for everybody, in a fixed order."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from ..ir.errors import SchemaError
+from ..ir.pointer import JSON, Object
+from ..ir.tools import Tool
+from ..wire.mcp import encode_tools
+from ..wire.mcp.errors import INVALID_PARAMS, RpcError
+from ..wire.mcp.greeting import ServerCard
+from ..wire.mcp.headers import Mirrored, mirrored
+from ..wire.mcp.lists import Page
+from ..wire.mcp.versions import STATELESS
+from .offers import Prompt, Resource
+
+__all__ = ["Catalog"]
+
+_log = logging.getLogger("toolwire.mcp")
+_PAGE = 500
+
+
+class Catalog:
+    """The lists of a server. `ttl_ms` says how long a client may keep them."""
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        resources: Sequence[Resource] = (),
+        prompts: Sequence[Prompt] = (),
+        *,
+        info: Object,
+        instructions: str | None = None,
+        ttl_ms: int = 60_000,
+        scope: str = "private",
+    ) -> None:
+        self.info = info
+        self._tools = tuple(tools)
+        self._resources = tuple(resources)
+        self._prompts = {one.name: one for one in prompts}
+        self._instructions = instructions
+        self._ttl_ms = ttl_ms
+        self._scope = scope
+        self._marks: dict[str, Mirrored] = {tool.name: _marks(tool) for tool in self._tools}
+        self._declared = lru_cache(8)(self._declare)
+        self._lists: dict[str, tuple[str, Callable[[str], list[JSON]]]] = {
+            "tools/list": ("tools", self._declared),
+            "resources/list": ("resources", lambda _: self._shown(templates=False)),
+            "resources/templates/list": ("resourceTemplates", lambda _: self._shown(templates=True)),
+            "prompts/list": ("prompts", lambda _: [one.declared() for one in self._prompts.values()]),
+        }
+
+    def _declare(self, version: str) -> list[JSON]:
+        declared, losses = encode_tools(self._tools, version=version)
+        for loss in losses:
+            _log.log(logging.DEBUG if loss.severity == "info" else logging.WARNING, "%s: %s", version, loss)
+        return list(declared)
+
+    def _shown(self, *, templates: bool) -> list[JSON]:
+        return [one.declared() for one in self._resources if one.is_template is templates]
+
+    def has(self, method: str) -> bool:
+        """Whether there is anything behind a method."""
+        area = method.partition("/")[0]
+        return bool(
+            self._resources if area == "resources" else self._prompts if area in ("prompts", "completion") else True
+        )
+
+    def marks(self, tool: str) -> Mirrored:
+        """Which arguments of a tool stand in headers, too."""
+        return self._marks.get(tool, {})
+
+    def listed(self, method: str, params: Object, version: str) -> Object:
+        """The result of a list request."""
+        key, items = self._lists[method]
+        every = items(version)
+        start = _place(params.get("cursor"), len(every))
+        end = start + _PAGE
+        page = Page(every[start:end], str(end) if end < len(every) else None, self._ttl_ms, self._scope)
+        return page.to_json(key, version=version, server=self.info)
+
+    def find_resource(self, uri: str) -> tuple[Resource, dict[str, str]] | None:
+        """The one with this very address before any template that it would fit."""
+        for one in sorted(self._resources, key=lambda one: one.is_template):
+            variables = one.match(uri)
+            if variables is not None:
+                return one, variables
+        return None
+
+    def find_prompt(self, name: JSON) -> Prompt:
+        found = self._prompts.get(name) if isinstance(name, str) else None
+        if found is None:
+            raise RpcError(INVALID_PARAMS, f"Unknown prompt: {name}")
+        return found
+
+    def kept(self) -> Object:
+        """How long a result may be kept."""
+        return {"ttlMs": self._ttl_ms, "cacheScope": self._scope}
+
+    def card(self, *, handshake: bool = False) -> ServerCard:
+        capabilities: Object = {"tools": {"listChanged": True}}
+        if self._resources:
+            capabilities["resources"] = {"subscribe": True, "listChanged": True}
+        if self._prompts:
+            capabilities.update(prompts={"listChanged": True}, completions={})
+        if handshake:
+            capabilities["logging"] = {}
+        return ServerCard(STATELESS, capabilities, self.info, self._instructions, self._ttl_ms, self._scope)
+
+
+def _marks(tool: Tool) -> Mirrored:
+    try:
+        return mirrored(tool.input_schema)
+    except SchemaError as error:
+        raise error.within("tools", tool.name) from None
+
+
+def _place(cursor: JSON, length: int) -> int:
+    if cursor is None:
+        return 0
+    if type(cursor) is str and cursor.isdecimal() and len(cursor) < 10 and int(cursor) < length:
+        return int(cursor)
+    raise RpcError(INVALID_PARAMS, "Invalid cursor", pointer="/params/cursor")

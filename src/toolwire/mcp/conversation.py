@@ -1,0 +1,215 @@
+"""One client at the other end: performs what its Peer wants, puts questions to it, and stops what it no longer wants.
+
+Transports hand over messages (`receive`) and a way to write back (`emit`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ..ir.pointer import Object
+from ..run.failures import ToolError
+from ..wire.mcp.errors import INVALID_REQUEST, RequestId, RpcError
+from ..wire.mcp.rpc import (
+    Failure,
+    Message,
+    Notification,
+    Request,
+    Result,
+    failure,
+    is_batch,
+    read,
+    read_batch,
+    write,
+    write_batch,
+)
+from .exchange import Ask, Exchange
+from .listeners import Listener
+from .peer import Act, Heard, Listen, Peer, Send, Stop, Work
+from .server import Server
+
+__all__ = ["Conversation", "Emit", "listener_of", "stateless_exchange"]
+
+Emit: TypeAlias = Callable[[Message], None]
+_LISTS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
+
+
+def stateless_exchange(work: Work, emit: Emit, principal: str = "") -> Exchange:
+    meta = work.meta
+    return Exchange(
+        meta,
+        work.version,
+        emit,
+        client=meta.client,
+        capabilities=meta.capabilities,
+        log_level=meta.log_level,
+        principal=principal,
+    )
+
+
+def listener_of(listen: Listen, emit: Emit) -> Listener:
+    """Who asked to be told, told under the number of its subscription."""
+    lists = frozenset(_LISTS[key] for key in listen.wanted if key in _LISTS)
+    uris = frozenset(listen.wanted.get("resourceSubscriptions", ()))
+    return Listener(lambda notification: emit(listen.tagged(notification)), lists, lambda: uris)
+
+
+class Conversation:
+    """`emit` writes whatever belongs to no request. What has begun is kept by its id, so that it can be stopped."""
+
+    def __init__(self, server: Server, emit: Emit, principal: str = "") -> None:
+        self.server = server
+        self.peer = Peer(server.catalog)
+        self.principal = principal
+        self._emit = emit
+        self._tasks: dict[RequestId, asyncio.Task[None]] = {}
+        self._subscriptions: dict[RequestId, tuple[Listen, Listener]] = {}
+        self._questions: dict[RequestId, asyncio.Future[Object]] = {}
+        self._asked = 0
+        every = frozenset(_LISTS.values())
+        self._listener = Listener(self._notify, every, lambda: self.peer.subscribed)
+        server.listeners.add(self._listener)
+
+    @property
+    def busy(self) -> int:
+        """How many requests are being served; none, where one of them waits for the client itself."""
+        return 0 if self._questions else len(self._tasks)
+
+    def _notify(self, notification: Notification) -> None:
+        if self.peer.hello is not None:
+            self._emit(notification)
+
+    def receive(self, message: Message) -> None:
+        """Does what has to be done; answers go to `emit`, in whatever order they are ready."""
+        self._do(self.peer.receive(message), self._emit)
+
+    def _do(self, act: Act, emit: Emit) -> None:
+        if isinstance(act, Send):
+            emit(act.message)
+        elif isinstance(act, Work):
+            self._begin(act, emit)
+        elif isinstance(act, Listen):
+            self.listen(act)
+        else:
+            self.follow(act)
+
+    def follow(self, act: Act) -> None:
+        """What needs no answer."""
+        if isinstance(act, Stop):
+            self.stop(act.request_id)
+        elif isinstance(act, Heard):
+            self._hear(act.message)
+
+    def _begin(self, work: Work, emit: Emit) -> None:
+        if work.request.id in self._tasks:
+            emit(Failure(work.request.id, INVALID_REQUEST, "a request with this id is being served"))
+            return
+        self.start(work, emit, lambda sent: emit(sent.message))
+
+    def start(self, work: Work, emit: Emit, done: Callable[[Send], None]) -> asyncio.Task[None]:
+        """Serves a request; `done` is not called where it was stopped."""
+        number = work.request.id
+        task = asyncio.create_task(self._serve(work, emit, done))
+        self._tasks[number] = task
+        task.add_done_callback(lambda _: self._tasks.pop(number, None))
+        return task
+
+    async def _serve(self, work: Work, emit: Emit, done: Callable[[Send], None]) -> None:
+        done(await self.server.perform(work, self.exchange(work, emit)))
+
+    def exchange(self, work: Work, emit: Emit) -> Exchange:
+        if work.meta.version is not None:
+            return stateless_exchange(work, emit, self.principal)
+        hello = self.peer.hello
+        assert hello is not None, "nothing is served before the greeting"
+        return Exchange(
+            work.meta,
+            work.version,
+            emit,
+            client=hello.client,
+            capabilities=hello.capabilities,
+            log_level=self.peer.log_level,
+            ask=self._asker(emit),
+            principal=self.principal,
+        )
+
+    def _asker(self, emit: Emit) -> Ask:
+        async def ask(method: str, params: Object) -> Object:
+            self._asked += 1
+            number = f"toolwire-{self._asked}"
+            answer: asyncio.Future[Object] = asyncio.get_running_loop().create_future()
+            self._questions[number] = answer
+            emit(Request(number, method, params))
+            try:
+                return await answer
+            finally:
+                del self._questions[number]
+
+        return ask
+
+    def _hear(self, message: Result | Failure) -> None:
+        """An answer to a question; one that nobody asked is passed over."""
+        waiting = None if message.id is None else self._questions.get(message.id)
+        if waiting is None or waiting.done():
+            return
+        if isinstance(message, Result):
+            waiting.set_result(message.result)
+        else:
+            waiting.set_exception(ToolError(f"The client did not answer: {message.message}"))
+
+    def listen(self, listen: Listen) -> None:
+        listener = listener_of(listen, self._emit)
+        self._subscriptions[listen.request_id] = (listen, listener)
+        self._emit(listen.acknowledged)
+        self.server.listeners.add(listener)
+
+    def stop(self, request_id: RequestId) -> None:
+        """The answer is no longer wanted. Writes that have begun are finished and recorded all the same."""
+        task = self._tasks.get(request_id)
+        if task is not None:
+            task.cancel()
+        subscription = self._subscriptions.pop(request_id, None)
+        if subscription is not None:
+            self.server.listeners.remove(subscription[1])
+
+    async def handle(self, data: bytes) -> bytes | None:
+        """One document in, its answer out: for transports that wait for it. None where nothing is to be answered."""
+        try:
+            if is_batch(data) and self.peer.version == "2025-03-26":
+                return await self._answer_all(read_batch(data))
+            answer = await self._answer(read(data))
+        except RpcError as error:
+            answer = failure(error)
+        return None if answer is None else write(answer)
+
+    async def _answer_all(self, messages: list[Message | RpcError]) -> bytes | None:
+        answers = [answer for answer in await asyncio.gather(*map(self._answer, messages)) if answer is not None]
+        return write_batch(answers) if answers else None
+
+    async def _answer(self, message: Message | RpcError) -> Message | None:
+        if isinstance(message, RpcError):
+            return failure(message)
+        act = self.peer.receive(message)
+        if isinstance(act, Work):
+            act = await self.server.perform(act, self.exchange(act, self._emit))
+        if isinstance(act, Send):
+            return act.message
+        self._do(act, self._emit)
+        return None
+
+    async def close(self, grace: float = 0.0) -> None:
+        """Says goodbye to subscribers, and waits so long for what has begun; then what may be stopped is stopped."""
+        self.server.listeners.remove(self._listener)
+        for listen, listener in self._subscriptions.values():
+            self.server.listeners.remove(listener)
+            self._emit(listen.ended(self.server.catalog.info))
+        self._subscriptions.clear()
+        tasks = list(self._tasks.values())
+        if tasks and grace:
+            await asyncio.wait(tasks, timeout=grace)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

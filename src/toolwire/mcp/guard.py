@@ -1,0 +1,83 @@
+"""Who may talk to a server over HTTP.
+
+A web page can make a browser send requests to servers on the user's own machine, under a name that its owner lets point there
+(DNS rebinding). So the name that a request was sent to (Host), and the page that it comes from (Origin), have to be known.
+Bearer tokens are compared in constant time and belong to a principal: whose keys and states are whose.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from urllib.parse import urlsplit
+
+__all__ = ["LOCAL", "Denied", "Guard"]
+
+LOCAL = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Denied(Exception):
+    """`status` and headers to answer with."""
+
+    def __init__(self, status: int, words: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+        super().__init__(words)
+        self.status = status
+        self.words = words
+        self.headers = headers
+
+
+class Guard:
+    """`hosts` are names, with a port or for any port; "*" is every name. `origins` come on top of pages on these hosts.
+
+    `tokens` are bearer tokens and whom they belong to; without any, everybody is let in.
+    """
+
+    def __init__(
+        self, hosts: Iterable[str] = LOCAL, origins: Iterable[str] = (), tokens: Mapping[str, str] | None = None
+    ) -> None:
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
+        self._tokens = {sha256(token.encode()).digest(): owner for token, owner in (tokens or {}).items()}
+
+    def admit(self, headers: Mapping[str, str]) -> str:
+        """The principal; Denied for who has no business here."""
+        host = headers.get("host", "")
+        if not self._knows(host):
+            raise Denied(403, f"the host {host!r} is not served here")
+        origin = headers.get("origin")
+        if origin is not None and not self._trusts(origin):
+            raise Denied(403, f"pages of {origin!r} may not come here")
+        return self._principal(headers.get("authorization")) if self._tokens else ""
+
+    def _knows(self, host: str) -> bool:
+        host = host.lower()
+        return "*" in self._hosts or host in self._hosts or _without_port(host) in self._hosts
+
+    def _trusts(self, origin: str) -> bool:
+        origin = origin.lower()
+        if origin in self._origins or "*" in self._origins:
+            return True
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
+        named = parts.netloc in self._hosts or _without_port(parts.netloc) in self._hosts
+        return parts.scheme in ("http", "https") and named
+
+    def _principal(self, authorization: str | None) -> str:
+        scheme, _, token = (authorization or "").partition(" ")
+        given = sha256(token.strip().encode("utf-8", "surrogatepass")).digest()
+        owner = None
+        for known, who in self._tokens.items():  # all of them: how long it takes tells nothing
+            if hmac.compare_digest(known, given):
+                owner = who
+        if scheme.lower() != "bearer" or owner is None:
+            raise Denied(401, "a bearer token is needed", ((b"www-authenticate", b'Bearer realm="mcp"'),))
+        return owner
+
+
+def _without_port(host: str) -> str:
+    """`[::1]:80` → `[::1]`, `localhost:80` → `localhost`."""
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdecimal() else host

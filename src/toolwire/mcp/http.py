@@ -1,0 +1,265 @@
+"""MCP over streamable HTTP, as an ASGI app: both eras on one address.
+
+    app = HttpApp(server)                        uvicorn.run(app), or mounted in another app
+
+A request that says its version, in `_meta` or in its header, is stateless: it is served by itself, and given up when its
+client goes away. `initialize` opens a session (`Mcp-Session-Id`) of the handshake era. An answer is plain JSON where it comes
+alone; where something goes before it (progress, logs, questions) it is a stream of events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+from ..wire.mcp.errors import INVALID_PARAMS, INVALID_REQUEST, RpcError
+from ..wire.mcp.headers import SESSION, VERSION, check_headers
+from ..wire.mcp.meta import PROTOCOL_VERSION, Meta, read_meta
+from ..wire.mcp.rpc import LIMIT, Message, Notification, Request, failure, is_batch, read
+from ..wire.mcp.versions import HANDSHAKE
+from .conversation import listener_of, stateless_exchange
+from .guard import Denied, Guard
+from .peer import Act, Listen, Send, Work, serve_stateless
+from .replies import Headers, Reply, Sender
+from .server import Server
+from .sessions import Session, Sessions
+
+__all__ = ["HttpApp"]
+
+Receiver: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
+_ONCE = frozenset({"host", "origin", "authorization", "content-type"})
+_ALLOW: Headers = ((b"allow", b"POST, GET, DELETE"),)
+
+
+class HttpApp:
+    """`path` is where it answers; None is everywhere, for who mounts it. `guard` says who may come."""
+
+    def __init__(
+        self, server: Server, *, path: str | None = "/mcp", guard: Guard | None = None, limit: int = LIMIT
+    ) -> None:
+        self.server = server
+        self._path = path
+        self._guard = guard or Guard()
+        self._limit = limit
+        self._sessions = Sessions(server)
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receiver, send: Sender) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._serve(scope, receive, send)
+
+    async def _live(self, receive: Receiver, send: Sender) -> None:
+        await receive()
+        tidying = asyncio.create_task(self.server.keep_tidy())
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        tidying.cancel()
+        await self._sessions.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _serve(self, scope: Mapping[str, Any], receive: Receiver, send: Sender) -> None:
+        reply = Reply(send)
+        try:
+            if self._path is not None and scope["path"].rstrip("/") != self._path.rstrip("/"):
+                raise Denied(404, f"MCP is served at {self._path}")
+            headers = _headers(scope["headers"])
+            principal = self._guard.admit(headers)
+            await self._method(scope["method"], headers, principal, receive, reply)
+        except Denied as denied:
+            error = RpcError(INVALID_REQUEST, denied.words)
+            await reply.alone(failure(error), denied.status, denied.headers)
+        except RpcError as error:
+            await reply.alone(failure(error), error.status if error.status != 200 else 400)
+        finally:
+            reply.abandon()
+
+    async def _method(
+        self, method: str, headers: Mapping[str, str], principal: str, receive: Receiver, reply: Reply
+    ) -> None:
+        if method == "POST":
+            await self._post(headers, principal, receive, reply)
+            return
+        if method not in ("GET", "DELETE") or SESSION not in headers:
+            raise Denied(405, "send a message by POST", _ALLOW)
+        session = self._sessions.find(headers[SESSION], principal)
+        if method == "DELETE":
+            await self._sessions.end(headers[SESSION])
+            await reply.empty(200)
+        else:
+            await _Watch(receive).over(session.stream(reply))
+
+    async def _post(self, headers: Mapping[str, str], principal: str, receive: Receiver, reply: Reply) -> None:
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise Denied(415, "a message is application/json")
+        reply.streams = _accepts(headers.get("accept"), "text/event-stream")
+        if not reply.streams and not _accepts(headers.get("accept"), "application/json"):
+            raise Denied(406, "answers are application/json or text/event-stream")
+        body = await self._body(headers, receive)
+        if is_batch(body) and SESSION in headers:
+            await reply.raw(await self._sessions.find(headers[SESSION], principal).handle(body))
+            return
+        message = read(body, limit=self._limit)
+        if _is_stateless(message, headers):
+            await self._stateless(message, headers, principal, _Watch(receive), reply)
+        else:
+            await self._handshake(message, headers, principal, receive, reply)
+
+    async def _body(self, headers: Mapping[str, str], receive: Receiver) -> bytes:
+        declared = headers.get("content-length", "")
+        if declared.isdecimal() and len(declared) < 16 and int(declared) > self._limit:
+            raise Denied(413, f"a message has at most {self._limit} bytes")
+        pieces, size = [], 0
+        while True:
+            event = await receive()
+            if event["type"] == "http.disconnect":
+                raise Denied(400, "the message was cut off")
+            pieces.append(event.get("body", b""))
+            size += len(pieces[-1])
+            if size > self._limit:
+                raise Denied(413, f"a message has at most {self._limit} bytes")
+            if not event.get("more_body"):
+                return b"".join(pieces)
+
+    async def _stateless(
+        self, message: Message, headers: Mapping[str, str], principal: str, watch: _Watch, reply: Reply
+    ) -> None:
+        if not isinstance(message, Request):
+            await reply.empty(202 if isinstance(message, Notification) else 400)
+            return
+        try:
+            act = self._checked(message, headers)
+        except RpcError as error:
+            act = Send(failure(error, message.id), error.status)
+        if isinstance(act, Work):
+            work = act
+            exchange = stateless_exchange(work, reply.emit, principal)
+            sent = await watch.over(self.server.perform(work, exchange))
+            if sent is not None:
+                await reply.finish(sent)
+        elif isinstance(act, Listen):
+            await watch.over(self._listen(act, reply))
+        elif isinstance(act, Send):
+            await reply.alone(act.message, act.status)
+
+    def _checked(self, request: Request, headers: Mapping[str, str]) -> Act:
+        """The headers against the body, then the request itself."""
+        meta = _stated(request)
+        tool = request.params.get("name") if request.method == "tools/call" else None
+        marks = self.server.catalog.marks(tool) if type(tool) is str else None
+        check_headers(headers, request, meta.version or "", marks)
+        return serve_stateless(self.server.catalog, request, meta)
+
+    async def _listen(self, listen: Listen, reply: Reply) -> None:
+        """Until the client goes away."""
+        listener = listener_of(listen, reply.emit)
+        reply.emit(listen.acknowledged)
+        self.server.listeners.add(listener)
+        try:
+            await reply.keep_alive()
+        finally:
+            self.server.listeners.remove(listener)
+
+    async def _handshake(
+        self, message: Message, headers: Mapping[str, str], principal: str, receive: Receiver, reply: Reply
+    ) -> None:
+        session, opened = self._session(message, headers, principal)
+        if not isinstance(message, Request):
+            session.follow(session.peer.receive(message))
+            await reply.empty(202)
+            return
+        act = session.peer.receive(message)
+        if opened is not None:
+            await self._greet(session, act, opened, reply)
+        elif isinstance(act, Work):
+            await _Watch(receive).over(session.serve(act, reply))
+        elif isinstance(act, Send):
+            await reply.alone(act.message, act.status)
+
+    async def _greet(self, session: Session, act: Act, opened: str, reply: Reply) -> None:
+        assert isinstance(act, Send)
+        if session.peer.hello is None:  # it was refused
+            await self._sessions.end(opened)
+            await reply.alone(act.message, act.status)
+        else:
+            await reply.alone(act.message, act.status, ((SESSION.encode(), opened.encode()),))
+
+    def _session(self, message: Message, headers: Mapping[str, str], principal: str) -> tuple[Session, str | None]:
+        """The session that a message belongs to; `initialize` opens one."""
+        if isinstance(message, Request) and message.method == "initialize" and SESSION not in headers:
+            return self._sessions.open(principal)
+        number = message.id if isinstance(message, Request) else None
+        if SESSION not in headers:
+            words = "say initialize first and send the Mcp-Session-Id that you get, or say your version in _meta"
+            raise RpcError(INVALID_REQUEST, words, request_id=number)
+        version = headers.get(VERSION)
+        if version is not None and version not in HANDSHAKE:
+            raise RpcError(INVALID_REQUEST, f"no session speaks {version}", request_id=number)
+        return self._sessions.find(headers[SESSION], principal), None
+
+
+def _headers(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    """By name. Said twice, a header that decides something has two meanings."""
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        key = name.decode("latin-1").lower()
+        if key in headers and (key in _ONCE or key.startswith("mcp-")):
+            raise Denied(400, f"the header {key} stands there twice")
+        headers[key] = value.decode("latin-1")
+    return headers
+
+
+def _accepts(accept: str | None, wanted: str) -> bool:
+    if not accept:
+        return True
+    kinds = {one.partition(";")[0].strip().lower() for one in accept.split(",")}
+    return not kinds.isdisjoint({wanted, "*/*", f"{wanted.partition('/')[0]}/*"})
+
+
+def _is_stateless(message: Message, headers: Mapping[str, str]) -> bool:
+    """Whether a message speaks for itself: by its `_meta`, or by a version in its header that knows no sessions."""
+    params = message.params if isinstance(message, (Request, Notification)) else {}
+    meta = params.get("_meta")
+    if type(meta) is dict and PROTOCOL_VERSION in meta:
+        return True
+    version = headers.get(VERSION)
+    return version is not None and version not in HANDSHAKE and SESSION not in headers
+
+
+def _stated(request: Request) -> Meta:
+    """What a stateless request has to say of itself."""
+    try:
+        meta = read_meta(request.params)
+    except RpcError as error:
+        raise error.of(request.id) from None
+    if meta.version is None:
+        raise RpcError(INVALID_PARAMS, f"_meta: {PROTOCOL_VERSION} is missing", status=400)
+    return meta
+
+
+class _Watch:
+    """Does something for as long as the client is there."""
+
+    def __init__(self, receive: Receiver) -> None:
+        self._receive = receive
+
+    async def over(self, work: Awaitable[Any]) -> Any:
+        """What comes of it; None where the client went away: then it was cancelled."""
+        doing = asyncio.current_task()
+        assert doing is not None
+        watching = asyncio.ensure_future(self._gone())
+        watching.add_done_callback(lambda done: None if done.cancelled() else doing.cancel())
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if not watching.done() or watching.cancelled():
+                raise
+            doing.uncancel()
+            return None
+        finally:
+            watching.cancel()
+
+    async def _gone(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass

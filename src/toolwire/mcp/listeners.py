@@ -1,0 +1,51 @@
+"""Who wants to hear of changes, and of which.
+
+server.listeners.changed("tools")            the list of tools is another one now
+server.listeners.updated("notes://today")    that resource reads differently now
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from ..wire.mcp.rpc import Notification
+
+__all__ = ["Listener", "Listeners"]
+
+
+class Listener:
+    """`lists` and `uris` are what is heard of; a conversation of the handshake era hears of all lists."""
+
+    def __init__(
+        self, emit: Callable[[Notification], None], lists: frozenset[str], uris: Callable[[], frozenset[str] | set[str]]
+    ) -> None:
+        self.emit = emit
+        self.lists = lists
+        self.uris = uris
+
+
+class Listeners:
+    """Those who listen now."""
+
+    def __init__(self) -> None:
+        self._all: set[Listener] = set()
+
+    def add(self, listener: Listener) -> None:
+        self._all.add(listener)
+
+    def remove(self, listener: Listener) -> None:
+        self._all.discard(listener)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def changed(self, what: Literal["tools", "prompts", "resources"]) -> None:
+        for listener in list(self._all):
+            if what in listener.lists:
+                listener.emit(Notification(f"notifications/{what}/list_changed"))
+
+    def updated(self, uri: str) -> None:
+        for listener in list(self._all):
+            if uri in listener.uris():
+                listener.emit(Notification("notifications/resources/updated", {"uri": uri}))

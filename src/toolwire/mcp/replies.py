@@ -1,0 +1,110 @@
+"""Answers over HTTP: one JSON document, or events as they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from ..wire.mcp.rpc import Failure, Message, Notification, write
+from .peer import Send
+
+__all__ = ["Headers", "Reply", "Sender"]
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+Sender: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+
+_JSON = (b"content-type", b"application/json")
+_EVENTS: Headers = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+_KEEP_ALIVE = 15.0
+
+
+class Reply:
+    """The answer to one HTTP request. The first message that goes before the answer makes it a stream of events."""
+
+    def __init__(self, send: Sender) -> None:
+        self.streams = True
+        self._send = send
+        self._waiting: deque[bytes] = deque()
+        self._more = asyncio.Event()
+        self._pump: asyncio.Task[None] | None = None
+        self._over = False
+
+    def emit(self, message: Message) -> None:
+        """Something that goes before the answer; nothing, to a client that takes no streams."""
+        if self._over or not (self.streams or self._pump):
+            return
+        self._waiting.append(b"event: message\ndata: %b\n\n" % write(message))
+        self._more.set()
+        if self._pump is None:
+            self._pump = asyncio.create_task(self._pumped())
+
+    async def _pumped(self) -> None:
+        await self._send({"type": "http.response.start", "status": 200, "headers": list(_EVENTS)})
+        while True:
+            while self._waiting:
+                await self._send({"type": "http.response.body", "body": self._waiting.popleft(), "more_body": True})
+            if self._over:
+                await self._send({"type": "http.response.body", "body": b""})
+                return
+            self._more.clear()
+            await self._more.wait()
+
+    async def finish(self, sent: Send) -> None:
+        """The answer: by itself, or at the end of the events."""
+        if self._pump is None:
+            await self.alone(sent.message, sent.status)
+            return
+        self.emit(sent.message)
+        await self.end()
+
+    async def end(self) -> None:
+        """No answer follows: it was cancelled, or the stream has no end of its own."""
+        self._over = True
+        self._more.set()
+        if self._pump is None:
+            self._pump = asyncio.create_task(self._pumped())
+        await self._pump
+
+    async def keep_alive(self) -> None:
+        """Keeps the stream open until it is cancelled; now and then a comment, so that nobody takes it for dead."""
+        try:
+            while True:
+                self._waiting.append(b":\n\n")
+                self._more.set()
+                if self._pump is None:
+                    self._pump = asyncio.create_task(self._pumped())
+                await asyncio.sleep(_KEEP_ALIVE)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Nobody reads it any more."""
+        self._over = True
+        if self._pump is not None:
+            self._pump.cancel()
+
+    async def alone(self, message: Failure | Message, status: int = 200, headers: Headers = ()) -> None:
+        assert not isinstance(message, Notification)
+        await self._document(write(message), status, headers)
+
+    async def raw(self, body: bytes | None) -> None:
+        """A batch of answers; 202 where none of them wants one."""
+        if body is None:
+            await self.empty(202)
+        else:
+            await self._document(body, 200, ())
+
+    async def _document(self, body: bytes, status: int, headers: Headers) -> None:
+        length = (b"content-length", str(len(body)).encode())
+        await self._send({"type": "http.response.start", "status": status, "headers": [_JSON, length, *headers]})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def empty(self, status: int) -> None:
+        await self._send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
+        await self._send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,252 @@
+"""A toolbox, published over MCP: any client, both eras, every transport.
+
+    server = Server(my_module, name="weather", store=open_store("runs.db"))
+    await serve_stdio(server)                    toolwire.mcp.stdio
+    app = HttpApp(server)                        toolwire.mcp.http: an ASGI app
+
+Calls pass the gates of `toolwire.net.runner`. A write runs at most once for a key: a client whose stream broke asks again
+with the same key in `_meta` and gets the answer of the first run. That a tool failed, or was given the wrong arguments, is a
+result that the model reads (`isError`); that there is no such tool is an error of the protocol.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import secrets
+import time
+from asyncio import sleep, to_thread
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from .. import __version__
+from ..ir.errors import StoreError
+from ..ir.parts import Text, ToolResult
+from ..ir.pointer import Object
+from ..net.arguments import as_declared
+from ..net.runner import Runner
+from ..net.stores import open_store
+from ..run.policy import Policy
+from ..run.records import Store
+from ..run.results import code_of, spoken
+from ..run.toolbox import Source
+from ..schema.validate import Validator, validator
+from ..wire.mcp.calls import InputRequired, encode_result, read_call
+from ..wire.mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, unknown_tool
+from ..wire.mcp.meta import SERVER_INFO
+from ..wire.mcp.rpc import Failure, Result, failure
+from ..wire.mcp.versions import STATELESS
+from .catalog import Catalog
+from .exchange import Exchange, InputNeeded, exchanging
+from .listeners import Listeners
+from .offers import Prompt, Resource, contents_of, messages_of
+from .peer import Send, Work
+from .request_state import RequestState
+
+__all__ = ["Server"]
+
+_log = logging.getLogger("toolwire.mcp")
+_LONGEST_KEY = 200
+_Worker: TypeAlias = Callable[[Work, Exchange], Awaitable[Object]]
+
+
+class Server:
+    """What is served, and how it runs. Transports bring the messages.
+
+    `store` remembers calls by their idempotency keys; without one they are remembered until the process ends. `lease`:
+    after so many seconds without a sign of life a call counts as lost, and its outcome as unknown. `secret` signs what stateless
+    calls give away: share it between processes that serve one address.
+    """
+
+    def __init__(
+        self,
+        *sources: Source,
+        resources: Sequence[Resource] = (),
+        prompts: Sequence[Prompt] = (),
+        name: str = "toolwire",
+        version: str = __version__,
+        title: str | None = None,
+        instructions: str | None = None,
+        store: Store | None = None,
+        policy: Policy | None = None,
+        secret: bytes | None = None,
+        lease: float = 60.0,
+        ttl_ms: int = 60_000,
+        runner: Runner | None = None,
+    ) -> None:
+        self._store = store or open_store("memory:")
+        self.runner = runner or Runner(*sources, store=self._store, policy=policy, lease=lease)
+        info = {"name": name, "version": version, **({"title": title} if title else {})}
+        tools = self.runner.box.tools
+        self.catalog = Catalog(tools, resources, prompts, info=info, instructions=instructions, ttl_ms=ttl_ms)
+        self.listeners = Listeners()
+        self._state = RequestState(secret or secrets.token_bytes(32), time.time)
+        self._outputs: dict[str, Validator] = {
+            tool.name: validator(tool.output_schema) for tool in tools if tool.output_schema is not None
+        }
+        self._workers: dict[str, _Worker] = {
+            "tools/call": self._call,
+            "resources/read": self._read,
+            "prompts/get": self._get,
+            "completion/complete": self._complete,
+        }
+
+    def close(self) -> None:
+        self.runner.close()
+
+    async def keep_tidy(self, every: float = 3600.0) -> None:
+        """Until it is cancelled: now and then what was remembered long enough is forgotten."""
+        while True:
+            await sleep(every)
+            try:
+                await to_thread(self._store.sweep)
+            except StoreError as error:
+                _log.warning("the store cannot be swept: %s", error)
+
+    async def perform(self, work: Work, exchange: Exchange) -> Send:
+        """The answer to a request that something has to run for."""
+        number = work.request.id
+        exchange.listeners = self.listeners
+        token = exchanging.set(exchange)
+        try:
+            return Send(Result(number, await self._workers[work.request.method](work, exchange)))
+        except RpcError as error:
+            return Send(failure(error, number), error.status)
+        except Exception as error:  # noqa: BLE001  # the author's own function, and whatever nobody thought of
+            _log.exception("%s failed", work.request.method)
+            return Send(Failure(number, INTERNAL_ERROR, f"{work.request.method} failed: {spoken(error)}"))
+        finally:
+            exchanging.reset(token)
+
+    async def _call(self, work: Work, exchange: Exchange) -> Object:
+        asked = read_call(work.request, work.meta)
+        call, key = asked.call, asked.meta.idempotency_key
+        box = self.runner.box
+        if box.find(call.name) is None:
+            raise unknown_tool(call.name, box.nearest(call.name))
+        if asked.answers or asked.state is not None:
+            self._resume(work, exchange, asked.answers, asked.state)
+        keys = None if key is None else {call.id: _scoped(key, exchange.principal)}
+        (result,) = await self.runner.run([call], keys=keys)
+        if exchange.unmet is not None and code_of(result) == "failed":
+            return self._unmet(work, exchange)
+        if call.name in self._outputs and not result.is_error:
+            result = self._as_declared(result)
+        return encode_result(result, version=work.version, server=self.catalog.info)
+
+    def _as_declared(self, result: ToolResult) -> ToolResult:
+        """What a tool promised to give, it has to give: clients check it."""
+        check = self._outputs[result.name or ""]
+        if check.accepts(result.structured):
+            return result
+        problems = "; ".join(map(str, check.problems(result.structured)))
+        _log.error("%s gave something else than it declares: %s", result.name, problems)
+        words = f"{result.name} ran, but gave something else than it declares: {problems}. It gave: {result.text}"
+        return replace(result, parts=(Text(words),), structured=None, is_error=True)
+
+    def _resume(self, work: Work, exchange: Exchange, answers: Object, state: str | None) -> None:
+        """The second try of a request that wanted input: what was known then, and what is known now."""
+        request = work.request
+        known = {} if state is None else self._state.open(state, request.method, request.params, exchange.principal)
+        exchange.answers = {**known, **answers}
+
+    def _unmet(self, work: Work, exchange: Exchange) -> Object:
+        unmet = exchange.unmet
+        if not isinstance(unmet, InputRequired):
+            assert isinstance(unmet, RpcError)
+            raise unmet
+        request = work.request
+        state = self._state.seal(exchange.answers, request.method, request.params, exchange.principal)
+        return {**replace(unmet, state=state).to_json(), "_meta": {SERVER_INFO: self.catalog.info}}
+
+    async def _read(self, work: Work, exchange: Exchange) -> Object:
+        uri = work.request.params.get("uri")
+        found = self.catalog.find_resource(uri) if isinstance(uri, str) else None
+        stateless = work.version in STATELESS
+        if found is None:
+            code = INVALID_PARAMS if stateless else RESOURCE_NOT_FOUND
+            raise RpcError(code, f"Resource not found: {uri}", data={"uri": uri})
+        one, variables = found
+        value = await self._asked(work, exchange, one.function, variables)
+        if isinstance(value, _Unmet):
+            return value.answer
+        out = {"contents": contents_of(value, str(uri), one.media_type)}
+        return self._complete_result({**out, **self.catalog.kept()} if stateless else out, work.version)
+
+    async def _get(self, work: Work, exchange: Exchange) -> Object:
+        params = work.request.params
+        one = self.catalog.find_prompt(params.get("name"))
+        value = await self._asked(work, exchange, one.function, _prompt_arguments(one, params))
+        if isinstance(value, _Unmet):
+            return value.answer
+        out: Object = {"messages": messages_of(value, work.version)}
+        if one.description is not None:
+            out["description"] = one.description
+        return self._complete_result(out, work.version)
+
+    async def _asked(self, work: Work, exchange: Exchange, function: Callable[..., Any], given: Object) -> Any:
+        """What a function gives that is no tool; or the wish for input."""
+        params = work.request.params
+        answers, state = params.get("inputResponses"), params.get("requestState")
+        if isinstance(answers, dict) or isinstance(state, str):
+            self._resume(work, exchange, answers or {}, state)
+        try:
+            arguments = as_declared(function, given)
+        except Exception as error:
+            raise RpcError(INVALID_PARAMS, f"the arguments do not fit: {spoken(error)}") from error
+        try:
+            return await _called(function, arguments)
+        except InputNeeded:
+            return _Unmet(self._unmet(work, exchange))
+
+    async def _complete(self, work: Work, exchange: Exchange) -> Object:
+        params = work.request.params
+        ref, argument = params.get("ref"), params.get("argument")
+        if not isinstance(ref, dict) or not isinstance(argument, dict):
+            raise RpcError(INVALID_PARAMS, "ref and argument say what to complete", pointer="/params")
+        values: list[str] = []
+        if ref.get("type") == "ref/prompt":
+            one = self.catalog.find_prompt(ref.get("name"))
+            values = one.completions(str(argument.get("name")), str(argument.get("value", "")))
+        shown = values[:100]
+        completion = {"values": shown, "total": len(values), "hasMore": len(values) > len(shown)}
+        return self._complete_result({"completion": completion}, work.version)
+
+    def _complete_result(self, out: Object, version: str) -> Object:
+        if version in STATELESS:
+            out.update(resultType="complete", _meta={SERVER_INFO: self.catalog.info})
+        return out
+
+
+class _Unmet:
+    """The answer is that input is wanted."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: Object) -> None:
+        self.answer = answer
+
+
+def _scoped(key: str, principal: str) -> str:
+    """Each caller has keys of its own."""
+    if not 0 < len(key) <= _LONGEST_KEY:
+        raise RpcError(INVALID_PARAMS, f"an idempotency key has 1 to {_LONGEST_KEY} characters, not {len(key)}")
+    return f"{principal}/{key}" if principal else key
+
+
+def _prompt_arguments(one: Prompt, params: Object) -> Object:
+    given = params.get("arguments") or {}
+    if not isinstance(given, dict):
+        raise RpcError(INVALID_PARAMS, "arguments is an object", pointer="/params/arguments")
+    missing = [name for name in one.parameters.get("required", ()) if name not in given]
+    if missing:
+        raise RpcError(INVALID_PARAMS, f"the prompt {one.name} needs {', '.join(missing)}", pointer="/params/arguments")
+    return given
+
+
+async def _called(function: Callable[..., Any], arguments: Object) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(**arguments)
+    return await to_thread(function, **arguments)

@@ -1,0 +1,103 @@
+"""Sessions of the handshake era over HTTP: what `initialize` agreed on, kept from one request to the next."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import OrderedDict
+
+from ..wire.mcp.errors import INVALID_REQUEST, RpcError
+from ..wire.mcp.rpc import Failure, Message
+from .conversation import Conversation
+from .peer import Send, Work
+from .replies import Reply
+from .server import Server
+
+__all__ = ["Session", "Sessions"]
+
+_MOST = 10_000
+_IDLE = 3600.0
+
+
+class Session(Conversation):
+    """What belongs to no request goes to the stream that the client keeps open for it (GET), if it does."""
+
+    def __init__(self, server: Server, principal: str) -> None:
+        super().__init__(server, self._unasked, principal)
+        self._open: list[Reply] = []
+        self.used = time.monotonic()
+
+    def _unasked(self, message: Message) -> None:
+        if self._open:
+            self._open[-1].emit(message)
+
+    async def stream(self, reply: Reply) -> None:
+        """Until the client goes away."""
+        self._open.append(reply)
+        try:
+            await reply.keep_alive()
+        finally:
+            self._open.remove(reply)
+
+    async def serve(self, work: Work, reply: Reply) -> None:
+        """In this era a client that goes away has not cancelled anything: the work goes on without it."""
+        if work.request.id in self._tasks:
+            await reply.alone(Failure(work.request.id, INVALID_REQUEST, "a request with this id is being served"), 400)
+            return
+        answered: asyncio.Future[Send | None] = asyncio.get_running_loop().create_future()
+
+        def done(sent: Send | None) -> None:
+            if not answered.done():
+                answered.set_result(sent)
+
+        task = self.start(work, reply.emit, done)
+        task.add_done_callback(lambda _: done(None))  # stopped: nothing is answered
+        sent = await answered
+        await (reply.end() if sent is None else reply.finish(sent))
+
+
+class Sessions:
+    """By their ids, which nobody can guess. Those that nobody uses are forgotten, the oldest first."""
+
+    def __init__(self, server: Server, *, most: int = _MOST, idle: float = _IDLE) -> None:
+        self._server = server
+        self._most = most
+        self._idle = idle
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def open(self, principal: str) -> tuple[Session, str]:
+        self._forget()
+        number = secrets.token_urlsafe(24)
+        session = self._sessions[number] = Session(self._server, principal)
+        return session, number
+
+    def find(self, number: str, principal: str) -> Session:
+        """The session, if it is there and is the caller's own."""
+        session = self._sessions.get(number)
+        if session is None or session.principal != principal:
+            raise RpcError(INVALID_REQUEST, "there is no such session; say initialize again", status=404)
+        session.used = time.monotonic()
+        self._sessions.move_to_end(number)
+        return session
+
+    async def end(self, number: str) -> None:
+        session = self._sessions.pop(number, None)
+        if session is not None:
+            await session.close()
+
+    def _forget(self) -> None:
+        old = time.monotonic() - self._idle
+        while self._sessions:
+            number, session = next(iter(self._sessions.items()))
+            if len(self._sessions) < self._most and session.used > old:
+                return
+            del self._sessions[number]
+            closing = asyncio.create_task(session.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        for number in list(self._sessions):
+            await self.end(number)

@@ -1,0 +1,18 @@
+"""MCP: declarations, calls and results between programs. JSON-RPC, both eras, sans-IO.
+
+MCP carries no conversations with a model, so this is no wire in the sense of `protocol.Wire`; it is what a server and a
+client of it are made of.
+
+    versions   the versions and their eras          rpc        messages, to bytes and back
+    errors     JSON-RPC errors: RpcError            meta       `_meta`: version, trace, progress, idempotency key
+    tools      declarations, annotations ↔ effects   calls      tools/call: ToolCall → ToolResult | InputRequired
+    content    content blocks ↔ parts               lists      pages, with how long they may be kept
+    greeting   initialize, server/discover          notices    progress, cancellation, logs
+    headers    headers of stateless HTTP
+"""
+
+from __future__ import annotations
+
+from .tools import NAME, SIGNS, declarations, decode_tools, encode_tools, list_tools
+
+__all__ = ["NAME", "SIGNS", "declarations", "decode_tools", "encode_tools", "list_tools"]

@@ -1,0 +1,151 @@
+"""`tools/call`: a ToolCall there, a ToolResult back, or the wish for more input.
+
+A request is read as a `Call`: what is asked (`call`), what the request says about itself (`meta`), and, where it is the
+second try of one that wanted input, the answers and the state that the server gave away. A result is a ToolResult, or
+`InputRequired`: ask for what it names, and send the same call again under a new id.
+
+`structuredContent` is an object before 2026-07-28 and any JSON since; before 2025-06-18 there is none. What is structured
+is always in words, too: that is what older clients read.
+"""
+
+from __future__ import annotations
+
+from ...ir.errors import EncodeError, ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import Text, ToolCall, ToolResult
+from ...ir.pointer import Object
+from ...ir.text import dumps
+from ...ir.value import Value
+from ...stream.strict import kind_of
+from ..shape import finish, leftover, obj, optional_string
+from .content import decode_content, encode_content
+from .errors import INVALID_PARAMS, RequestId, RpcError
+from .meta import SERVER_INFO, Meta, read_meta, with_meta
+from .rpc import Request
+from .tools import NAME
+from .versions import LATEST, STATELESS, since
+
+__all__ = ["Call", "InputRequired", "call_request", "encode_result", "read_call", "read_result"]
+
+_RESULT = frozenset({"content", "structuredContent", "isError", "resultType"})
+
+
+class Call(Value, frozen=True):
+    """One `tools/call`."""
+
+    call: ToolCall
+    meta: Meta = Meta()
+    answers: Object = {}
+    state: str | None = None
+
+
+class InputRequired(Value, frozen=True):
+    """The server cannot go on without input. `requests` by the server's names; `state` goes back as it came."""
+
+    requests: Object = {}
+    state: str | None = None
+
+    def to_json(self) -> Object:
+        out: Object = {"resultType": "input_required"}
+        if self.requests:
+            out["inputRequests"] = self.requests
+        if self.state is not None:
+            out["requestState"] = self.state
+        return out
+
+
+def read_call(request: Request, meta: Meta | None = None) -> Call:
+    """What a `tools/call` request asks for; RpcError where it does not say so."""
+    params = request.params
+    name, arguments = params.get("name"), params.get("arguments")
+    if type(name) is not str:
+        raise _malformed("name", "a string", name)
+    if arguments is None:
+        arguments = {}
+    elif type(arguments) is not dict:
+        raise _malformed("arguments", "an object", arguments)
+    answers, state = params.get("inputResponses"), params.get("requestState")
+    if answers is not None and type(answers) is not dict:
+        raise _malformed("inputResponses", "an object", answers)
+    if state is not None and type(state) is not str:
+        raise _malformed("requestState", "a string", state)
+    said = read_meta(params) if meta is None else meta
+    return Call(ToolCall(str(request.id), name, arguments), said, answers or {}, state)
+
+
+def _malformed(field: str, expected: str, value: object) -> RpcError:
+    words = f"{field} is missing" if value is None else f"{field} is {expected}, not {kind_of(value)}"
+    return RpcError(INVALID_PARAMS, words, pointer=f"/params/{field}")
+
+
+def call_request(
+    request_id: RequestId,
+    call: ToolCall,
+    meta: Meta = Meta(),  # noqa: B008  # frozen
+    *,
+    answers: Object | None = None,
+    state: str | None = None,
+) -> Request:
+    """The call as a request; EncodeError for one that is not whole."""
+    if call.state != "complete" or call.arguments is None:
+        raise EncodeError(
+            f"the call of {call.name} has no arguments that could be sent", hint="only whole calls are run"
+        )
+    params: Object = {"name": call.name, "arguments": call.arguments}
+    if answers is not None:
+        params["inputResponses"] = answers
+    if state is not None:
+        params["requestState"] = state
+    return Request(request_id, "tools/call", with_meta(params, meta))
+
+
+def read_result(raw: Object, call: ToolCall) -> ToolResult | InputRequired:
+    """What came of a call; ProtocolError for a result of a type that nobody has told us of."""
+    kind = raw.get("resultType", "complete")
+    if kind == "input_required":
+        requests = obj(raw.get("inputRequests") or {}, "inputRequests")
+        return InputRequired(requests, optional_string(raw, "requestState"))
+    if kind != "complete":
+        raise ProtocolError(f"a result of the unknown type {kind!r}", pointer="/resultType")
+    return ToolResult(
+        call.id,
+        call.name,
+        decode_content(raw),
+        raw.get("structuredContent"),
+        raw.get("isError") is True,
+        call.kind,
+        call.namespace,
+        extra=leftover(raw, _RESULT, NAME),
+    )
+
+
+def encode_result(
+    result: ToolResult, *, version: str = LATEST, server: Object | None = None, losses: Losses | None = None
+) -> Object:
+    """The result as `version` writes it. `server` is who answers, which a stateless answer should say."""
+    structured = result.structured
+    content = encode_content(result.parts, version=version, losses=losses) if result.parts else []
+    if structured is not None and _only_structured(result):
+        content.insert(0, {"type": "text", "text": dumps(structured)})
+    out: Object = {"content": content}
+    stateless = version in STATELESS
+    if structured is not None:
+        if stateless or (type(structured) is dict and since(version, "2025-06-18")):
+            out["structuredContent"] = structured
+        elif losses is not None:
+            losses.add("/structuredContent", "structured result", "weakened", f"{version} has no place for it", "info")
+    if result.is_error:
+        out["isError"] = True
+    if stateless:
+        out["resultType"] = "complete"
+    out = finish(out, result.extra, NAME) if result.extra else out
+    if stateless and server is not None:
+        out["_meta"] = {SERVER_INFO: server, **(out.get("_meta") or {})}
+    return out
+
+
+def _only_structured(result: ToolResult) -> bool:
+    """Whether nothing says in words what the structure says."""
+    if any(isinstance(part, Text) for part in result.parts):
+        return False
+    return result.extra.get(f"{NAME}~", {}).get("content") != []

@@ -1,0 +1,131 @@
+"""Content blocks and the parts they stand for.
+
+    text            Text
+    image, audio    Media with data
+    resource_link   Media with a url
+    resource        Text or Media with data, its address under "mcp/resource"
+    anything else   Opaque
+
+Blocks that a version does not know yet are put into words for it: audio before 2025-03-26, links before 2025-06-18.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from ...ir.losses import Losses
+from ...ir.parts import Extra, Media, MediaKind, Opaque, Text
+from ...ir.pointer import JSON, Object
+from ..media import left_out, media_type_of
+from ..shape import each, finish, leftover, obj, optional_string, string
+from .tools import NAME
+from .versions import LATEST, since
+
+__all__ = ["Block", "decode_content", "encode_block", "encode_content"]
+
+Block: TypeAlias = Text | Media | Opaque
+_RESOURCE = f"{NAME}/resource"
+_TEXT = frozenset({"type", "text"})
+_INLINE = frozenset({"type", "data", "mimeType"})
+_LINK = frozenset({"type", "uri", "name", "mimeType"})
+_EMBEDDED = frozenset({"type", "resource"})
+_KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
+
+
+def decode_content(raw: Object, key: str = "content") -> tuple[Block, ...]:
+    """The blocks under `key`; ProtocolError with a pointer for one that is not what it says."""
+    return tuple(each(raw, key, _read_block))
+
+
+def _read_block(raw: JSON) -> Block:
+    kind = string(obj(raw), "type")
+    if kind == "text":
+        return Text(string(raw, "text"), extra=leftover(raw, _TEXT, NAME))
+    if kind == "image" or kind == "audio":
+        return Media(
+            "image" if kind == "image" else "audio",
+            optional_string(raw, "mimeType"),
+            string(raw, "data"),
+            extra=leftover(raw, _INLINE, NAME),
+        )
+    if kind == "resource_link":
+        uri, media_type = string(raw, "uri"), optional_string(raw, "mimeType")
+        name = optional_string(raw, "name")
+        return Media(_kind(media_type), media_type, url=uri, name=name, extra=leftover(raw, _LINK, NAME))
+    if kind == "resource":
+        return _read_embedded(raw)
+    return Opaque(NAME, kind, raw)
+
+
+def _read_embedded(raw: Object) -> Block:
+    held = obj(raw.get("resource"), "resource")
+    extra: Extra = leftover(raw, _EMBEDDED, NAME)
+    media_type = optional_string(held, "mimeType")
+    if type(held.get("text")) is str:
+        extra[_RESOURCE] = {key: value for key, value in held.items() if key != "text"}
+        return Text(held["text"], extra=extra)
+    if type(held.get("blob")) is str:
+        extra[_RESOURCE] = {key: value for key, value in held.items() if key not in ("blob", "mimeType")}
+        return Media(_kind(media_type), media_type, held["blob"], extra=extra)
+    return Opaque(NAME, "resource", raw)
+
+
+def _kind(media_type: str | None) -> MediaKind:
+    return _KINDS.get((media_type or "").partition("/")[0], "file")
+
+
+def encode_content(
+    parts: Iterable[Block], *, version: str = LATEST, losses: Losses | None = None, path: str = "/content"
+) -> list[Object]:
+    """The parts as blocks that `version` knows."""
+    parts = tuple(parts)
+    if all(type(part) is Text and not part.extra for part in parts):
+        return [{"type": "text", "text": part.text} for part in parts]  # type: ignore[union-attr]
+    sink = Losses() if losses is None else losses
+    return [encode_block(part, version, sink, f"{path}/{index}") for index, part in enumerate(parts)]
+
+
+def encode_block(part: Block, version: str, losses: Losses, path: str) -> Object:
+    if isinstance(part, Text):
+        if part.extra and _RESOURCE in part.extra:
+            return _embedded({**part.extra[_RESOURCE], "text": part.text}, part.extra)
+        return finish({"type": "text", "text": part.text}, part.extra, NAME)
+    if isinstance(part, Opaque):
+        if part.wire == NAME:
+            return part.value
+        losses.add(path, part.type, "dropped", f"only {part.wire} knows it", "error")
+        return {"type": "text", "text": f"[{part.type} left out]"}
+    return _media(part, version, losses, path)
+
+
+def _media(part: Media, version: str, losses: Losses, path: str) -> Object:
+    if part.data is not None:
+        media_type = part.media_type or (media_type_of(part.name) if part.name else None) or "application/octet-stream"
+        if _RESOURCE in part.extra:
+            kept = {"mimeType": part.media_type} if part.media_type is not None else {}
+            return _embedded({**part.extra[_RESOURCE], **kept, "blob": part.data}, part.extra)
+        if part.kind == "image" or (part.kind == "audio" and since(version, "2025-03-26")):
+            return finish({"type": part.kind, "data": part.data, "mimeType": media_type}, part.extra, NAME)
+        address = f"attachment:///{part.name or part.kind}"
+        losses.add(path, part.kind, "rewritten", "sent as an embedded resource: there is no block for it", "info")
+        return _embedded({"uri": address, "mimeType": media_type, "blob": part.data}, part.extra)
+    if part.url is not None:
+        return _link(part, part.url, version, losses, path)
+    losses.add(path, part.kind, "dropped", f"a file of {part.owner or 'somebody else'} cannot be read here", "error")
+    return {"type": "text", "text": left_out(part).text}
+
+
+def _link(part: Media, url: str, version: str, losses: Losses, path: str) -> Object:
+    name = part.name or url.rstrip("/").rpartition("/")[2] or url
+    if not since(version, "2025-06-18"):
+        losses.add(path, "link", "rewritten", f"{version} has no links: sent as text", "warning")
+        return {"type": "text", "text": f"{name}: {url}"}
+    out: Object = {"type": "resource_link", "uri": url, "name": name}
+    if part.media_type is not None:
+        out["mimeType"] = part.media_type
+    return finish(out, part.extra, NAME)
+
+
+def _embedded(held: Object, extra: Extra) -> Object:
+    return finish({"type": "resource", "resource": held}, extra, NAME)

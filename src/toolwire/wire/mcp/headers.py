@@ -1,0 +1,200 @@
+"""HTTP headers that say what the body says, for whoever routes without reading it (2026-07-28).
+
+    MCP-Protocol-Version   the version in `_meta`
+    Mcp-Method             `method`
+    Mcp-Name               `params.name` or `params.uri`
+    Mcp-Param-…            arguments that the tool's schema marks with `x-mcp-header`
+
+A server that reads the body holds one against the other: two truths are an attack. Values that a header cannot hold are
+written as =?base64?…?=.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from ...ir.errors import SchemaError
+from ...ir.pointer import JSON, Object, join
+from .errors import HEADER_MISMATCH, RpcError
+from .meta import PROTOCOL_VERSION
+from .rpc import Request
+
+__all__ = [
+    "METHOD",
+    "MIRROR",
+    "NAME_HEADER",
+    "PARAM",
+    "SESSION",
+    "VERSION",
+    "Mirrored",
+    "check_headers",
+    "decode_value",
+    "encode_value",
+    "mirrored",
+    "request_headers",
+]
+
+VERSION = "mcp-protocol-version"
+METHOD = "mcp-method"
+NAME_HEADER = "mcp-name"
+PARAM = "mcp-param-"
+SESSION = "mcp-session-id"
+MIRROR = "x-mcp-header"
+
+Mirrored: TypeAlias = Mapping[str, tuple[str, ...]]
+"""Header name (lower case, whole) → the path of its argument."""
+
+_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
+_PLAIN = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?").fullmatch
+_SENTINEL = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL).fullmatch
+_PRIMITIVE = frozenset({"string", "integer", "boolean"})
+_DATA = frozenset({"const", "default", "enum", "examples", MIRROR})
+_MAPS = frozenset({"$defs", "definitions", "patternProperties", "dependentSchemas"})
+_SAFE = 2**53 - 1
+
+
+def encode_value(value: str) -> str:
+    """As a header can hold it.
+
+    >>> encode_value("us-west1"), encode_value(" padded ")
+    ('us-west1', '=?base64?IHBhZGRlZCA=?=')
+    """
+    if _PLAIN(value) and not _SENTINEL(value):
+        return value
+    return f"=?base64?{b64encode(value.encode()).decode()}?="
+
+
+def decode_value(value: str) -> str:
+    """What a header holds; RpcError for what no header may hold."""
+    wrapped = _SENTINEL(value)
+    if wrapped is None:
+        if value and not _PLAIN(value):
+            raise RpcError(HEADER_MISMATCH, "a header value with characters that a header cannot hold")
+        return value
+    try:
+        return b64decode(wrapped[1], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise RpcError(HEADER_MISMATCH, f"not base64 in a header: {wrapped[1][:40]}") from None
+
+
+def mirrored(schema: Object | None) -> Mirrored:
+    """Which arguments of a tool go into headers; SchemaError where its marks break the rules: such a tool is left out."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, path, declared in _marks(schema or {}, (), True):
+        where = join("properties", *path)
+        if not path:
+            raise SchemaError(
+                f"{MIRROR} where no argument can be read", hint="only on properties, reached by properties"
+            )
+        if type(name) is not str or not _TOKEN(name):
+            raise SchemaError(f"{MIRROR} {name!r} is no name for a header", pointer=where)
+        if not _is_primitive(declared.get("type")):
+            raise SchemaError(f"{MIRROR} on something other than a string, an integer or a boolean", pointer=where)
+        header = PARAM + name.lower()
+        if header in found:
+            raise SchemaError(f"{MIRROR} {name!r} twice", pointer=where)
+        found[header] = path
+    return found
+
+
+def _is_primitive(declared: JSON) -> bool:
+    kinds = [kind for kind in declared if kind != "null"] if type(declared) is list else [declared]
+    return bool(kinds) and all(type(kind) is str and kind in _PRIMITIVE for kind in kinds)
+
+
+def _marks(
+    schema: JSON, path: tuple[str, ...] | None, at_root: bool = False
+) -> Iterator[tuple[JSON, tuple[str, ...], Object]]:
+    """(mark, path, schema) of every mark; the path is empty where it leads through anything but `properties`."""
+    if type(schema) is not dict:
+        return
+    if MIRROR in schema:
+        yield schema[MIRROR], path if path is not None and not at_root else (), schema
+    for key, value in schema.items():
+        if key in _DATA:
+            continue
+        if key == "properties" and type(value) is dict:
+            for name, held in value.items():
+                yield from _marks(held, None if path is None else (*path, name))
+        else:
+            held_in = (
+                value.values() if key in _MAPS and type(value) is dict else value if type(value) is list else (value,)
+            )
+            for held in held_in:
+                yield from _marks(held, None)
+
+
+def request_headers(request: Request, marks: Mirrored | None = None) -> dict[str, str]:
+    """The headers of a stateless request. `marks`: `mirrored(tool.input_schema)` of the tool that is called."""
+    params = request.params
+    headers = {METHOD: request.method}
+    version = (params.get("_meta") or {}).get(PROTOCOL_VERSION)
+    if type(version) is str:
+        headers[VERSION] = version
+    named = _NAMED.get(request.method)
+    if named is not None and type(params.get(named)) is str:
+        headers[NAME_HEADER] = encode_value(params[named])
+    for header, path in (marks or {}).items():
+        said = _spelled(_at(params.get("arguments"), path))
+        if said is not None:
+            headers[header] = encode_value(said)
+    return headers
+
+
+def _at(value: JSON, path: tuple[str, ...]) -> JSON:
+    for key in path:
+        if type(value) is not dict:
+            return None
+        value = value.get(key)
+    return value
+
+
+def _spelled(value: JSON) -> str | None:
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) is int and abs(value) <= _SAFE:
+        return str(value)
+    return value if type(value) is str else None
+
+
+def check_headers(headers: Mapping[str, str], request: Request, version: str, marks: Mirrored | None = None) -> None:
+    """Holds the headers (names in lower case) against the body; RpcError where they differ or one is missing."""
+    _same(headers, VERSION, version)
+    _same(headers, METHOD, request.method)
+    named = _NAMED.get(request.method)
+    if named is not None and type(request.params.get(named)) is str:
+        _same(headers, NAME_HEADER, request.params[named], encoded=True)
+    for header, path in (marks or {}).items():
+        value = _at(request.params.get("arguments"), path)
+        said = _spelled(value)
+        if said is None:
+            if value is None and header in headers:
+                raise _mismatch(header, f"is {headers[header]!r}, but the argument is not there")
+        elif not (type(value) is int and _is_number(headers.get(header), value)):
+            _same(headers, header, said, encoded=True)
+
+
+def _is_number(text: str | None, value: int) -> bool:
+    try:
+        return text is not None and float(text) == value
+    except ValueError:
+        return False
+
+
+def _same(headers: Mapping[str, str], header: str, body: str, *, encoded: bool = False) -> None:
+    given = headers.get(header)
+    if given is None:
+        raise _mismatch(header, "is missing")
+    given = given.strip(" \t")
+    said = decode_value(given) if encoded else given
+    if said != body:
+        raise _mismatch(header, f"is {said!r}, but the body says {body!r}")
+
+
+def _mismatch(header: str, words: str) -> RpcError:
+    return RpcError(HEADER_MISMATCH, f"Header mismatch: {header} {words}")

@@ -1,0 +1,47 @@
+"""Lists come in pages, and since 2026-07-28 say how long they may be kept."""
+
+from __future__ import annotations
+
+from ...ir.pointer import JSON, Object
+from ...ir.value import Value
+from ..shape import integer, optional_string, wrong
+from .errors import RequestId
+from .meta import SERVER_INFO, Meta, with_meta
+from .rpc import Request
+from .versions import STATELESS
+
+__all__ = ["Page", "list_request", "read_page"]
+
+
+class Page(Value, frozen=True):
+    """Some items as they stand there, and the cursor of the next page; None where this is the last."""
+
+    items: list[JSON]
+    cursor: str | None = None
+    ttl_ms: int | None = None
+    scope: str | None = None
+
+    def to_json(self, key: str, *, version: str, server: Object | None = None) -> Object:
+        """The result of a list request; `key` is "tools", "resources", …"""
+        out: Object = {key: self.items}
+        if self.cursor is not None:
+            out["nextCursor"] = self.cursor
+        if version in STATELESS:
+            out.update(resultType="complete", ttlMs=self.ttl_ms or 0, cacheScope=self.scope or "private")
+            if server is not None:
+                out["_meta"] = {SERVER_INFO: server}
+        return out
+
+
+def list_request(request_id: RequestId, method: str, meta: Meta, cursor: str | None = None) -> Request:
+    """`method` is "tools/list", "resources/list", …"""
+    return Request(request_id, method, with_meta({} if cursor is None else {"cursor": cursor}, meta))
+
+
+def read_page(result: Object, key: str) -> Page:
+    """ProtocolError where there is no such list."""
+    items = result.get(key)
+    if type(items) is not list:
+        raise wrong("an array", items, key)
+    cursor = optional_string(result, "nextCursor") or None
+    return Page(items, cursor, integer(result, "ttlMs"), optional_string(result, "cacheScope"))

@@ -1,0 +1,129 @@
+"""`_meta`: what a request says about itself beside what it asks for.
+
+In the stateless era every request has to say its version and what its client can do; both eras may ask for progress, carry
+a trace (W3C), and carry the key under which a call runs at most once. The protocol has no such key: a stream that breaks
+loses its call, and its client has to ask again. With the key the server knows the second question for the first one.
+"""
+
+from __future__ import annotations
+
+from ...ir.pointer import JSON, Object
+from ...ir.value import Value
+from ...stream.strict import kind_of
+from .errors import INVALID_PARAMS, RpcError
+
+__all__ = [
+    "CLIENT_CAPABILITIES",
+    "CLIENT_INFO",
+    "IDEMPOTENCY_KEY",
+    "LOG_LEVEL",
+    "PROGRESS_TOKEN",
+    "PROTOCOL_VERSION",
+    "SERVER_INFO",
+    "SUBSCRIPTION_ID",
+    "Meta",
+    "Trace",
+    "read_meta",
+    "with_meta",
+]
+
+PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
+CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
+CLIENT_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL = "io.modelcontextprotocol/logLevel"
+SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
+PROGRESS_TOKEN = "progressToken"  # noqa: S105  # no password
+IDEMPOTENCY_KEY = "dev.toolwire/idempotencyKey"
+_TRACE = ("traceparent", "tracestate", "baggage")
+_KNOWN = frozenset(
+    {PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN, IDEMPOTENCY_KEY, *_TRACE}
+)
+
+
+class Trace(Value, frozen=True):
+    """Where in whose trace a request stands, as W3C writes it."""
+
+    parent: str
+    state: str | None = None
+    baggage: str | None = None
+
+
+class Meta(Value, frozen=True):
+    """`version` is None in requests of the handshake era. `rest` is what only the two ends know."""
+
+    version: str | None = None
+    client: Object | None = None
+    capabilities: Object | None = None
+    log_level: str | None = None
+    progress_token: str | int | None = None
+    trace: Trace | None = None
+    idempotency_key: str | None = None
+    rest: Object = {}
+
+
+_NOTHING = Meta()
+
+
+def read_meta(params: Object) -> Meta:
+    """The `_meta` of a request's params; RpcError for one that does not say what it has to."""
+    raw = params.get("_meta")
+    if raw is None:
+        return _NOTHING
+    if type(raw) is not dict:
+        raise _wrong("_meta", "an object", raw)
+    version, capabilities = raw.get(PROTOCOL_VERSION), raw.get(CLIENT_CAPABILITIES)
+    if version is not None:
+        if type(version) is not str:
+            raise _wrong(PROTOCOL_VERSION, "a string", version)
+        if type(capabilities) is not dict:
+            raise _wrong(CLIENT_CAPABILITIES, "an object", capabilities)
+    token = raw.get(PROGRESS_TOKEN)
+    if token is not None and type(token) is not str and type(token) is not int:
+        raise _wrong(PROGRESS_TOKEN, "a string or an integer", token)
+    client = raw.get(CLIENT_INFO)
+    return Meta(
+        version,
+        client if type(client) is dict else None,
+        capabilities if type(capabilities) is dict else None,
+        _string(raw, LOG_LEVEL),
+        token,
+        _trace(raw),
+        _string(raw, IDEMPOTENCY_KEY),
+        {key: value for key, value in raw.items() if key not in _KNOWN},
+    )
+
+
+def _string(raw: Object, key: str) -> str | None:
+    value = raw.get(key)
+    if value is None or type(value) is str:
+        return value
+    raise _wrong(key, "a string", value)
+
+
+def _trace(raw: Object) -> Trace | None:
+    parent = _string(raw, "traceparent")
+    return None if parent is None else Trace(parent, _string(raw, "tracestate"), _string(raw, "baggage"))
+
+
+def _wrong(key: str, expected: str, value: JSON) -> RpcError:
+    words = f"{key} is missing" if value is None else f"{key} is {expected}, not {kind_of(value)}"
+    return RpcError(INVALID_PARAMS, f"_meta: {words}", status=400)
+
+
+def with_meta(params: Object, meta: Meta) -> Object:
+    """The params with their `_meta`; as they are where there is nothing to say."""
+    out: Object = dict(meta.rest)
+    said = (
+        (PROTOCOL_VERSION, meta.version),
+        (CLIENT_INFO, meta.client),
+        (CLIENT_CAPABILITIES, meta.capabilities),
+        (LOG_LEVEL, meta.log_level),
+        (PROGRESS_TOKEN, meta.progress_token),
+        (IDEMPOTENCY_KEY, meta.idempotency_key),
+    )
+    out.update((key, value) for key, value in said if value is not None)
+    if meta.trace is not None:
+        values = zip(_TRACE, (meta.trace.parent, meta.trace.state, meta.trace.baggage), strict=True)
+        out.update((key, value) for key, value in values if value is not None)
+    return {**params, "_meta": out} if out else params

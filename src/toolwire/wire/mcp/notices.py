@@ -1,0 +1,97 @@
+"""Notifications that belong to a request: how far it is, that it is no longer wanted, what its server logs."""
+
+from __future__ import annotations
+
+from ...ir.pointer import JSON, Object
+from ...ir.value import Value
+from ..shape import number, optional_string, wrong
+from .errors import RequestId
+from .rpc import Notification
+
+__all__ = [
+    "CANCELLED",
+    "LEVELS",
+    "LOG",
+    "PROGRESS",
+    "Cancelled",
+    "Log",
+    "Progress",
+    "loud_enough",
+    "read_cancelled",
+    "read_log",
+    "read_progress",
+]
+
+PROGRESS = "notifications/progress"
+CANCELLED = "notifications/cancelled"
+LOG = "notifications/message"
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+class Progress(Value, frozen=True):
+    """`progress` grows with every message of one token; `total` may be unknown."""
+
+    token: RequestId
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+    def to_notification(self) -> Notification:
+        params: Object = {"progressToken": self.token, "progress": self.progress}
+        if self.total is not None:
+            params["total"] = self.total
+        if self.message is not None:
+            params["message"] = self.message
+        return Notification(PROGRESS, params)
+
+
+class Cancelled(Value, frozen=True):
+    """The request is no longer wanted. No answer follows."""
+
+    request_id: RequestId
+    reason: str | None = None
+
+    def to_notification(self) -> Notification:
+        params: Object = {"requestId": self.request_id}
+        if self.reason is not None:
+            params["reason"] = self.reason
+        return Notification(CANCELLED, params)
+
+
+class Log(Value, frozen=True):
+    level: str
+    data: JSON
+    logger: str | None = None
+
+    def to_notification(self) -> Notification:
+        params: Object = {"level": self.level, "data": self.data}
+        if self.logger is not None:
+            params["logger"] = self.logger
+        return Notification(LOG, params)
+
+
+def loud_enough(level: str, least: str | None) -> bool:
+    """Whether who asked for `least` wants to hear of `level`; who asked for nothing does not."""
+    return least in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(least)
+
+
+def read_progress(params: Object) -> Progress:
+    token, done = _id(params, "progressToken"), number(params, "progress")
+    if done is None:
+        raise wrong("a number", None, "progress")
+    return Progress(token, done, number(params, "total"), optional_string(params, "message"))
+
+
+def read_cancelled(params: Object) -> Cancelled:
+    return Cancelled(_id(params, "requestId"), optional_string(params, "reason"))
+
+
+def read_log(params: Object) -> Log:
+    return Log(optional_string(params, "level") or "info", params.get("data"), optional_string(params, "logger"))
+
+
+def _id(params: Object, key: str) -> RequestId:
+    value = params.get(key)
+    if type(value) is str or type(value) is int:
+        return value
+    raise wrong("a string or an integer", value, key)

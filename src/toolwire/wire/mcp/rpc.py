@@ -1,0 +1,184 @@
+"""JSON-RPC messages as MCP uses them, to bytes and back.
+
+    read(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')  →  Request(1, "tools/list")
+    write(Result(1, {"tools": []}))                          →  b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
+
+One message a document: a line on stdio, a body or an SSE event on HTTP. Batches are of 2025-03-26 alone (`read_batch`).
+Stricter than JSON-RPC, as the specification says: an id is a string or an integer and never null, `params` is an object.
+What is wrong is an `RpcError` with the id of the message wherever that could be read, so that its sender can be answered.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from ...ir.errors import ProtocolError
+from ...ir.pointer import JSON, Object
+from ...ir.text import to_bytes
+from ...ir.value import Value
+from ...stream.strict import kind_of, parse
+from .errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RequestId, RpcError
+
+__all__ = [
+    "LIMIT",
+    "Failure",
+    "Message",
+    "Notification",
+    "Request",
+    "RequestId",
+    "Result",
+    "failure",
+    "is_batch",
+    "read",
+    "read_batch",
+    "read_message",
+    "write",
+    "write_batch",
+]
+
+LIMIT = 16 * 1024 * 1024
+"""Bytes of one message."""
+
+
+class Request(Value, frozen=True):
+    """Wants an answer with the same id."""
+
+    id: RequestId
+    method: str
+    params: Object = {}
+
+
+class Notification(Value, frozen=True):
+    """Wants none."""
+
+    method: str
+    params: Object = {}
+
+
+class Result(Value, frozen=True):
+    """The answer to a request that could be served, whatever came of it."""
+
+    id: RequestId
+    result: Object
+
+
+class Failure(Value, frozen=True):
+    """The answer to a request that could not. `id` is None where it could not even be read."""
+
+    id: RequestId | None
+    code: int
+    message: str
+    data: JSON = None
+
+    @property
+    def error(self) -> RpcError:
+        """To raise, at the other end."""
+        return RpcError(self.code, self.message, data=self.data, request_id=self.id)
+
+
+Message: TypeAlias = Request | Notification | Result | Failure
+
+
+def failure(error: RpcError, request_id: RequestId | None = None) -> Failure:
+    """An error as the answer to its request."""
+    said = error.to_json()
+    return Failure(error.request_id if request_id is None else request_id, error.code, said["message"], error.data)
+
+
+def read(data: bytes | str, *, limit: int = LIMIT) -> Message:
+    """The one message of a document; RpcError for anything else."""
+    return read_message(_parse(data, limit))
+
+
+def is_batch(data: bytes) -> bool:
+    return data.lstrip()[:1] == b"["
+
+
+def read_batch(data: bytes | str, *, limit: int = LIMIT) -> list[Message | RpcError]:
+    """The messages of a batch, each read for itself; RpcError where it is none, or empty."""
+    value = _parse(data, limit)
+    if type(value) is not list or not value:
+        raise RpcError(INVALID_REQUEST, f"expected a batch of messages, got {kind_of(value)}")
+    return [_read_or_error(one) for one in value]
+
+
+def _read_or_error(value: JSON) -> Message | RpcError:
+    try:
+        return read_message(value)
+    except RpcError as error:
+        return error
+
+
+def _parse(data: bytes | str, limit: int) -> JSON:
+    try:
+        return parse(data, limit=limit)
+    except ProtocolError as error:
+        status = error.status if error.status == 413 else None
+        raise RpcError(PARSE_ERROR, error.message, pointer=error.pointer, status=status) from None
+
+
+def read_message(value: JSON) -> Message:
+    """A parsed document as a message."""
+    if type(value) is not dict:
+        hint = "send one message at a time" if type(value) is list else ""
+        raise RpcError(INVALID_REQUEST, f"expected a JSON-RPC message, got {kind_of(value)}", hint=hint)
+    number = value.get("id")
+    known = number if type(number) is str or type(number) is int else None
+    if value.get("jsonrpc") != "2.0":
+        raise RpcError(INVALID_REQUEST, 'jsonrpc has to be "2.0"', request_id=known)
+    if "id" in value and known is None and "error" not in value:
+        raise RpcError(INVALID_REQUEST, f"an id is a string or an integer, not {kind_of(number)}", pointer="/id")
+    if "method" in value:
+        return _read_asked(value, known)
+    if "error" in value:
+        return _read_failure(value["error"], known)
+    result = value.get("result")
+    if type(result) is not dict or known is None:
+        raise RpcError(INVALID_REQUEST, "neither a request, a notification nor an answer", request_id=known)
+    return Result(known, result)
+
+
+def _read_asked(value: Object, known: RequestId | None) -> Request | Notification:
+    method, params = value["method"], value.get("params", {})
+    if type(method) is not str:
+        raise RpcError(
+            INVALID_REQUEST, f"a method is a string, not {kind_of(method)}", pointer="/method", request_id=known
+        )
+    if type(params) is not dict:
+        words = f"params is an object, not {kind_of(params)}"
+        raise RpcError(INVALID_PARAMS, words, pointer="/params", request_id=known, status=400)
+    return Notification(method, params) if known is None else Request(known, method, params)
+
+
+def _read_failure(error: JSON, known: RequestId | None) -> Failure:
+    code, message = (error.get("code"), error.get("message")) if type(error) is dict else (None, None)
+    if type(code) is not int or type(message) is not str:
+        raise RpcError(INVALID_REQUEST, "an error has a code and a message", pointer="/error", request_id=known)
+    return Failure(known, code, message, error.get("data"))
+
+
+def write(message: Message) -> bytes:
+    """The message as one line of JSON, without its line end; EncodeError for what JSON cannot say."""
+    return to_bytes(to_json(message))
+
+
+def write_batch(messages: list[Message]) -> bytes:
+    return to_bytes([to_json(message) for message in messages])
+
+
+def to_json(message: Message) -> Object:
+    if type(message) is Result:
+        return {"jsonrpc": "2.0", "id": message.id, "result": message.result}
+    if isinstance(message, Failure):
+        error: Object = {"code": message.code, "message": message.message}
+        if message.data is not None:
+            error["data"] = message.data
+        return {"jsonrpc": "2.0", "id": message.id, "error": error}
+    out: Object = {"jsonrpc": "2.0"}
+    if isinstance(message, Request):
+        out["id"] = message.id
+    assert isinstance(message, (Request, Notification))
+    out["method"] = message.method
+    if message.params:
+        out["params"] = message.params
+    return out
