@@ -48,7 +48,7 @@ async def serving(document: dict[str, Any], **options: Any) -> AsyncIterator[Ser
 @asynccontextmanager
 async def listening(app: Any, limits: LimitsRow | None = None) -> AsyncIterator[str]:
     http = limited(limits or LimitsRow())
-    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1, ws="none", http=http)
+    config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1, ws="none", http=http)
     server = uvicorn.Server(config)
     task = asyncio.ensure_future(server.serve())
     while not server.started:
