@@ -38,7 +38,8 @@ demo: $(VENV)/demo ## a real model behind the gateway, asked in four protocols: 
 test: $(VENV)/test ## all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
-test-soak: $(VENV)/test ## 200 kills a store instead of 20
+test-soak: $(VENV)/test ## 200 kills a store instead of 20; the gateway under load for a minute
+	$(BIN)/python tests/soak/soak_gateway.py
 	SOAK=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/stores/test_kills.py
 
 test-mcp: $(VENV)/test ## the official MCP conformance suite and inspector against the server; needs npm

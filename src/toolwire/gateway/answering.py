@@ -25,7 +25,7 @@ from .asgi import Call
 from .asked import Asked
 from .cache import AnswerCache
 from .downstream import ArrayFrames, Downstream
-from .faults import OURS_TO_SETTLE, settled
+from .faults import is_ours_to_settle, settled
 from .hosting import Hosting
 from .memory import Memory, calls_to_recall, put_back
 from .outbound import Outbound, Passing, outbound
@@ -39,7 +39,7 @@ __all__ = ["Answering", "Means"]
 
 _ERROR_LIMIT = 1024 * 1024
 _GRACE = 0.25  # seconds for the end of a body whose answer is whole, so that its connection can be used again
-_ELSEWHERE = OURS_TO_SETTLE | {"rate_limit", "overloaded", "timeout", "server", "not_found"}
+_ELSEWHERE = frozenset({"rate_limit", "overloaded", "timeout", "server", "not_found"})
 
 _SILENT = Fault("timeout", "the upstream was silent for too long", 504, "timeout", retryable=True)
 _STOPPING = Fault("overloaded", "the gateway is being stopped", 503, "stopping", retryable=True)
@@ -133,7 +133,8 @@ class Answering:
                 self._means.router.succeeded(target)
                 return
             turn.failures += ((target.upstream.name, fault.kind),)
-            if fault.kind not in _ELSEWHERE or (self._hosting is not None and self._hosting.has_acted):
+            final = fault.kind not in _ELSEWHERE and not is_ours_to_settle(fault)
+            if final or (self._hosting is not None and self._hosting.has_acted):
                 break
             self._means.router.failed(target, fault.retry_after)
             if turn.attempts % len(plan) == 0:

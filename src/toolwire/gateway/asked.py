@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ __all__ = ["Asked"]
 
 # fields that other gateways take as the address of an upstream, or as the key for it
 _NOT_THE_CLIENTS_TO_SAY = ("api_base", "base_url", "api_key", "extra_headers", "custom_llm_provider")
+_LONGEST_NAME = 512  # names are remembered
 # what a provider's own clients say about the protocol, for an upstream of the same wire
 _SAME_WIRE_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
 _CALL_MARKS = (b"tool_use", b"tool_calls", b"unction", b"custom_tool_call")  # of every wire, in any spelling
@@ -43,8 +45,8 @@ class Asked:
     def __init__(self, place: Place, body: bytes, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
         self.front = place.front
         self.wire: Wire = get(place.front.wire)
-        self.body = body
-        self.document = _document(body, headers)
+        self.body = body.removeprefix(BOM_UTF8)  # an upstream may not know the mark
+        self.document = _document(self.body, headers)
         self._request: Request | None = None
         self.model = _model(place, self.document)
         if place.stream is None:
@@ -87,4 +89,6 @@ def _model(place: Place, document: Object) -> str:
     model = place.model or document.get("model")
     if not isinstance(model, str) or not model:
         raise ProtocolError("no model", pointer="/model", hint="`/v1/models` lists what there is")
+    if len(model) > _LONGEST_NAME:
+        raise ProtocolError(f"the name of a model of more than {_LONGEST_NAME} characters", pointer="/model")
     return model

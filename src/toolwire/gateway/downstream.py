@@ -11,6 +11,8 @@ from .asgi import Call
 
 __all__ = ["ArrayFrames", "Downstream", "Frames"]
 
+_SECOND_LOOK = 0.05  # seconds
+
 
 class Frames(Protocol):
     """How the events of a stream are put on the line."""
@@ -65,6 +67,7 @@ class Downstream:
         self._silence = silence
         self._frames = frames
         self._is_writing = False
+        self._is_late = False
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._began = self._heard = self._written = self._loop.time()
@@ -74,6 +77,7 @@ class Downstream:
     def heard(self) -> None:
         """The upstream gave a sign of life."""
         self._heard = self._loop.time()
+        self._is_late = False
 
     async def write(self, data: bytes) -> None:
         if not self.spoke:
@@ -84,9 +88,10 @@ class Downstream:
         await self._put(data)
 
     async def end(self) -> None:
-        self.close()
+        self._timer.cancel()
         if self._frames is not None:
             await self._put(self._frames.close())
+        await self._until_quiet()
         if not self._call.started:
             await self._call.start(200, self.headers)
         await self._call.end()
@@ -96,11 +101,15 @@ class Downstream:
         if self._pinging is not None:
             self._pinging.cancel()
 
-    async def _put(self, data: bytes) -> None:
+    async def _until_quiet(self) -> None:
+        """A ping that is under way is out."""
         if self._pinging is not None:
             await self._pinging
             self._pinging = None
-        self._is_writing = True
+
+    async def _put(self, data: bytes) -> None:
+        self._is_writing = True  # from here on no ping begins
+        await self._until_quiet()
         if not self._call.started:
             await self._call.start(200, self.headers)
         await self._call.write(data)
@@ -110,16 +119,25 @@ class Downstream:
     def _wake(self) -> None:
         now = self._loop.time()
         if now - self._heard >= self._silence:
-            self.gave_up = True
-            if self._task is not None:
-                self._task.cancel()
+            self._lose_patience()
             return
-        if now - self._written >= self._every and self._ping and not self._is_writing:
+        can_ping = self._ping and not self._is_writing and (self._pinging is None or self._pinging.done())
+        if can_ping and now - self._written >= self._every:
             self._pinging = asyncio.ensure_future(self._say_something())
             self._written = now
         next_ping = self._written + self._every
         next_silence = self._heard + self._silence
         self._timer = self._loop.call_later(max(min(next_ping, next_silence) - now, 0.01), self._wake)
+
+    def _lose_patience(self) -> None:
+        """At the second look: after a time in which this process stood still, what has come is not yet read."""
+        if not self._is_late:
+            self._is_late = True
+            self._timer = self._loop.call_later(_SECOND_LOOK, self._wake)
+            return
+        self.gave_up = True
+        if self._task is not None:
+            self._task.cancel()
 
     async def _say_something(self) -> None:
         if not self._call.started:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ..ir.errors import ToolwireError, UpstreamError
 from ..ir.response import Fault, FaultKind
 
-__all__ = ["OURS_TO_SETTLE", "RateLimited", "Refused", "fault_from", "settled"]
+__all__ = ["RateLimited", "Refused", "fault_from", "is_ours_to_settle", "settled"]
 
 _KINDS: dict[int, FaultKind] = {
     401: "authentication",
     403: "permission",
     404: "not_found",
-    408: "timeout",
     413: "too_large",
     429: "rate_limit",
     503: "overloaded",
 }
-OURS_TO_SETTLE = frozenset({"authentication", "permission", "billing"})
-"""What an upstream has against the gateway, and not against its client."""
+_OURS = frozenset({"authentication", "permission", "billing"})
 
 
 class Refused(ToolwireError):
@@ -45,9 +45,17 @@ def fault_from(error: ToolwireError) -> Fault:
     return Fault(kind, str(error), error.status, param=error.pointer or None, retry_after=wait)
 
 
+def is_ours_to_settle(fault: Fault) -> bool:
+    """Whether an upstream has it against the gateway, and not against its client: whatever it calls it."""
+    return fault.kind in _OURS or fault.status in (401, 402)
+
+
 def settled(fault: Fault, upstream: str) -> Fault:
-    """The upstream does not take our key: the client, whose own key is right, cannot do anything about it."""
-    if fault.kind not in OURS_TO_SETTLE:
-        return fault
-    message = f"the upstream {upstream} refuses the gateway: {fault.message}"
-    return Fault("server", message, 502, fault.code, retryable=False)
+    """The upstream does not take our key: the client, whose own key is right, cannot do anything about it.
+
+    Nor is a failure of the upstream one of ours: a 500 from here is always the gateway's own.
+    """
+    if is_ours_to_settle(fault):
+        message = f"the upstream {upstream} refuses the gateway: {fault.message}"
+        return Fault("server", message, 502, fault.code, retryable=False)
+    return replace(fault, status=502) if fault.status == 500 else fault

@@ -67,20 +67,20 @@ _ROWS: tuple[tuple[str, str, Action, str], ...] = (
     ("GET", r"/(?:ready|readyz)", "ready", "openai_chat"),
     ("GET", r"/metrics", "metrics", "openai_chat"),
 )
+_USUAL = 1024  # characters of a path that is worth remembering
 _ROUTES = [(method, re.compile(path), action, FRONTS[wire]) for method, path, action, wire in _ROWS]
 
 
 def place_of(method: str, path: str, headers: dict[str, str]) -> Place | None:
     """What a request is for; None where nothing is there."""
     method = "GET" if method == "HEAD" else method
-    found = _by_pattern(method, path)
+    found = _by_pattern(method, path) if len(path) <= _USUAL else _matched(method, path)
     if found is not None and found.action in ("models", "model") and "anthropic-version" in headers:
         return Place(found.action, FRONTS["anthropic"], found.model)
     return found
 
 
-@lru_cache(1024)
-def _by_pattern(method: str, path: str) -> Place | None:
+def _matched(method: str, path: str) -> Place | None:
     for wanted, pattern, action, front in _ROUTES:
         match = pattern.fullmatch(path) if method == wanted else None
         if match is not None:
@@ -90,6 +90,9 @@ def _by_pattern(method: str, path: str) -> Place | None:
             stream = None if verb is None else verb.startswith("stream")
             return Place(action, front, model, stream)
     return None
+
+
+_by_pattern = lru_cache(1024)(_matched)
 
 
 def methods_of(path: str) -> list[str]:

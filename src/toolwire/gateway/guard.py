@@ -44,16 +44,20 @@ class Guard:
             raise Refused("a page of another origin", hint="set server.origins to those that may ask")
 
     def _is_ours(self, host: str) -> bool:
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            return False
+        name = _name(f"//{host}")
         return name in self._hosts or _is_this_machine(name)
 
     def _may_ask(self, origin: str) -> bool:
-        if origin in self._origins:
-            return True
-        return _is_this_machine(urlsplit(origin).hostname or "")
+        return origin in self._origins or _is_this_machine(_name(origin))
+
+
+def _name(url: str) -> str:
+    """Whose address it is; nobody's, where it says more than that."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    return "" if "@" in parts.netloc or parts.path or parts.query else parts.hostname or ""
 
 
 def _is_this_machine(name: str) -> bool:

@@ -37,8 +37,8 @@ def from_litellm(text: str) -> Settings:
         upstream, model = _upstream(params, f"{where}.litellm_params")
         label = next((one for one, row in upstreams.items() if row == upstream), f"litellm-{len(upstreams)}")
         upstreams[label] = upstream
-        weight = params.get("weight", 1)
-        targets.setdefault(name, []).append(TargetRow(label, model, float(weight)))
+        weight = _number(params, "weight", 1.0, f"{where}.litellm_params")
+        targets.setdefault(name, []).append(TargetRow(label, model, weight))
     models = {name: ModelRow(targets=tuple(rows)) for name, rows in targets.items()}
     return Settings(upstreams=upstreams, models=models, keys=_master(document.get("general_settings")))
 
@@ -54,13 +54,12 @@ def _upstream(params: Object, where: str) -> tuple[UpstreamRow, str]:
     key = params.get("api_key")
     if key is not None and not (isinstance(key, str) and key.startswith(_ENVIRONMENT)):
         raise ConfigError(f"{where}.api_key stands in the file", hint=f"write {_ENVIRONMENT}NAME")
-    base = params.get("api_base")
     row = UpstreamRow(
         provider,
-        base_url=base,
+        base_url=_text(params, "api_base", where) if "api_base" in params else None,
         key_env=None if key is None else key.removeprefix(_ENVIRONMENT),
-        timeout=float(params.get("timeout", 600)),
-        retries=int(params.get("max_retries", 2)),
+        timeout=_number(params, "timeout", 600.0, where),
+        retries=int(_number(params, "max_retries", 2.0, where, least=0.0)),
     )
     return row, model
 
@@ -111,6 +110,16 @@ def _text(value: Object, name: str, where: str) -> str:
     if not isinstance(found, str) or not found:
         raise ConfigError(f"{where} has no {name}")
     return found
+
+
+def _number(value: Object, name: str, default: float, where: str, *, least: float | None = None) -> float:
+    """Above 0, or at least `least`."""
+    found = value.get(name, default)
+    if not isinstance(found, (int, float)) or isinstance(found, bool) or found < (least or 0):
+        raise ConfigError(f"{where}.{name} is not a number that can be meant: {found!r}")
+    if found == 0 and least is None:
+        raise ConfigError(f"{where}.{name} is 0", hint="leave it out, or the model")
+    return float(found)
 
 
 def _only(value: Object, known: set[str], where: str) -> None:

@@ -20,7 +20,7 @@ from .upstreams import Upstream
 
 __all__ = ["NoTarget", "Router", "Target", "UnknownModel"]
 
-_REMEMBERED = 1024
+_REMEMBERED = 1024  # names; clients may ask for any number of models
 
 
 class UnknownModel(ToolwireError):
@@ -97,7 +97,11 @@ class Router:
 
     def failed(self, target: Target, wait: float | None = None) -> None:
         """It rests, as long as it asked for or as long as is usual."""
-        self._resting[target.label] = self._clock() + (self._cooldown if wait is None else wait)
+        now = self._clock()
+        if len(self._resting) >= _REMEMBERED:
+            resting = {label: until for label, until in self._resting.items() if until > now}
+            self._resting = resting if len(resting) < _REMEMBERED else {}
+        self._resting[target.label] = now + (self._cooldown if wait is None else wait)
 
     def succeeded(self, target: Target) -> None:
         self._resting.pop(target.label, None)

@@ -89,6 +89,8 @@ def _server(
 ) -> uvicorn.Server:
     try:
         import uvicorn
+
+        from .protocol import limited
     except ImportError:
         raise MissingExtra("the gateway needs uvicorn", hint="pip install 'toolwire[gateway]'") from None
 
@@ -119,7 +121,7 @@ def _server(
     return Server(
         uvicorn.Config(
             app,
-            http="httptools",
+            http=limited(settings.limits),  # type: ignore[arg-type]  # uvicorn only calls it
             ws="none",
             lifespan="on",
             log_config=None,

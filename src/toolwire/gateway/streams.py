@@ -70,6 +70,7 @@ class PassingStream:
             return b""
         try:
             self._follow(self._decoder.feed(data))
+            self._follow(self._decoder.feed(b""))  # raises what was wrong behind the last event
         except ToolwireError as error:
             return self.fail(_broken(error))
         return self._without_key(self._whole(data))
@@ -81,7 +82,7 @@ class PassingStream:
             self._follow(self._decoder.close())
         except ToolwireError as error:
             return self.fail(_broken(error))
-        return b"".join(self._held)
+        return self._without_key(b"".join(self._held))
 
     def _whole(self, data: bytes) -> bytes:
         """Up to the end of the last event; the rest waits."""

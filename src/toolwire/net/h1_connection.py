@@ -146,7 +146,16 @@ class Connection(asyncio.Protocol):
         except HttpParserError as error:
             self._fail(ConnectionError(f"not HTTP: {error}"))  # of no consequence to an answer that is whole
             self.abort()
+        if not self._has_head:
+            self._count(len(data))
         self._tell()
+
+    def _count(self, size: int) -> None:
+        """What has come of a head, whether it is a line of it yet or not."""
+        self._head_size += size
+        if self._head_size > _MOST_HEAD:
+            self._fail(ConnectionError("a head of more than 64 KiB"))
+            self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         ends_here = self._has_head and not {"content-length", "transfer-encoding"} & self.headers.keys()
@@ -163,11 +172,6 @@ class Connection(asyncio.Protocol):
         self.headers = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._head_size += len(name) + len(value)
-        if self._head_size > _MOST_HEAD:
-            self._fail(ConnectionError("a head of more than 64 KiB"))
-            self.abort()
-            return
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:

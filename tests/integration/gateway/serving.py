@@ -10,7 +10,8 @@ from typing import Any
 import uvicorn
 
 from toolwire.gateway.app import Gateway
-from toolwire.gateway.settings import from_document
+from toolwire.gateway.protocol import limited
+from toolwire.gateway.settings import LimitsRow, from_document
 from toolwire.gateway.turn import Turn
 
 WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
@@ -35,16 +36,19 @@ async def serving(document: dict[str, Any], **options: Any) -> AsyncIterator[Ser
     """The gateway that these settings describe."""
     turns: list[Turn] = []
     sinks = [turns.append, *options.pop("sinks", ())]
-    gateway = Gateway(from_document(document), environment={}, sinks=sinks, **options)
-    async with listening(gateway) as url:
+    environment = options.pop("environment", {})
+    settings = from_document(document)
+    gateway = Gateway(settings, environment=environment, sinks=sinks, **options)
+    async with listening(gateway, settings.limits) as url:
         serving = Serving(gateway, turns)
         serving.url = url
         yield serving
 
 
 @asynccontextmanager
-async def listening(app: Any) -> AsyncIterator[str]:
-    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1, ws="none")
+async def listening(app: Any, limits: LimitsRow | None = None) -> AsyncIterator[str]:
+    http = limited(limits or LimitsRow())
+    config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1, ws="none", http=http)
     server = uvicorn.Server(config)
     task = asyncio.ensure_future(server.serve())
     while not server.started:

@@ -70,6 +70,12 @@ def test_what_was_cut_off_is_complete_only_where_nothing_can_follow():
     assert form.parse(text + "\nso", TOOLS, finished=False).calls[0].state == "complete"
 
 
+@pytest.mark.parametrize("cut", range(len("<function=f>\n"), len("<function=f>\n<parameter=a>\nx\n</parameter>")))
+def test_a_call_that_stops_before_its_end_is_truncated_wherever_it_stops(cut):
+    (call,) = parse("qwen3_xml", "<function=f>\n<parameter=a>\nx\n</parameter>"[:cut]).calls
+    assert call.state == "truncated"
+
+
 @pytest.mark.parametrize(
     "name, text, told",
     [

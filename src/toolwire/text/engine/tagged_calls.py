@@ -307,6 +307,9 @@ class _Arguments:
                 self.turn.unclosed(style.call_close)  # stopped at its stop mark
                 return
             raise Truncated("the text stops between two arguments")
+        if reader.ended and style.key_open.startswith(rest):
+            reader.take_to(len(reader.text))
+            raise Truncated("the text stops where an argument begins")
         if self.in_section and (yield from reader.one_of((style.section_close,))):
             reader.unread(style.section_close)
             self.turn.unclosed(style.call_close)
