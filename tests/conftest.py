@@ -1,56 +1,17 @@
 """What all tests share: the requests that real clients sent, and a seed for hypothesis that CI can repeat."""
 
-import json
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-HERE = Path(__file__).parent
-CLIENTS = HERE / "fixtures" / "clients"
-WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
-_WIRE_OF_PATH = {
-    "/chat/completions": "openai_chat",
-    "/responses": "openai_responses",
-    "/messages": "anthropic",
-    "enerateContent": "gemini",
-    "/api/chat": "ollama",
-}
+from recordings import RECORDED, Recorded
 
 # The same examples in every run; EXPLORE=1 looks for new ones, and more of them.
 _QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("fixed", derandomize=True, **_QUIET)
 settings.register_profile("explore", max_examples=1000, **_QUIET)
 settings.load_profile("explore" if os.environ.get("EXPLORE") else "fixed")
-
-
-class Recorded:
-    """One request of a real client, and what the recording server answered."""
-
-    def __init__(self, path: Path) -> None:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        self.name = path.stem
-        self.body = record.get("body")
-        self.answer = record.get("mock_response") or {}
-        self.headers = {name.lower(): value for name, value in record["headers"]}
-        self.wire = next((wire for part, wire in _WIRE_OF_PATH.items() if part in record["path"]), "")
-        if self.wire == "anthropic":
-            self.wire = f"anthropic@{self.headers['anthropic-version']}"
-
-    @property
-    def bare_wire(self) -> str:
-        return self.wire.partition("@")[0]
-
-    @property
-    def stream(self) -> bytes:
-        return "".join(self.answer.get("sse", ())).encode()
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-RECORDED = [r for r in map(Recorded, sorted(CLIENTS.glob("*.json"))) if r.body]
 
 
 @pytest.fixture(params=RECORDED, ids=repr)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import toolwire
-from conftest import WIRES
+from recordings import WIRES
 from toolwire.audit.tokens import tokens_of
 from toolwire.audit.tools import audit_tools
 from toolwire.ir import InvalidArguments, LossError, Losses, Message, Params, SchemaError

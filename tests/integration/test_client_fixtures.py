@@ -5,7 +5,7 @@ import json
 import pytest
 
 import toolwire
-from conftest import WIRES
+from recordings import WIRES
 from toolwire.testing import bytewise, differences
 from toolwire.testing.pair_checks import request_pair
 from toolwire.wire import get

@@ -7,7 +7,7 @@ from judges import calls_by_sdk, judge_chunks, judge_request, judge_response
 from loopback import loopback
 
 import toolwire
-from conftest import RECORDED, WIRES
+from recordings import RECORDED, WIRES
 from toolwire.bridge.exchange import Exchange
 from toolwire.testing import load_vectors
 from toolwire.wire import get

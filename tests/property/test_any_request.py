@@ -9,7 +9,7 @@ from hypothesis import given
 from judges import judge_request
 
 import toolwire
-from conftest import WIRES
+from recordings import WIRES
 from toolwire.ir import ToolCall, ToolResult, ToolwireError
 from toolwire.ir.text import to_bytes
 from toolwire.stream.strict import parse_object

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import toolwire
-from conftest import WIRES
+from recordings import WIRES
 from toolwire.bridge.exchange import Exchange
 from toolwire.ir import CallEnd, Refusal, Text, TruncatedStream
 from toolwire.testing import differences, same

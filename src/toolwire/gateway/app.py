@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from logging import getLogger
 from secrets import token_hex
 
@@ -46,6 +47,8 @@ __all__ = ["Gateway"]
 _log = getLogger("toolwire.gateway")
 _JSON = {"content-type": "application/json"}
 _LAST_WORDS = 1.0  # seconds
+_PROCESS = token_hex(8)
+_numbers = count()
 _GONE = 499  # nginx's number for a client that went away
 
 
@@ -267,12 +270,10 @@ class Gateway:
 
 
 def _request_id(call: Call) -> str:
-    given = call.headers.get("x-request-id", "")
-    return (
-        given
-        if given.isascii() and given.replace("-", "").replace("_", "").isalnum() and len(given) <= 64
-        else token_hex(12)
-    )
+    given: str = call.headers.get("x-request-id", "")
+    if given and len(given) <= 64 and given.isascii() and given.replace("-", "").replace("_", "").isalnum():
+        return given
+    return f"{_PROCESS}{next(_numbers):08x}"
 
 
 def _uncancel() -> None:

@@ -29,7 +29,7 @@ class Caller(Struct, frozen=True):
     row: KeyRow
 
     def may_use(self, model: str) -> bool:
-        return any(fnmatchcase(model, pattern) for pattern in self.row.models)
+        return "*" in self.row.models or any(fnmatchcase(model, pattern) for pattern in self.row.models)
 
     def check(self, model: str) -> None:
         if not self.may_use(model):

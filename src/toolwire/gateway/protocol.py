@@ -6,7 +6,7 @@ not take its answer. Hand it to uvicorn as `http`.
 
 from __future__ import annotations
 
-from asyncio import TimerHandle, Transport
+from asyncio import AbstractEventLoop, TimerHandle, Transport
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -28,6 +28,39 @@ class _TooLarge(Exception):
     """The parser turns it into an error of its own."""
 
 
+class _Gathered:
+    """A transport that puts together what is written in one turn of the loop: the head of an answer and its body are two
+    writes of uvicorn's, and need not be two of the system's."""
+
+    __slots__ = ("_held", "_loop", "_transport")
+
+    def __init__(self, transport: Transport, loop: AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._held: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if not self._held:
+            self._loop.call_soon(self._flush)
+        self._held.append(data)
+
+    def _flush(self) -> None:
+        if self._held:
+            data = b"".join(self._held)
+            self._held = []
+            self._transport.write(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size() + sum(map(len, self._held))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class _LimitedHttp(HttpToolsProtocol):
     def __init__(self, *args: Any, limits: LimitsRow, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -40,7 +73,7 @@ class _LimitedHttp(HttpToolsProtocol):
         self._writing: TimerHandle | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(_Gathered(transport, self.loop))  # type: ignore[arg-type]
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -7,6 +7,7 @@ SIGHUP             the settings are read anew; a mistake in them is logged, and 
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -103,6 +104,8 @@ def _server(
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
+            gc.collect()
+            gc.freeze()  # what is there now stays: nobody has to look at it again
             if ready is not None:
                 ready()
 
@@ -127,6 +130,7 @@ def _server(
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             timeout_keep_alive=_KEEP_ALIVE,
             timeout_graceful_shutdown=max(1, int(settings.server.drain)),
         )

@@ -124,8 +124,12 @@ class _Post:
     async def __aenter__(self) -> Reply:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max(self._seconds, 0.001)
-        async with asyncio.timeout_at(deadline):
-            await self._transport._free.acquire()
+        free = self._transport._free
+        if free.locked():
+            async with asyncio.timeout_at(deadline):
+                await free.acquire()
+        else:
+            await free.acquire()
         try:
             try:
                 return await self._ask(deadline)

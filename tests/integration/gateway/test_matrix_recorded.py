@@ -9,7 +9,7 @@ from matrix_world import opened
 from sdks import CLIENTS, Answer
 from shapes import FORMATS, WIRES, Call, Said, spoken
 
-from conftest import RECORDED, Recorded
+from recordings import RECORDED, Recorded
 from toolwire.ir.fold import fold
 from toolwire.ir.parts import ToolCall
 from toolwire.ir.response import Response

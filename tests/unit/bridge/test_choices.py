@@ -3,7 +3,7 @@
 import pytest
 
 import toolwire
-from conftest import WIRES
+from recordings import WIRES
 from toolwire.ir import Message, Params
 from toolwire.wire import get
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import toolwire
-from conftest import WIRES
+from recordings import WIRES
 from toolwire.ir import Fault, Response, Stop, Text, ToolCall
 from toolwire.ir.events import ResponseEnd, ResponseStart, StreamFault
 from toolwire.wire import get

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import toolwire
-from conftest import WIRES
+from recordings import WIRES
 from toolwire.ir import InvalidArguments, Message, Params
 from toolwire.schema import DIALECTS, lower, validator, violations
 from toolwire.testing.refusals import refusal

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import WIRES
+from recordings import WIRES
 from toolwire.ir import (
     CallDelta,
     CallEnd,

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conftest import WIRES
+from recordings import WIRES
 from toolwire.audit import code_rules, quality_rules, request_rules, schema_rules, tool_rules  # noqa: F401 - they register
 from toolwire.audit.findings import RULES
 from toolwire.ir import UpstreamError

@@ -2,7 +2,7 @@
 
 import json
 
-from gateway.state.asking import Http
+from gateway.state.plain_http import Http
 
 TOOLS = [
     {

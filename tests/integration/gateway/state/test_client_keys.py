@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from gateway.serving import serving, upstream_rows
-from gateway.state.asking import Http
+from gateway.state.plain_http import Http
 
 from toolwire.gateway.keys import digest
 from toolwire.ir.parts import Text

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from gateway.serving import serving, upstream_rows
-from gateway.state.asking import Http
+from gateway.state.plain_http import Http
 from gateway.state.test_client_keys import FRONTS, KEY, ask, hello, said
 from stores.servers import Redis
 

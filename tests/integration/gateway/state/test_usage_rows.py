@@ -7,7 +7,7 @@ import time
 import msgspec
 import pytest
 from gateway.serving import serving, upstream_rows
-from gateway.state.asking import Http
+from gateway.state.plain_http import Http
 
 from toolwire.cli.main import main
 from toolwire.gateway.keys import digest
