@@ -163,12 +163,16 @@ def all_loggers_at_debug(out):
     handler = logging.StreamHandler(out)
     handler.setFormatter(logging.Formatter("%(name)s %(levelname)s %(message)s"))
     root = logging.getLogger()
-    level = root.level
+    servers = [logging.getLogger(f"uvicorn{name}") for name in ("", ".error", ".access", ".asgi")]
+    levels = {logger: logger.level for logger in (root, *servers)}  # uvicorn sets its own, and leaves them so
     root.addHandler(handler)
     root.setLevel(1)
-    yield
-    root.removeHandler(handler)
-    root.setLevel(level)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 def watch(tmp_path, *script, scene):
