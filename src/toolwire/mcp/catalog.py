@@ -13,6 +13,7 @@ from ..wire.mcp.errors import INVALID_PARAMS, RpcError
 from ..wire.mcp.greeting import ServerCard
 from ..wire.mcp.headers import Mirrored, mirrored
 from ..wire.mcp.lists import Page
+from ..wire.mcp.meta import IDEMPOTENCY
 from ..wire.mcp.versions import STATELESS
 from .offers import Prompt, Resource
 
@@ -96,7 +97,7 @@ class Catalog:
         return {"ttlMs": self._ttl_ms, "cacheScope": self._scope}
 
     def card(self, *, handshake: bool = False) -> ServerCard:
-        capabilities: Object = {"tools": {"listChanged": True}}
+        capabilities: Object = {"tools": {"listChanged": True}, "experimental": {IDEMPOTENCY: {}}}
         if self._resources:
             capabilities["resources"] = {"subscribe": True, "listChanged": True}
         if self._prompts:

@@ -60,18 +60,26 @@ class HttpTransport:
         self._roots = tuple(roots)
         self._pools: dict[bool, Client] = {}
 
-    @asynccontextmanager
-    async def post(
+    def post(
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
+    ) -> AbstractAsyncContextManager[Reply]:
+        return self.send("POST", url, headers, secrets, body, seconds)
+
+    @asynccontextmanager
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
     ) -> AsyncIterator[Reply]:
+        """`post`, by any method. ConnectionRefusedError where there was no connection, so that nothing was sent."""
         pool = self._pool(url)
         from pyreqwest.exceptions import PyreqwestError
 
         try:
-            builder = pool.post(url)
+            builder = pool.request(method, url)
         except ValueError as error:
             raise ConfigError(f"a URL that cannot be used: {error}") from None
-        builder = builder.body_bytes(body).timeout(timedelta(seconds=max(seconds, 0.001)))
+        if body:
+            builder = builder.body_bytes(body)
+        builder = builder.timeout(timedelta(seconds=max(seconds, 0.001)))
         for name, value in headers.items():
             builder = builder.header(name, value)
         for name, value in secrets.items():
@@ -154,4 +162,8 @@ def _recall(before: int) -> None:
 def _plain(error: Exception) -> Exception:
     causes = getattr(error, "details", {}).get("causes") or ()
     words = causes[-1]["message"] if causes else str(error)
-    return TimeoutError(words) if isinstance(error, TimeoutError) else ConnectionError(words)
+    if isinstance(error, TimeoutError):
+        return TimeoutError(words)
+    from pyreqwest.exceptions import ConnectError
+
+    return ConnectionRefusedError(words) if isinstance(error, ConnectError) else ConnectionError(words)

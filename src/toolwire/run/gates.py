@@ -59,7 +59,10 @@ def find(pending: Pending) -> Pending | ToolResult:
     name = pending.call.name
     entry = pending.box.find(name)
     if entry is not None:
-        return replace(pending, entry=entry)
+        why = entry.withdrawn
+        if why is None:
+            return replace(pending, entry=entry)
+        return refusal(pending.call, "withdrawn", f"The tool {name} is withdrawn, and nothing was run: {why}")
     near = pending.box.nearest(name)
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
     return refusal(pending.call, "unknown_tool", f"There is no tool called {name!r}.{meant}")
