@@ -90,6 +90,7 @@ class HttpTransport:
         try:
             response = await request.__aenter__()
         except PyreqwestError as error:
+            _recall(before)
             raise _plain(error) from None
         try:
             _recall(before)
@@ -142,6 +143,7 @@ class _Reply:
                 if piece:
                     return bytes(piece)
         except PyreqwestError as error:
+            _recall(before)
             raise _plain(error) from None
         _recall(before)
         return b""
@@ -154,7 +156,8 @@ def _cancels() -> int:
 
 
 def _recall(before: int) -> None:
-    """pyreqwest forgets that it was cancelled where its result is ready in the same moment; the task remembers."""
+    """pyreqwest forgets that it was cancelled where its result, or its failure, is ready in the same moment; the task
+    remembers."""
     if _cancels() > before:
         raise asyncio.CancelledError
 

@@ -14,11 +14,14 @@ from .client import McpClient
 from .config import ServerSpec
 from .failures import NotAuthorized, ServerGone, ServerRefused
 from .listing import Problem
+from .login import Browser, Login
 from .questions import Handlers, accept_defaults
 from .servers import McpServers
 
 __all__ = [
+    "Browser",
     "Handlers",
+    "Login",
     "McpClient",
     "McpServers",
     "NotAuthorized",

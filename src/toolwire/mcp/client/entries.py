@@ -20,6 +20,7 @@ from ...run.failures import ToolError
 from ...run.results import told
 from ...run.toolbox import Entry, Options
 from ...schema.validate import validator
+from ...wire.mcp import NAME
 from ...wire.mcp.content import decode_content
 from ...wire.mcp.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, RpcError
 from .client import McpClient
@@ -60,7 +61,8 @@ def tool_entry(client: McpClient, name: str, tool: Tool, refused: Callable[[], s
     options = Options(
         timeout=client.spec.timeout, withdrawn=withdrawn, untrusted=not client.spec.trusted, resource=client.spec.name
     )
-    return Entry(replace(tool, name=name), call, options)
+    # titles and hints are for people and programs, and no model's wire has a word for them
+    return Entry(replace(tool, name=name, extra={}), call, options)
 
 
 def _difference(client: McpClient, tool: Tool) -> str | None:
@@ -85,7 +87,10 @@ def _withdrawn(client: McpClient, error: RpcError, gone: list[str]) -> Exception
 
 
 def _judged(result: ToolResult, tool: Tool) -> ToolResult:
-    """A result that is not what its tool declares is passed on with a note: the words may still be right."""
+    """A result that is not what its tool declares is passed on with a note: the words may still be right. What only MCP has a
+    word for becomes a note, too."""
+    if result.extra:
+        result = told(replace(result, extra={}), mcp=result.extra.get(NAME, {}))
     if result.is_error:
         return told(result, code="failed")
     if tool.output_schema is None or result.structured is None:

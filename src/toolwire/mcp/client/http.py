@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Protocol
 
 from ...ir.errors import ProtocolError
@@ -34,6 +34,7 @@ _BOTH = "application/json, text/event-stream"
 _DAY = 86400.0
 _RETRY = 1.0
 _LONGEST_WAIT = 60.0
+_PATIENCE = 2.0
 _RESUMES = 5
 _LOGINS = 3
 _ERROR_LIMIT = 64 * 1024
@@ -70,6 +71,8 @@ class HttpLink:
         self._version: str | None = None
         self._stateless = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._listens = asyncio.Event()
+        self._closed = False
 
     async def open(self) -> None:
         """There is nothing to open."""
@@ -96,8 +99,11 @@ class HttpLink:
         self._stateless = greeting.is_stateless
         if listen:
             self._spawn(self._listen())
+            with suppress(TimeoutError):  # what is asked before the stream is there may be lost
+                await asyncio.wait_for(self._listens.wait(), _PATIENCE)
 
     async def close(self) -> None:
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -264,12 +270,13 @@ class HttpLink:
         """What changes: the GET stream of a session, or a request whose stream stays open. Goes on until it is cancelled, or
         until the server says that it has none."""
         wait, last, number = _RETRY, b"", 0
-        while True:
+        while not self._closed:
             stream, number = SSEDecoder(LIMIT), number + 1
             stream.last_id = last
             request = self._subscription(number)
             try:
                 async with self._listening(request, last) as reply:
+                    self._listens.set()
                     if reply.status != 200:
                         return
                     await self._streamed(reply, request, stream)

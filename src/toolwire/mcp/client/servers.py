@@ -29,6 +29,7 @@ from ...stream.strict import parse
 from .client import McpClient
 from .config import ServerSpec, read_config
 from .entries import resource_entries, tool_entry
+from .http import Authorizer
 from .listing import Problem
 from .names import names_of
 
@@ -37,8 +38,8 @@ __all__ = ["McpServers"]
 
 class McpServers:
     """`lock`: what the tools were when somebody looked, a file or what is in it. `strict`: one server that cannot be reached
-    is an error. `changed` is called when what the servers offer is no longer what it was. Other options go to every
-    `McpClient`: handlers, watch, trace.
+    is an error. `logins`: who we are, by server. `changed` is called when what the servers offer is no longer what it was.
+    Other options go to every `McpClient`: handlers, watch, trace.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class McpServers:
         *,
         lock: str | Path | Object | None = None,
         strict: bool = False,
+        logins: Mapping[str, Authorizer] | None = None,
         changed: Callable[[], None] | None = None,
         **options: Any,
     ) -> None:
@@ -59,7 +61,8 @@ class McpServers:
                 raise ConfigError(f"two servers are called {spec.name!r}")
             if spec.url is not None and "sender" not in options:
                 self._transport = options["sender"] = HttpTransport()
-            self.clients[spec.name] = McpClient(spec, changed=changed, **options)
+            login = (logins or {}).get(spec.name)
+            self.clients[spec.name] = McpClient(spec, login=login, changed=changed, **options)
 
     @classmethod
     def from_config(
