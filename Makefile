@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 WORKERS ?= auto
 
-.PHONY: help demo test test-soak check bench docs format clean
+.PHONY: help demo test test-soak test-mcp check bench docs format clean
 
 help: ## what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ test: $(VENV)/test ## all tests
 test-soak: $(VENV)/test ## 200 kills a store instead of 20
 	SOAK=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/stores/test_kills.py
 
+test-mcp: $(VENV)/test ## the official MCP conformance suite and inspector against the server; needs npm
+	$(BIN)/python tests/mcp_conformance/run.py
+
 check: $(VENV)/check ## format, lint, types, import contracts
 	$(BIN)/ruff format --check src tests bench docs
 	$(BIN)/ruff check src tests bench docs
@@ -51,5 +54,5 @@ docs: $(VENV)/core ## write the generated pages of docs/ anew
 	$(BIN)/python docs/generate.py
 
 clean: ## forget everything that can be made again
-	rm -rf $(VENV) bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-mcp .node .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -61,6 +61,13 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--store", metavar="URL", help="where calls are remembered: a file, redis://…, postgresql://…, memory:"
     )
+    parser.add_argument(
+        "--lease",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="without a sign of life a call is lost after this (60)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -96,6 +103,7 @@ def make_server(arguments: argparse.Namespace) -> Server:
         name=arguments.name or Path(arguments.tools).stem,
         instructions=arguments.instructions or module.__doc__,
         store=store_at(arguments.store),
+        lease=arguments.lease,
         secret=None if secret is None else secret.encode(),
     )
 

@@ -54,8 +54,9 @@ _Worker: TypeAlias = Callable[[Work, Exchange], Awaitable[Object]]
 class Server:
     """What is served, and how it runs. Transports bring the messages.
 
-    `store` remembers calls by their idempotency keys; without one they are remembered until the process ends. `secret` signs
-    what stateless calls give away: share it between processes that serve one address.
+    `store` remembers calls by their idempotency keys; without one they are remembered until the process ends. `lease`:
+    after so many seconds without a sign of life a call counts as lost, and its outcome as unknown. `secret` signs what stateless
+    calls give away: share it between processes that serve one address.
     """
 
     def __init__(
@@ -70,10 +71,11 @@ class Server:
         store: Store | None = None,
         policy: Policy | None = None,
         secret: bytes | None = None,
+        lease: float = 60.0,
         ttl_ms: int = 60_000,
         runner: Runner | None = None,
     ) -> None:
-        self.runner = runner or Runner(*sources, store=store or open_store("memory:"), policy=policy)
+        self.runner = runner or Runner(*sources, store=store or open_store("memory:"), policy=policy, lease=lease)
         info = {"name": name, "version": version, **({"title": title} if title else {})}
         tools = self.runner.box.tools
         self.catalog = Catalog(tools, resources, prompts, info=info, instructions=instructions, ttl_ms=ttl_ms)

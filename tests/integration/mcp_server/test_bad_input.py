@@ -1,0 +1,274 @@
+"""What a server hears that it should not: every line and every request gets its answer, and the next one is served."""
+
+import json
+import socket
+import threading
+
+import pytest
+
+from mcp_server.running import (
+    LATEST,
+    META,
+    PATIENCE,
+    WORKSHOP,
+    Line,
+    called,
+    effects_in,
+    http_server,
+    post,
+    stateless,
+    until,
+)
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+}
+
+
+@pytest.fixture(scope="module")
+def port():
+    with http_server() as (port, _):
+        yield port
+
+
+@pytest.fixture(scope="module")
+def line():
+    with Line() as line:
+        line.greet()
+        yield line
+
+
+BROKEN = {
+    "not JSON": (b"hello", -32700),
+    "not UTF-8": (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', -32700),
+    "cut off": (b'{"jsonrpc":"2.0","id":1,', -32700),
+    "200,000 deep": (b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":' + b"[" * 200_000, -32700),
+    "a batch": (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600),
+    "an empty batch": (b"[]", -32600),
+    "an id of null": (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
+    "an id with a fraction": (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600),
+    "no version of JSON-RPC": (b'{"id":1,"method":"ping"}', -32600),
+    "a number": (b"7", -32600),
+    "the same key twice": (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', -32700),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_line_is_answered_and_the_next_one_served(line, name):
+    data, code = BROKEN[name]
+    line.write(data + b"\n")
+    assert line.receive()["error"]["code"] == code
+    assert line.call("add", {"a": 1, "b": 2})["result"]["structuredContent"] == 3
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_body_is_a_bad_request(port, name):
+    data, code = BROKEN[name]
+    status, _, body = post(port, data)
+    assert (status, json.loads(body)["error"]["code"]) == (400, code)
+
+
+def test_methods_and_tools_that_are_not_there(line):
+    assert line.answer("tools/listen")["error"]["code"] == -32601
+    assert line.answer("resources/subscribe", {"uri": "notes://x"})["error"]["code"] == -32601  # gone since 2026-07-28
+    unknown = line.call("ad", {})["error"]
+    assert (unknown["code"], unknown["message"]) == (-32602, "Unknown tool: ad. Did you mean add or pay or nap?")
+    assert line.answer("tools/call", {"name": 7})["error"]["code"] == -32602
+    assert line.answer("tools/call", {"name": "add", "arguments": [1]})["error"]["code"] == -32602
+    assert line.answer("resources/read", {"uri": "nowhere://x"})["error"]["code"] == -32602
+    assert line.answer("resources/read", {"uri": "nowhere://x"}, stateless=False)["error"]["code"] == -32002
+    assert line.answer("prompts/get", {"name": "review"})["error"]["code"] == -32602
+    assert line.answer("tools/list", {"cursor": "x"})["error"]["code"] == -32602
+
+
+def test_arguments_that_do_not_fit_are_for_the_model_to_read(line):
+    for arguments in ({"a": 1}, {"a": "x", "b": 2}, {"a": 1, "b": 2, "c": 3}):
+        result = line.call("add", arguments)["result"]
+        assert result["isError"] is True
+        assert "Call it again" in result["content"][0]["text"]
+
+
+def test_nothing_is_served_before_the_greeting_unless_it_speaks_for_itself():
+    with Line() as line:
+        assert line.answer("tools/list", stateless=False)["error"]["code"] == -32600
+        assert line.answer("ping", stateless=False)["result"] == {}
+        assert line.answer("tools/list")["result"]["resultType"] == "complete"
+        assert line.greet("1999-01-01")["protocolVersion"] == "2025-11-25"
+        assert line.answer("initialize", {"protocolVersion": "2025-11-25"}, stateless=False)["error"]["code"] == -32600
+
+
+def test_a_batch_is_answered_as_one_where_the_version_has_them():
+    with Line() as line:
+        line.greet("2025-03-26")
+        ask = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "add", "arguments": {"a": 1, "b": 1}}}
+        line.send([{**ask, "id": 11}, {"jsonrpc": "2.0", "method": "notifications/x"}, {**ask, "id": 12}, 7])
+        answers = line.receive()
+        assert [one["id"] for one in answers] == [11, 12, None]
+        assert [one.get("error", {}).get("code") for one in answers] == [None, None, -32600]
+
+
+def test_what_a_tool_prints_is_no_message(line):
+    assert line.call("chatty", {})["result"]["content"][0]["text"] == "quiet"
+
+
+def test_the_end_of_the_input_is_the_end_and_what_has_begun_is_answered():
+    with Line() as line:
+        number = line.ask("tools/call", {"name": "nap", "arguments": {"seconds": 0.3}})
+        code, said = line.end()
+        assert line.receive()["id"] == number
+        assert (code, said) == (0, "")
+
+
+def test_a_request_that_is_cancelled_is_stopped_and_not_answered(tmp_path):
+    effects = tmp_path / "effects"
+    with Line(effects=effects) as line:
+        number = line.ask("tools/call", {"name": "nap", "arguments": {"seconds": 30}, "_meta": {"progressToken": 1}})
+        assert line.receive()["method"] == "notifications/progress"
+        line.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+        until(lambda: effects_in(effects) == ["woken"])
+        for nonsense in ({}, {"requestId": 999}, {"requestId": None}):
+            line.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": nonsense})
+        assert line.call("add", {"a": 1, "b": 2})["id"] != number
+
+
+def test_ten_thousand_calls_over_one_line():
+    many = 10_000
+    with Line() as line:
+        line.greet()
+
+        def write_all():
+            for number in range(many):
+                params = {"name": "add", "arguments": {"a": number, "b": 1}}
+                line.send({"jsonrpc": "2.0", "id": f"c{number}", "method": "tools/call", "params": params})
+
+        writing = threading.Thread(target=write_all)
+        writing.start()
+        answers = {}
+        for _ in range(many):
+            message = line.receive()
+            answers[message["id"]] = message["result"]["content"][0]["text"]
+        writing.join(PATIENCE)
+    assert answers == {f"c{number}": str(number + 1) for number in range(many)}
+
+
+# ── HTTP ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"mcp-protocol-version": None}, -32020),
+        ({"mcp-protocol-version": "2025-11-25"}, -32020),
+        ({"mcp-method": None}, -32020),
+        ({"mcp-method": "tools/list"}, -32020),
+        ({"mcp-name": None}, -32020),
+        ({"mcp-name": "pay"}, -32020),
+        ({"mcp-name": "=?base64?YWRk?="}, None),
+    ],
+)
+def test_headers_are_held_against_the_body(port, headers, code):
+    status, _, body = post(port, called("add", {"a": 1, "b": 2}), headers)
+    answer = json.loads(body)
+    assert (status, answer.get("error", {}).get("code")) == (200 if code is None else 400, code)
+    assert answer["id"] == 1
+
+
+def test_versions_that_are_not_spoken(port):
+    strange = called("add", {"a": 1, "b": 2}, **{"io.modelcontextprotocol/protocolVersion": "2031-01-01"})
+    status, _, body = post(port, strange, {"mcp-protocol-version": "2031-01-01"})
+    error = json.loads(body)["error"]
+    assert (status, error["code"]) == (400, -32022)
+    assert error["data"] == {"supported": [LATEST], "requested": "2031-01-01"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "evil.example.com"}, 403),
+        ({"host": "evil.example.com:80"}, 403),
+        ({"host": "localhost.evil.example.com"}, 403),
+        ({"origin": "http://evil.example.com"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://localhost.evil.example.com"}, 403),
+        ({"origin": "http://localhost:3000"}, 200),
+        ({"host": "localhost:1"}, 200),
+        ({"host": "[::1]:1"}, 200),
+        ({"content-type": "text/plain"}, 415),
+        ({"accept": "text/html"}, 406),
+        ({"accept": "application/json"}, 200),
+        ({"content-length": str(10**12)}, 413),
+    ],
+)
+def test_who_may_come_and_how(port, headers, status):
+    assert post(port, called("add", {"a": 1, "b": 2}), headers)[0] == status
+
+
+def test_other_places_and_other_verbs(port):
+    assert post(port, stateless("tools/list"), path="/")[0] == 404
+    assert post(port, b"", method="GET")[0] == 405
+    assert post(port, b"", method="DELETE")[0] == 405
+    assert post(port, b"", method="PUT")[0] == 405
+    status, headers, _ = post(port, b"", method="OPTIONS")
+    assert (status, headers["allow"]) == (405, "POST, GET, DELETE")
+
+
+def test_a_header_that_stands_there_twice_has_two_meanings(port):
+    body = json.dumps(called("add", {"a": 1, "b": 2})).encode()
+    head = (
+        f"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        f"mcp-protocol-version: {LATEST}\r\nmcp-method: tools/call\r\nmcp-name: add\r\nmcp-name: pay\r\n"
+        "connection: close\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as wire:
+        wire.sendall(head.encode() + body)
+        assert wire.recv(64).startswith(b"HTTP/1.1 400")
+
+
+def test_methods_that_are_not_there_are_not_found(port):
+    status, _, body = post(port, stateless("initialize"))
+    assert (status, json.loads(body)["error"]["code"]) == (404, -32601)
+
+
+def test_sessions(port):
+    plain = {"mcp-protocol-version": None, "mcp-method": None, "mcp-name": None}
+    status, headers, body = post(port, INITIALIZE, plain)
+    assert (status, json.loads(body)["result"]["protocolVersion"]) == (200, "2025-11-25")
+    session = {**plain, "mcp-session-id": headers["mcp-session-id"]}
+    listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    assert post(port, listing, session)[0] == 200
+    assert post(port, {"jsonrpc": "2.0", "method": "notifications/initialized"}, session)[0] == 202
+    assert post(port, listing, plain)[0] == 400
+    assert post(port, listing, {**session, "mcp-session-id": "guess"})[0] == 404
+    assert post(port, listing, {**session, "mcp-protocol-version": "2031-01-01"})[0] == 400
+    assert post(port, b"", session, method="DELETE")[0] == 200
+    assert post(port, listing, session)[0] == 404
+
+
+def test_a_token_is_asked_for():
+    variables = {"TEST_TOKEN": "s3cret"}
+    options = ("--store", "memory:", "--token-env", "TEST_TOKEN")
+    with http_server(WORKSHOP, *options, variables=variables) as (port, _):
+        status, headers, _ = post(port, stateless("tools/list"))
+        assert (status, headers["www-authenticate"]) == (401, 'Bearer realm="mcp"')
+        assert post(port, stateless("tools/list"), {"authorization": "Bearer wrong"})[0] == 401
+        assert post(port, stateless("tools/list"), {"authorization": "Basic s3cret"})[0] == 401
+        assert post(port, stateless("tools/list"), {"authorization": "Bearer s3cret"})[0] == 200
+
+
+def test_a_list_is_the_same_every_time_and_says_how_long(port):
+    first, again = (json.loads(post(port, stateless("tools/list"))[2])["result"] for _ in range(2))
+    assert first == again
+    assert (first["ttlMs"], first["cacheScope"]) == (60_000, "private")
+    assert first["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "workshop"
+    assert [tool["name"] for tool in first["tools"]][:2] == ["add", "total"]
+
+
+def test_the_meta_of_a_request_has_to_be_whole(port):
+    for missing in ("io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientCapabilities"):
+        meta = {key: value for key, value in META.items() if key != missing}
+        body = {"jsonrpc": "2.0", "id": 5, "method": "tools/list", "params": {"_meta": meta}}
+        status, _, answer = post(port, body)
+        assert (status, json.loads(answer)["error"]["code"], json.loads(answer)["id"]) == (400, -32602, 5)

@@ -1,0 +1,159 @@
+"""The protocol as a machine: a message in, what is to be done out. No loop, no socket."""
+
+import pytest
+
+from toolwire import Tool, tool
+from toolwire.ir.errors import SchemaError
+from toolwire.mcp.catalog import Catalog
+from toolwire.mcp.offers import prompt, resource
+from toolwire.mcp.peer import Heard, Listen, Peer, Send, Stop, Work
+from toolwire.wire.mcp.greeting import initialize_request
+from toolwire.wire.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID
+from toolwire.wire.mcp.rpc import Failure, Notification, Request, Result
+from toolwire.wire.mcp.versions import HANDSHAKE, LATEST
+
+META = {PROTOCOL_VERSION: LATEST, CLIENT_CAPABILITIES: {}}
+INFO = {"name": "s", "version": "1"}
+
+
+@tool(effect="read")
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@resource("notes://today")
+def today() -> str:
+    """Notes."""
+    return ""
+
+
+@prompt
+def review(code: str) -> str:
+    """Review."""
+    return code
+
+
+def catalog(**more):
+    return Catalog([add], [today], [review], info=INFO, **more)
+
+
+def greeted(version="2025-11-25", **capabilities):
+    peer = Peer(catalog())
+    peer.receive(initialize_request(0, {"name": "c"}, capabilities, version))
+    return peer
+
+
+def stateless(method, **params):
+    return Request(1, method, {**params, "_meta": META})
+
+
+def answer(peer, request):
+    act = peer.receive(request)
+    assert isinstance(act, Send)
+    return act.message
+
+
+@pytest.mark.parametrize("version", HANDSHAKE)
+def test_the_greeting_agrees_on_the_version_that_was_asked_for(version):
+    peer = Peer(catalog(instructions="be kind"))
+    said = answer(peer, initialize_request(1, {"name": "c"}, {}, version)).result
+    assert (said["protocolVersion"], said["instructions"], peer.version) == (version, "be kind", version)
+    assert said["capabilities"].keys() == {"tools", "resources", "prompts", "completions", "logging"}
+
+
+def test_capabilities_say_what_there_is():
+    bare = Peer(Catalog([add], info=INFO))
+    assert bare.receive(stateless("server/discover")).message.result["capabilities"].keys() == {"tools"}
+    for method in ("resources/list", "prompts/list", "prompts/get", "completion/complete", "resources/read"):
+        failed = bare.receive(stateless(method, name="x", uri="x"))
+        assert (failed.message.code, failed.status) == (-32601, 404)
+
+
+def test_a_stateless_request_needs_no_greeting_and_leaves_no_trace():
+    peer = Peer(catalog())
+    assert isinstance(peer.receive(stateless("tools/call", name="add")), Work)
+    assert peer.hello is None
+    assert answer(peer, Request(2, "tools/list")).code == -32600
+
+
+def test_what_is_gone_since_2026_is_not_found_there_and_served_before():
+    peer = greeted()
+    for method in ("initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"):
+        assert answer(peer, stateless(method, uri="x", level="info")).code == -32601
+    assert answer(peer, Request(1, "ping")) == Result(1, {})
+    assert answer(peer, Request(1, "server/discover")).code == -32601
+
+
+def test_lists_differ_by_version_and_by_nothing_else():
+    new = answer(Peer(catalog()), stateless("tools/list")).result
+    old = answer(greeted("2024-11-05"), Request(1, "tools/list")).result
+    assert (new["resultType"], new["cacheScope"]) == ("complete", "private")
+    assert new["tools"][0]["annotations"]["readOnlyHint"] is True
+    assert old.keys() == {"tools"}
+    assert "annotations" not in old["tools"][0]
+
+
+def test_long_lists_come_in_pages():
+    every = [Tool(f"t{number}") for number in range(1201)]
+    peer = Peer(Catalog(every, info=INFO))
+    names, cursor = [], None
+    while True:
+        params = {} if cursor is None else {"cursor": cursor}
+        page = answer(peer, stateless("tools/list", **params)).result
+        names += [one["name"] for one in page["tools"]]
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            break
+    assert names == [one.name for one in every]
+    for cursor in ("x", "-1", "9999", 5):
+        assert answer(peer, stateless("tools/list", cursor=cursor)).code == -32602
+
+
+def test_levels_and_subscriptions_belong_to_the_conversation():
+    peer = greeted()
+    assert answer(peer, Request(1, "logging/setLevel", {"level": "error"})).result == {}
+    assert peer.log_level == "error"
+    assert answer(peer, Request(1, "logging/setLevel", {"level": "loud"})).code == -32602
+    assert answer(peer, Request(1, "resources/subscribe", {"uri": "notes://today"})).result == {}
+    assert peer.subscribed == {"notes://today"}
+    assert answer(peer, Request(1, "resources/unsubscribe", {"uri": "notes://today"})).result == {}
+    assert peer.subscribed == set()
+    assert answer(peer, Request(1, "resources/subscribe", {})).code == -32602
+
+
+def test_a_subscription_hears_of_what_it_asked_for_and_can_get():
+    asked = {
+        "toolsListChanged": True,
+        "promptsListChanged": False,
+        "resourceSubscriptions": ["notes://today", 7],
+        "x": True,
+    }
+    listen = Peer(catalog()).receive(stateless("subscriptions/listen", notifications=asked))
+    assert isinstance(listen, Listen)
+    assert listen.wanted == {"toolsListChanged": True, "resourceSubscriptions": ["notes://today"]}
+    assert listen.acknowledged.params["_meta"] == {SUBSCRIPTION_ID: 1}
+    assert listen.tagged(Notification("x", {"uri": "u"})).params == {"uri": "u", "_meta": {SUBSCRIPTION_ID: 1}}
+    assert listen.ended(INFO).result["_meta"][SUBSCRIPTION_ID] == 1
+    bare = Peer(Catalog([add], info=INFO)).receive(stateless("subscriptions/listen", notifications=asked))
+    assert bare.wanted == {"toolsListChanged": True}
+    assert answer(Peer(catalog()), stateless("subscriptions/listen")).code == -32602
+
+
+def test_what_is_cancelled_what_is_heard_and_what_is_passed_over():
+    peer = greeted()
+    assert peer.receive(Notification("notifications/cancelled", {"requestId": "a"})) == Stop("a")
+    for ignored in (
+        Notification("notifications/cancelled"),
+        Notification("notifications/initialized"),
+        Notification("x"),
+    ):
+        assert peer.receive(ignored) is None
+    for message in (Result(1, {}), Failure(1, -1, "no")):
+        assert peer.receive(message) == Heard(message)
+
+
+def test_a_mark_that_breaks_the_rules_is_found_before_anybody_calls():
+    bad = Tool("t", input_schema={"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}})
+    with pytest.raises(SchemaError, match="x-mcp-header"):
+        Catalog([bad], info=INFO)

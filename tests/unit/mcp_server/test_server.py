@@ -1,0 +1,336 @@
+"""A server in one process: what its functions are asked, and what becomes of what they say."""
+
+import asyncio
+import json
+
+import pytest
+
+from toolwire import Media, Text, tool
+from toolwire.ir.errors import ConfigError
+from toolwire.ir.request import Message
+from toolwire.mcp import Server, current_exchange, prompt, resource
+from toolwire.mcp.conversation import Conversation
+from toolwire.mcp.exchange import InputNeeded
+from toolwire.mcp.guard import Denied, Guard
+from toolwire.mcp.offers import contents_of, messages_of
+from toolwire.mcp.registry import server_json
+from toolwire.mcp.request_state import RequestState
+from toolwire.wire.mcp.errors import RpcError
+from toolwire.wire.mcp.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
+from toolwire.wire.mcp.rpc import Failure, Notification, Request, Result, read, write
+
+LATEST = "2026-07-28"
+FORM = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+ran = []
+
+
+@tool
+async def twice() -> str:
+    """Asks two questions and then does something."""
+    exchange = current_exchange()
+    first = await exchange.elicit("first?", FORM)
+    second = await exchange.elicit("second?", FORM)
+    ran.append((first["content"]["n"], second["content"]["n"]))
+    return f"{first['content']['n']} {second['content']['n']}"
+
+
+@tool(effect="read")
+def in_a_thread() -> str:
+    """Reports from a thread."""
+    exchange = current_exchange()
+    for done in (1, 2, 2, 1, 3):
+        exchange.report(done, 3)
+    exchange.log("info", "one")
+    exchange.log("error", "two")
+    return "done"
+
+
+@tool(effect="read")
+async def sampled() -> str:
+    """Asks a model."""
+    return (await current_exchange().sample([], max_tokens=5))["content"]["text"]
+
+
+@resource("notes://{day}/{hour}", media_type="text/plain")
+def notes(day: str, hour: str) -> str:
+    """Notes."""
+    return f"{day} {hour}"
+
+
+@resource("notes://broken")
+def broken() -> str:
+    """Fails."""
+    raise RuntimeError("no disk")
+
+
+@prompt(complete={"colour": lambda begun: ["red", "rose", "blue"]})
+async def paint(colour: str) -> str:
+    """Paint."""
+    answer = await current_exchange().elicit("sure?", FORM)
+    return f"{colour} {answer['content']['n']}"
+
+
+class Talk:
+    """A conversation of which everything that is said is kept."""
+
+    def __init__(self):
+        self.heard = []
+        self._coming = asyncio.Queue()
+        self.server = Server(
+            twice, in_a_thread, sampled, resources=[notes, broken], prompts=[paint], name="s", secret=b"x" * 32
+        )
+        self.conversation = Conversation(self.server, self._hear)
+
+    def _hear(self, message):
+        self.heard.append(message)
+        self._coming.put_nowait(message)
+
+    async def hears(self, number):
+        """Waits for the message with that id."""
+        while True:
+            message = await self._coming.get()
+            if getattr(message, "id", None) == number:
+                return message
+
+    async def ask(self, method, params=None, **meta):
+        said = {PROTOCOL_VERSION: LATEST, CLIENT_CAPABILITIES: {"elicitation": {}}, **meta}
+        message = Request(len(self.heard) + 100, method, {**(params or {}), "_meta": said})
+        return read(await self.conversation.handle(write(message)))
+
+    async def call(self, name, **more):
+        meta = more.pop("meta", {})
+        return await self.ask("tools/call", {"name": name, "arguments": {}, **more}, **meta)
+
+
+def accepted(number):
+    return {"action": "accept", "content": {"n": number}}
+
+
+def run(work):
+    return asyncio.run(asyncio.wait_for(work(Talk()), 30))
+
+
+def test_questions_of_a_stateless_call_are_asked_one_after_the_other():
+    async def work(talk):
+        ran.clear()
+        first = (await talk.call("twice")).result
+        assert first["resultType"] == "input_required"
+        assert first["inputRequests"]["question_1"]["method"] == "elicitation/create"
+        again = {"inputResponses": {"question_1": accepted(1)}, "requestState": first["requestState"]}
+        second = (await talk.call("twice", **again)).result
+        assert list(second["inputRequests"]) == ["question_2"]
+        assert ran == []
+        last = {"inputResponses": {"question_2": accepted(2)}, "requestState": second["requestState"]}
+        done = (await talk.call("twice", **last)).result
+        assert done["content"][0]["text"] == "1 2"
+        assert ran == [(1, 2)]
+
+    run(work)
+
+
+def test_an_answer_that_does_not_fit_is_asked_for_again():
+    async def work(talk):
+        wrong = await talk.call("twice", inputResponses={"question_1": accepted("one")})
+        assert list(wrong.result["inputRequests"]) == ["question_1"]
+        no_object = await talk.call("twice", inputResponses={"question_1": 7})
+        assert no_object.code == -32602
+
+    run(work)
+
+
+def test_a_state_is_good_for_its_own_request_only():
+    async def work(talk):
+        state = (await talk.call("twice")).result["requestState"]
+        for changed in (state + "x", "x" + state, "", ".", "a.b", state.replace(".", "")):
+            assert (await talk.call("twice", requestState=changed)).code == -32602
+        elsewhere = await talk.ask("tools/call", {"name": "twice", "arguments": {"a": 1}, "requestState": state})
+        assert elsewhere.code == -32602
+
+    run(work)
+
+
+def test_states_expire_and_belong_to_their_caller():
+    now = [0.0]
+    state = RequestState(b"secret", lambda: now[0], lifetime=10)
+    sealed = state.seal({"a": 1}, "tools/call", {"name": "t"}, "me")
+    assert state.open(sealed, "tools/call", {"name": "t"}, "me") == {"a": 1}
+    for method, params, who in (
+        ("prompts/get", {"name": "t"}, "me"),
+        ("tools/call", {"name": "u"}, "me"),
+        ("tools/call", {"name": "t"}, "you"),
+    ):
+        with pytest.raises(RpcError):
+            state.open(sealed, method, params, who)
+    with pytest.raises(RpcError):
+        RequestState(b"other", lambda: 0.0).open(sealed, "tools/call", {"name": "t"}, "me")
+    now[0] = 11.0
+    with pytest.raises(RpcError, match="time is over"):
+        state.open(sealed, "tools/call", {"name": "t"}, "me")
+
+
+def test_what_the_client_cannot_do_it_is_not_asked_for():
+    async def work(talk):
+        refused = await talk.call("sampled")
+        assert (refused.code, refused.data) == (-32021, {"requiredCapabilities": {"sampling": {}}})
+
+    run(work)
+
+
+def test_progress_and_logs_from_a_thread_in_their_order():
+    async def work(talk):
+        await talk.call("in_a_thread", meta={"progressToken": "t", LOG_LEVEL: "warning"})
+        assert [note.params.get("progress") for note in talk.heard] == [1, 2, 3, None]
+        assert talk.heard[-1].params == {"level": "error", "data": "two"}
+        talk.heard.clear()
+        await talk.call("in_a_thread")
+        assert talk.heard == []
+
+    run(work)
+
+
+def test_a_question_of_the_handshake_era_is_answered_on_the_way():
+    async def work(talk):
+        ran.clear()
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}, "clientInfo": {}}
+        talk.conversation.receive(Request(1, "initialize", hello))
+        talk.conversation.receive(Request(2, "tools/call", {"name": "twice", "arguments": {}}))
+        for number in (1, 2):
+            assert (await talk.hears(f"toolwire-{number}")).method == "elicitation/create"
+            talk.conversation.receive(Result("nobody", {}))
+            talk.conversation.receive(Result(f"toolwire-{number}", accepted(number)))
+        assert (await talk.hears(2)).result["content"][0]["text"] == "1 2"
+        talk.conversation.receive(Request(3, "tools/call", {"name": "twice", "arguments": {}}))
+        await talk.hears("toolwire-3")
+        talk.conversation.receive(Failure("toolwire-3", -1, "not now"))
+        refused = (await talk.hears(3)).result
+        assert refused["isError"] is True
+        assert "not now" in refused["content"][0]["text"]
+        assert ran == [(1, 2)]
+
+    run(work)
+
+
+def test_an_id_that_is_in_use_is_refused():
+    async def work(talk):
+        call = {"name": "in_a_thread", "arguments": {}}
+        talk.conversation.receive(Request(1, "initialize", {"protocolVersion": "2025-06-18"}))
+        talk.conversation.receive(Request(5, "tools/call", call))
+        talk.conversation.receive(Request(5, "tools/call", call))
+        assert talk.heard[-1].code == -32600
+        await talk.conversation.close(5.0)
+        assert talk.heard[-1].result["content"][0]["text"] == "done"
+
+    run(work)
+
+
+def test_subscriptions_hear_until_they_are_stopped_and_are_told_of_the_end():
+    async def work(talk):
+        server, conversation = talk.server, talk.conversation
+        for number, wanted in ((1, {"toolsListChanged": True}), (2, {"resourceSubscriptions": ["notes://a/1"]})):
+            said = {PROTOCOL_VERSION: LATEST, CLIENT_CAPABILITIES: {}}
+            conversation.receive(Request(number, "subscriptions/listen", {"notifications": wanted, "_meta": said}))
+        talk.heard.clear()
+        server.listeners.changed("prompts")
+        server.listeners.changed("tools")
+        server.listeners.updated("notes://a/1")
+        server.listeners.updated("notes://b/1")
+        assert [note.method for note in talk.heard] == [
+            "notifications/tools/list_changed",
+            "notifications/resources/updated",
+        ]
+        conversation.receive(Notification("notifications/cancelled", {"requestId": 1}))
+        talk.heard.clear()
+        server.listeners.changed("tools")
+        assert talk.heard == []
+        await conversation.close()
+        assert talk.heard[-1].id == 2
+        assert len(server.listeners) == 0
+
+    run(work)
+
+
+def test_resources_and_prompts():
+    async def work(talk):
+        note = await talk.ask("resources/read", {"uri": "notes://a%20b/7"})
+        assert note.result["contents"] == [{"uri": "notes://a%20b/7", "mimeType": "text/plain", "text": "a b 7"}]
+        assert note.result["ttlMs"] == 60_000
+        failed = await talk.ask("resources/read", {"uri": "notes://broken"})
+        assert (failed.code, "no disk" in failed.message) == (-32603, True)
+        ref = {"ref": {"type": "ref/prompt", "name": "paint"}, "argument": {"name": "colour", "value": "r"}}
+        found = await talk.ask("completion/complete", ref)
+        assert found.result["completion"] == {"values": ["red", "rose"], "total": 2, "hasMore": False}
+        assert (await talk.ask("completion/complete", {})).code == -32602
+        missing = await talk.ask("prompts/get", {"name": "paint"})
+        assert missing.code == -32602
+        wanted = await talk.ask("prompts/get", {"name": "paint", "arguments": {"colour": "red"}})
+        assert wanted.result["resultType"] == "input_required"
+        answers = {"inputResponses": {"question_1": accepted(3)}, "requestState": wanted.result["requestState"]}
+        done = await talk.ask("prompts/get", {"name": "paint", "arguments": {"colour": "red"}, **answers})
+        assert done.result["messages"] == [{"role": "user", "content": {"type": "text", "text": "red 3"}}]
+
+    run(work)
+
+
+def test_a_template_and_its_function_agree():
+    with pytest.raises(ConfigError, match="do not agree"):
+
+        @resource("notes://{day}")
+        def wrong(hour: str) -> str:
+            return hour
+
+
+def test_contents_and_messages_of_what_functions_give():
+    assert contents_of(b"\x00", "u", None) == [{"uri": "u", "mimeType": "application/octet-stream", "blob": "AA=="}]
+    assert contents_of({"a": 1}, "u", None) == [{"uri": "u", "mimeType": "application/json", "text": '{"a":1}'}]
+    assert contents_of([Text("x"), "y"], "u", None) == [{"uri": "u", "text": "x"}, {"uri": "u", "text": "y"}]
+    assistant = Message("assistant", (Text("a"), Media("image", "image/png", "AA==")))
+    assert [one["role"] for one in messages_of(["q", assistant])] == ["user", "assistant", "assistant"]
+    with pytest.raises(ConfigError):
+        messages_of(7)
+
+
+def test_input_is_wanted_before_anything_has_happened():
+    needed = InputNeeded()
+    assert needed.before_effect
+    assert needed.retry_after == float("inf")
+
+
+def test_the_guard():
+    guard = Guard(("tools.example.com", "localhost:8000"), ("https://app.example.com",), {"t": "me"})
+    good = {"host": "tools.example.com:443", "authorization": "Bearer t"}
+    assert guard.admit(good) == "me"
+    assert guard.admit({**good, "origin": "https://app.example.com"}) == "me"
+    for changed, status in (
+        ({"host": ""}, 403),
+        ({"host": "localhost:9000"}, 403),
+        ({"origin": "https://evil.example.com"}, 403),
+        ({"origin": "http://[broken"}, 403),
+        ({"origin": "file://tools.example.com"}, 403),
+        ({"authorization": "Bearer"}, 401),
+        ({"authorization": "Bearer \udcff"}, 401),
+    ):
+        with pytest.raises(Denied) as caught:
+            guard.admit({**good, **changed})
+        assert caught.value.status == status
+    assert Guard(("*",)).admit({"host": "anything"}) == ""
+
+
+def test_server_json():
+    document = server_json("io.github.me/weather", "1.0.0", "Weather.", pypi="my-weather", url="https://e.com/mcp")
+    assert document["packages"][0]["identifier"] == "my-weather"
+    assert document["remotes"] == [{"type": "streamable-http", "url": "https://e.com/mcp"}]
+    good = {"name": "io.github.me/x", "version": "1.0.0", "description": "x", "pypi": "p"}
+    for changed in (
+        {"name": "weather"},
+        {"name": "a/b"},
+        {"version": "^1.0"},
+        {"version": "latest"},
+        {"description": ""},
+        {"description": "x" * 101},
+        {"pypi": None},
+        {"url": "http://e.com"},
+        {"repository": "https://sr.ht/x"},
+    ):
+        with pytest.raises(ConfigError):
+            server_json(**{**good, **changed})
+    assert json.dumps(server_json(**good, title="T", repository="https://github.com/me/x"))
