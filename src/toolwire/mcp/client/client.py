@@ -321,9 +321,11 @@ class McpClient:
                     meta = replace(meta, progress_token=number)
                 return call_request(number, call, meta, answers=answers, state=state)
 
-            raw = await self._ask(build, self._marks.get(call.name), again=again)
+            raw, resent = await self._sent(build, self._marks.get(call.name), again=again)
             found = read_result(raw, call)
             if isinstance(found, ToolResult):
+                if resent and found.is_error:  # an error of the second try does not tell what the first one did
+                    raise ServerGone(f"the connection broke, and {self.spec.name} was asked again: {found.text}")
                 return found
             answers, state = await self._answered(found), found.state
         raise ProtocolError(f"{call.name} asks for input again and again", status=502)
@@ -356,17 +358,22 @@ class McpClient:
         offered = {} if self.greeting is None else self.greeting.card.capabilities.get("experimental")
         return type(offered) is dict and IDEMPOTENCY in offered
 
-    async def _ask(self, build: Build, marks: Mirrored | None = None, *, again: bool = False) -> Object:
-        """The result of a request. Sent once; a second time where the first had surely not left, or does no harm."""
+    async def _ask(self, build: Build) -> Object:
+        return (await self._sent(build))[0]
+
+    async def _sent(self, build: Build, marks: Mirrored | None = None, *, again: bool = False) -> tuple[Object, bool]:
+        """The result of a request, and whether it left twice. It does so only where that does no harm (`again`); one that had
+        surely not left is sent over a new connection in any case."""
         link = self._link
         try:
-            return await self._once(build, marks)
+            return await self._once(build, marks), False
         except ServerGone as gone:
             opening = asyncio.current_task() is self._opener
             if opening or (gone.sent and not again) or not self.spec.reconnects:
                 raise
+            left = gone.sent
         await self._reopen(link)
-        return await self._once(build, marks)
+        return await self._once(build, marks), left
 
     async def _once(self, build: Build, marks: Mirrored | None) -> Object:
         link = self._link
