@@ -167,6 +167,6 @@ def _plain(error: Exception) -> Exception:
     words = causes[-1]["message"] if causes else str(error)
     if isinstance(error, TimeoutError):
         return TimeoutError(words)
-    from pyreqwest.exceptions import ConnectError
-
-    return ConnectionRefusedError(words) if isinstance(error, ConnectError) else ConnectionError(words)
+    # its ConnectError is also raised for connections that broke later on
+    unsent = any(cause["message"] == "client error (Connect)" for cause in causes)
+    return ConnectionRefusedError(words) if unsent else ConnectionError(words)
