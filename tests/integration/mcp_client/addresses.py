@@ -32,7 +32,11 @@ def error(message, code, words, data=None):
 
 
 def discovered(message, **capabilities):
-    value = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}, **capabilities}}
+    value = {
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {"tools": {}, **capabilities},
+    }
     return json_reply(result(message, value))
 
 
@@ -44,7 +48,9 @@ class Address:
         self.heard = []
 
     def _list(self, message):
-        return json_reply(result(message, {"resultType": "complete", "tools": [TOOL], "ttlMs": 0, "cacheScope": "private"}))
+        return json_reply(
+            result(message, {"resultType": "complete", "tools": [TOOL], "ttlMs": 0, "cacheScope": "private"})
+        )
 
     @property
     def methods(self):

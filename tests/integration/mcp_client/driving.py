@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from mcp_server.running import ROOT, WORKSHOP, command, environment
+
 from toolwire.ir.parts import ToolCall
 from toolwire.mcp.client import McpClient, McpServers, ServerSpec
 
@@ -34,4 +35,4 @@ def asked(name, /, **arguments):
     return ToolCall(f"call_{name}", name, arguments)
 
 
-__all__ = ["MISBEHAVING", "ROOT", "McpClient", "asked", "misbehaving", "toolbox_of", "workshop"]
+__all__ = ["MISBEHAVING", "ROOT", "McpClient", "McpServers", "asked", "misbehaving", "toolbox_of", "workshop"]

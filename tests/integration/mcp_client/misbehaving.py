@@ -21,7 +21,10 @@ TOOLS = [
     {"name": "echo", "description": "The same name again.", "inputSchema": EMPTY},
     {"description": "without a name", "inputSchema": EMPTY},
     "not even an object",
-    {"name": "bad_header", "inputSchema": {"type": "object", "properties": {"a": {"type": "object", "x-mcp-header": "A"}}}},
+    {
+        "name": "bad_header",
+        "inputSchema": {"type": "object", "properties": {"a": {"type": "object", "x-mcp-header": "A"}}},
+    },
     *({"name": name, "description": name, "inputSchema": EMPTY} for name in NAMES.split()),
 ]
 lock = threading.Lock()
@@ -167,7 +170,10 @@ def serve(message):
         if "never-greets" in OPTIONS:
             return
         version = params["protocolVersion"]
-        result(number, {"protocolVersion": version, "capabilities": {"tools": {"listChanged": True}}, "serverInfo": {"name": "m"}})
+        result(
+            number,
+            {"protocolVersion": version, "capabilities": {"tools": {"listChanged": True}}, "serverInfo": {"name": "m"}},
+        )
     elif method == "tools/list":
         result(number, listed(params))
     elif method == "tools/call":

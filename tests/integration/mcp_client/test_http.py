@@ -4,10 +4,10 @@ import asyncio
 import time
 
 import pytest
+from mcp_server.running import effects_in, http_server
 
 from mcp_client.addresses import Address, Way, error, events, json_reply, result
 from mcp_client.driving import McpClient, asked, toolbox_of
-from mcp_server.running import effects_in, http_server
 from toolwire.ir.errors import ConfigError, ProtocolError
 from toolwire.mcp.client import NotAuthorized, ServerGone, ServerRefused, ServerSpec
 from toolwire.net.runner import Runner
@@ -125,7 +125,7 @@ def test_without_a_key_a_cut_connection_leaves_the_outcome_unknown(tmp_path):
 
 def test_a_session_that_was_forgotten_is_begun_anew():
     async def test():
-        with http_server() as (port, process):
+        with http_server() as (port, _process):
             async with McpClient(at(f"http://127.0.0.1:{port}/mcp", protocol="2025-11-25")) as client:
                 client._link._session = "what is that"
                 assert (await client.call(asked("add", a=1, b=2))).text == "3"

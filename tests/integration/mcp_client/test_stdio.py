@@ -5,9 +5,9 @@ import subprocess
 import time
 
 import pytest
+from mcp_server.running import effects_in
 
 from mcp_client.driving import McpClient, asked, misbehaving, toolbox_of, workshop
-from mcp_server.running import effects_in
 from toolwire.ir.errors import ProtocolError
 from toolwire.mcp.client import Handlers, McpServers, ServerGone, ServerSpec
 from toolwire.net.runner import Runner
@@ -106,7 +106,9 @@ def test_ten_thousand_calls_over_one_connection():
         async with McpClient(workshop()) as client:
             right = 0
             for start in range(0, 10_000, 500):
-                results = await asyncio.gather(*(client.call(asked("add", a=n, b=1)) for n in range(start, start + 500)))
+                results = await asyncio.gather(
+                    *(client.call(asked("add", a=n, b=1)) for n in range(start, start + 500))
+                )
                 right += sum(result.text == str(start + place + 1) for place, result in enumerate(results))
             assert right == 10_000
             assert not client._link._pending
@@ -324,8 +326,7 @@ def test_a_tool_that_is_gone_or_changed_is_withdrawn():
 def test_nothing_is_left_behind(effects):
     async def test():
         async with McpClient(misbehaving(effects=effects)) as client:
-            process = client._link._process
-        return process
+            return client._link._process
 
     process = run(test())
     assert process.returncode == 0  # it saw the end of its input
@@ -367,7 +368,7 @@ def test_one_dead_server_takes_none_of_the_others_down():
     async def test():
         dead = ServerSpec("dead", command="no-such-command")
         async with McpServers([dead, misbehaving()]) as servers:
-            assert [str(problem) for problem in servers.problems][0].startswith("dead: dead cannot be started")
+            assert next(str(problem) for problem in servers.problems).startswith("dead: dead cannot be started")
             assert servers.toolbox().find("echo") is not None
         with pytest.raises(ServerGone):
             async with McpServers([dead, misbehaving()], strict=True):
