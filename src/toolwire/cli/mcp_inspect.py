@@ -68,11 +68,7 @@ async def _inspect(arguments: argparse.Namespace) -> int:
     async with open_servers(arguments, lock=arguments.check_lock) as servers:
         tools = servers.toolbox().tools
         if arguments.lock:
-            Path(arguments.lock).write_text(
-                json.dumps(servers.lock(), indent=2, sort_keys=True) + "\n", encoding="utf-8"
-            )
-            print(f"{len(tools)} tools in {arguments.lock}", file=sys.stderr)
-            return 0
+            return _write_lock(arguments.lock, servers)
         report = Report(tools, audit_tools(tools, ignore=arguments.ignore), targets)
         if arguments.json:
             print(json.dumps(await _as_json(servers, report), indent=2, ensure_ascii=False))
@@ -81,6 +77,13 @@ async def _inspect(arguments: argparse.Namespace) -> int:
         else:
             await _print(servers, report)
         return 1 if servers.problems else 0
+
+
+def _write_lock(file: str, servers: McpServers) -> int:
+    locked = servers.lock()
+    Path(file).write_text(json.dumps(locked, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    print(f"{len(locked['tools'])} tools in {file}", file=sys.stderr)
+    return 0
 
 
 async def _print(servers: McpServers, report: Report) -> None:

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
 
 OPTIONS = set(sys.argv[1:])
 EMPTY = {"type": "object", "properties": {}}
@@ -31,7 +32,7 @@ lock = threading.Lock()
 
 
 def effect(words):
-    with open(os.environ["EFFECTS"], "a", encoding="utf-8") as file:
+    with Path(os.environ["EFFECTS"]).open("a", encoding="utf-8") as file:
         file.write(words + "\n")
 
 
@@ -75,11 +76,11 @@ def die_before(number, _):
 
 
 def deep(number, _):
-    raw('{"jsonrpc":"2.0","id":%d,"result":{"content":%s%s}}' % (number, "[" * 200_000, "]" * 200_000))
+    raw(f'{{"jsonrpc":"2.0","id":{number},"result":{{"content":{"[" * 200_000}{"]" * 200_000}}}}}')
 
 
 def babble(number, _):
-    raw('{"jsonrpc":"2.0","id":%d,"result":{"content":' % number)
+    raw(f'{{"jsonrpc":"2.0","id":{number},"result":{{"content":')
 
 
 def unreadable(number, _):

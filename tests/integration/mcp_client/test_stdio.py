@@ -82,7 +82,7 @@ def test_a_list_without_an_end_is_an_error():
 
 
 def test_a_server_that_never_greets():
-    with pytest.raises(ServerGone, match="did not greet within 0.5 seconds"):
+    with pytest.raises(ServerGone, match=r"did not greet within 0\.5 seconds"):
         run(McpClient(misbehaving("never-greets", timeout=0.5)).connect())
 
 
