@@ -8,9 +8,9 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from mcp_server.running import WORKSHOP, command, effects_in, environment, http_server, listens, post, until
 
 from mcp_client.driving import ROOT, McpClient, asked, misbehaving
-from mcp_server.running import WORKSHOP, command, effects_in, environment, http_server, listens, post, until
 from toolwire.mcp.client import Handlers, ServerSpec
 
 ERAS = ["2025-06-18", "2026-07-28"]
@@ -29,7 +29,9 @@ def over_http(line, effects=None):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    passed = [option for name in ("PYTHONPATH", "EFFECTS") for option in ("--env", f"{name}={environment(effects)[name]}")]
+    passed = [
+        option for name in ("PYTHONPATH", "EFFECTS") for option in ("--env", f"{name}={environment(effects)[name]}")
+    ]
     process = subprocess.Popen([*bridge(line, "--http", f":{port}", *passed)], env=environment(effects))
     try:
         until(lambda: listens(port))

@@ -375,3 +375,17 @@ def test_one_dead_server_takes_none_of_the_others_down():
                 pass
 
     run(test())
+
+
+def test_a_server_that_is_slow_to_start_is_understood_all_the_same(monkeypatch):
+    """By then it was asked the older question, too, and refuses that."""
+    from toolwire.mcp.client import introduce
+
+    monkeypatch.setattr(introduce, "_PROBE", 0.05)
+
+    async def test():
+        async with McpClient(workshop()) as client:
+            assert client.greeting.version == "2026-07-28"
+            assert (await client.call(asked("add", a=1, b=2))).text == "3"
+
+    run(test())

@@ -27,15 +27,18 @@ from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
 from ...net.http import HttpTransport
 from ...wire.mcp.calls import InputRequired, call_request, read_result
+from ...wire.mcp.errors import METHOD_NOT_FOUND, RpcError
 from ...wire.mcp.headers import Mirrored, mirrored
 from ...wire.mcp.lists import list_request
 from ...wire.mcp.meta import IDEMPOTENCY, Meta, Trace, with_meta
 from ...wire.mcp.notices import PROGRESS, Progress, read_progress
 from ...wire.mcp.rpc import Failure, Message, Notification, Request, RequestId
+from ...wire.mcp.versions import LATEST_HANDSHAKE
 from .config import ServerSpec
 from .failures import ServerGone
-from .greeting import Greeting, Me, greet
+from .greeting import Greeting, Me
 from .http import Authorizer, HttpLink, Sender
+from .introduce import introduce
 from .link import Link
 from .listing import Problem, read_tools, whole_list
 from .questions import Handlers
@@ -45,7 +48,6 @@ __all__ = ["McpClient", "Watch"]
 
 _log = logging.getLogger("toolwire.mcp")
 _ROUNDS = 8
-_PROBE = 5.0
 _PAUSE = 0.25
 Watch: TypeAlias = Callable[[str, Progress], None]
 """Called with the name of a tool and how far its call is."""
@@ -161,7 +163,10 @@ class McpClient:
 
     async def _greet(self, link: Link) -> Greeting:
         try:
-            return await self._greeted(link, self.spec.protocol)
+            async with asyncio.timeout(self.spec.timeout):
+                return await introduce(link, self._ids, self._me, self.spec.protocol)
+        except TimeoutError:
+            raise ServerGone(f"{self.spec.name} did not greet within {self.spec.timeout:g} seconds") from None
         except ServerGone:
             if self.spec.protocol != "auto" or self.spec.url is not None:
                 raise
@@ -169,30 +174,8 @@ class McpClient:
         await link.close()
         again = self._link = self._make()
         await again.open()
-        return await self._greeted(again, "2025-11-25")
-
-    async def _greeted(self, link: Link, protocol: str) -> Greeting:
-        steps = greet(self._ids, self._me, protocol)
-        try:
-            step = next(steps)
-            while True:
-                if isinstance(step, Notification):
-                    await link.tell(step)
-                    step = steps.send(None)
-                    continue
-                probe = step.method == "server/discover" and self.spec.url is None
-                try:
-                    async with asyncio.timeout(min(_PROBE, self.spec.timeout) if probe else self.spec.timeout):
-                        answer = await link.ask(step)
-                except (TimeoutError, ToolwireError) as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(answer)
-        except StopIteration as done:
-            greeting: Greeting = done.value
-            return greeting
-        except TimeoutError:
-            raise ServerGone(f"{self.spec.name} did not greet within {self.spec.timeout:g} seconds") from None
+        async with asyncio.timeout(self.spec.timeout):
+            return await introduce(again, self._ids, self._me, LATEST_HANDSHAKE)
 
     def lost(self, gone: ServerGone, link: Link | None = None) -> None:
         """The connection broke by itself. Its tools are withdrawn until it is there again."""
@@ -287,7 +270,13 @@ class McpClient:
         """What it has to read, templates behind."""
         if not self._has("resources"):
             return []
-        return [*await self._listed("resources"), *await self._listed("resources", "resources/templates/list")]
+        found = await self._listed("resources")
+        try:
+            return found + await self._listed("resources", "resources/templates/list")
+        except RpcError as error:
+            if error.code == METHOD_NOT_FOUND:  # templates are not everybody's
+                return found
+            raise
 
     async def prompts(self) -> list[JSON]:
         return await self._listed("prompts") if self._has("prompts") else []

@@ -29,7 +29,7 @@ from ...wire.mcp.rpc import Failure, Notification, Request, Result
 from ...wire.mcp.versions import HANDSHAKE, LATEST, LATEST_HANDSHAKE, STATELESS
 from .failures import NotAuthorized, ServerRefused
 
-__all__ = ["Greeting", "Me", "greet"]
+__all__ = ["Greeting", "Me", "discovered", "greet"]
 
 
 class Me(Value, frozen=True):
@@ -90,6 +90,13 @@ def greet(ids: Iterator[int], me: Me, protocol: str = "auto") -> Steps:
     elif isinstance(answer, Failure) and (protocol != "auto" or (is_modern(answer.error) and offered is None)):
         raise answer.error
     return (yield from _initialize(ids, me, offered or LATEST_HANDSHAKE))
+
+
+def discovered(answer: Result | Failure) -> Greeting | None:
+    """What an answer to `server/discover` says that came when nobody waited for it any more."""
+    card = read_discovered(answer.result) if isinstance(answer, Result) else ServerCard(())
+    version = _newest(card.versions, STATELESS)
+    return None if version is None else Greeting(version, card)
 
 
 def _other_version(answer: Result | Failure | None) -> str | None:
