@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpTransport", "Reply", "Transport"]
 
+_LETTING_GO = 0.05
+
 
 class Reply(Protocol):
     """The head of an answer, and its body piece by piece."""
@@ -99,8 +101,11 @@ class HttpTransport:
             await request.__aexit__(None, None, None)
 
     async def aclose(self) -> None:
+        used = bool(self._pools)
         while self._pools:
             await self._pools.popitem()[1].close()
+        if used:  # its threads let go of Python a moment later; a program that ends meanwhile would be aborted
+            await asyncio.sleep(_LETTING_GO)
 
     def _pool(self, url: str) -> Client:
         clear = url.startswith("http:")
