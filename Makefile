@@ -34,8 +34,9 @@ test: $(VENV)/test ## all tests
 test-soak: $(VENV)/test ## 200 kills a store instead of 20
 	SOAK=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/stores/test_kills.py
 
-test-mcp: $(VENV)/test ## the official MCP conformance suite and inspector against the server; needs npm
+test-mcp: $(VENV)/test ## the official MCP conformance suite for server and client, the inspector, other people's servers; needs npm
 	$(BIN)/python tests/mcp_conformance/run.py
+	$(BIN)/python tests/mcp_conformance/run_client.py
 
 check: $(VENV)/check ## format, lint, types, import contracts
 	$(BIN)/ruff format --check src tests bench docs

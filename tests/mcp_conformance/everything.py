@@ -282,20 +282,17 @@ async def test_logging_tool() -> str:
     return "Logging evaluated"
 
 
-SERVER = []  # whoever serves this module puts its server here
-
-
 @read
 async def test_trigger_tool_change() -> str:
     """Says that the list of tools has changed."""
-    SERVER[0].listeners.changed("tools")
+    current_exchange().listeners.changed("tools")
     return "Mutation triggered"
 
 
 @read
 async def test_trigger_prompt_change() -> str:
     """Says that the list of prompts has changed."""
-    SERVER[0].listeners.changed("prompts")
+    current_exchange().listeners.changed("prompts")
     return "Mutation triggered"
 
 
@@ -377,5 +374,4 @@ if __name__ == "__main__":
     module = sys.modules[__name__]
     resources, prompts = offered_by(module)
     server = Server(Toolbox(module), resources=resources, prompts=prompts, name="everything")
-    SERVER.append(server)
     uvicorn.run(HttpApp(server), port=int(sys.argv[1]), log_level="warning")

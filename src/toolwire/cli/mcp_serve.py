@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import re
@@ -14,6 +15,8 @@ from ..ir.errors import ConfigError, MissingExtra
 from .tools_file import load_tools, store_at
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from ..mcp.guard import Guard
     from ..mcp.server import Server
 
@@ -73,7 +76,10 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    server = make_server(arguments)
+    with contextlib.redirect_stdout(
+        sys.stderr
+    ):  # standard output belongs to the protocol, while the file is loaded, too
+        server = make_server(arguments)
     try:
         if arguments.http is None:
             from ..mcp.stdio import serve_stdio
@@ -97,7 +103,7 @@ def make_server(arguments: argparse.Namespace) -> Server:
     resources, prompts = offered_by(module)
     secret = _variable(arguments.secret_env)
     return Server(
-        Toolbox(module),
+        Toolbox() if (resources or prompts) and not _has_tools(module) else Toolbox(module),
         resources=resources,
         prompts=prompts,
         name=arguments.name or Path(arguments.tools).stem,
@@ -105,6 +111,20 @@ def make_server(arguments: argparse.Namespace) -> Server:
         store=store_at(arguments.store),
         lease=arguments.lease,
         secret=None if secret is None else secret.encode(),
+    )
+
+
+def _has_tools(module: ModuleType) -> bool:
+    """A file may offer resources and prompts alone."""
+    from inspect import isfunction
+
+    from ..run.toolbox import Entry
+    from ..schema.infer import FunctionTool
+
+    public = [value for name, value in vars(module).items() if not name.startswith("_")]
+    return any(
+        isinstance(value, (FunctionTool, Entry)) or (isfunction(value) and value.__module__ == module.__name__)
+        for value in public
     )
 
 
@@ -126,9 +146,8 @@ def _serve_http(server: Server, arguments: argparse.Namespace) -> None:
         raise MissingExtra("HTTP needs uvicorn", hint="pip install 'toolwire[mcp]'") from None
     host, port = address_of(arguments.http)
     app = HttpApp(server, path=arguments.path, guard=guard_of(arguments, host))
-    print(
-        f"serving {len(server.runner.box)} tools at http://{host}:{port}{arguments.path}", file=sys.stderr, flush=True
-    )
+    offered = ", ".join(tool.name for tool in server.runner.box.tools) or "no tools"
+    print(f"http://{host}:{port}{arguments.path} serves {offered}", file=sys.stderr, flush=True)
     config = uvicorn.Config(
         app, host.strip("[]"), port, log_level="warning", access_log=False, timeout_graceful_shutdown=3
     )

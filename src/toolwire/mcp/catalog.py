@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -19,6 +20,7 @@ from .offers import Prompt, Resource
 
 __all__ = ["Catalog"]
 
+_log = logging.getLogger("toolwire.mcp")
 _PAGE = 500
 
 
@@ -53,7 +55,9 @@ class Catalog:
         }
 
     def _declare(self, version: str) -> list[JSON]:
-        declared, _ = encode_tools(self._tools, version=version)
+        declared, losses = encode_tools(self._tools, version=version)
+        for loss in losses:
+            _log.log(logging.DEBUG if loss.severity == "info" else logging.WARNING, "%s: %s", version, loss)
         return list(declared)
 
     def _shown(self, *, templates: bool) -> list[JSON]:
@@ -88,9 +92,10 @@ class Catalog:
         return None
 
     def find_prompt(self, name: JSON) -> Prompt:
-        if name not in self._prompts:
+        found = self._prompts.get(name) if isinstance(name, str) else None
+        if found is None:
             raise RpcError(INVALID_PARAMS, f"Unknown prompt: {name}")
-        return self._prompts[name]
+        return found
 
     def kept(self) -> Object:
         """How long a result may be kept."""

@@ -177,13 +177,16 @@ class Conversation:
     async def handle(self, data: bytes) -> bytes | None:
         """One document in, its answer out: for transports that wait for it. None where nothing is to be answered."""
         try:
-            messages = read_batch(data) if is_batch(data) and self.peer.version == "2025-03-26" else [read(data)]
+            if is_batch(data) and self.peer.version == "2025-03-26":
+                return await self._answer_all(read_batch(data))
+            answer = await self._answer(read(data))
         except RpcError as error:
-            return write(failure(error))
+            answer = failure(error)
+        return None if answer is None else write(answer)
+
+    async def _answer_all(self, messages: list[Message | RpcError]) -> bytes | None:
         answers = [answer for answer in await asyncio.gather(*map(self._answer, messages)) if answer is not None]
-        if is_batch(data):
-            return write_batch(answers) if answers else None
-        return write(answers[0]) if answers else None
+        return write_batch(answers) if answers else None
 
     async def _answer(self, message: Message | RpcError) -> Message | None:
         if isinstance(message, RpcError):

@@ -26,6 +26,7 @@ from ..wire.mcp.meta import Meta
 from ..wire.mcp.notices import Log, Progress, loud_enough
 from ..wire.mcp.rpc import Message
 from ..wire.mcp.versions import STATELESS
+from .listeners import Listeners
 
 __all__ = ["Exchange", "InputNeeded", "current_exchange", "exchanging"]
 
@@ -36,6 +37,9 @@ Ask: TypeAlias = Callable[[str, Object], Awaitable[Object]]
 _CAPABILITIES = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 
 
+_NOBODY = Listeners()
+
+
 class InputNeeded(Transient):
     """The call cannot go on without its client. Nothing has happened yet, and trying again at once would not help."""
 
@@ -44,7 +48,7 @@ class InputNeeded(Transient):
 
 
 class Exchange:
-    """One request, seen from what serves it."""
+    """One request, seen from what serves it. `listeners` are told of changes, whoever asked for this."""
 
     def __init__(
         self,
@@ -66,6 +70,7 @@ class Exchange:
         self.principal = principal
         self.answers: Object = answers or {}
         self.unmet: InputRequired | RpcError | None = None
+        self.listeners = _NOBODY
         self._emit = emit
         self._ask = ask
         self._log_level = log_level

@@ -51,12 +51,13 @@ class HttpApp:
             await self._serve(scope, receive, send)
 
     async def _live(self, receive: Receiver, send: Sender) -> None:
-        while True:
-            message = await receive()
-            await send({"type": f"{message['type']}.complete"})
-            if message["type"] == "lifespan.shutdown":
-                await self._sessions.close()
-                return
+        await receive()
+        tidying = asyncio.create_task(self.server.keep_tidy())
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        tidying.cancel()
+        await self._sessions.close()
+        await send({"type": "lifespan.shutdown.complete"})
 
     async def _serve(self, scope: Mapping[str, Any], receive: Receiver, send: Sender) -> None:
         reply = Reply(send)
@@ -71,6 +72,8 @@ class HttpApp:
             await reply.alone(failure(error), denied.status, denied.headers)
         except RpcError as error:
             await reply.alone(failure(error), error.status if error.status != 200 else 400)
+        finally:
+            reply.abandon()
 
     async def _method(
         self, method: str, headers: Mapping[str, str], principal: str, receive: Receiver, reply: Reply

@@ -81,9 +81,13 @@ class Reply:
                     self._pump = asyncio.create_task(self._pumped())
                 await asyncio.sleep(_KEEP_ALIVE)
         finally:
-            self._over = True
-            if self._pump is not None:
-                self._pump.cancel()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Nobody reads it any more."""
+        self._over = True
+        if self._pump is not None:
+            self._pump.cancel()
 
     async def alone(self, message: Failure | Message, status: int = 200, headers: Headers = ()) -> None:
         assert not isinstance(message, Notification)

@@ -15,13 +15,14 @@ import inspect
 import logging
 import secrets
 import time
-from asyncio import to_thread
+from asyncio import sleep, to_thread
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
 from .. import __version__
+from ..ir.errors import StoreError
 from ..ir.parts import Text, ToolResult
 from ..ir.pointer import Object
 from ..net.arguments import as_declared
@@ -75,7 +76,8 @@ class Server:
         ttl_ms: int = 60_000,
         runner: Runner | None = None,
     ) -> None:
-        self.runner = runner or Runner(*sources, store=store or open_store("memory:"), policy=policy, lease=lease)
+        self._store = store or open_store("memory:")
+        self.runner = runner or Runner(*sources, store=self._store, policy=policy, lease=lease)
         info = {"name": name, "version": version, **({"title": title} if title else {})}
         tools = self.runner.box.tools
         self.catalog = Catalog(tools, resources, prompts, info=info, instructions=instructions, ttl_ms=ttl_ms)
@@ -94,9 +96,19 @@ class Server:
     def close(self) -> None:
         self.runner.close()
 
+    async def keep_tidy(self, every: float = 3600.0) -> None:
+        """Until it is cancelled: now and then what was remembered long enough is forgotten."""
+        while True:
+            await sleep(every)
+            try:
+                await to_thread(self._store.sweep)
+            except StoreError as error:
+                _log.warning("the store cannot be swept: %s", error)
+
     async def perform(self, work: Work, exchange: Exchange) -> Send:
         """The answer to a request that something has to run for."""
         number = work.request.id
+        exchange.listeners = self.listeners
         token = exchanging.set(exchange)
         try:
             return Send(Result(number, await self._workers[work.request.method](work, exchange)))

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 
 from ..wire.mcp.errors import INVALID_REQUEST, RpcError
-from ..wire.mcp.rpc import Message
+from ..wire.mcp.rpc import Failure, Message
 from .conversation import Conversation
 from .peer import Send, Work
 from .replies import Reply
@@ -42,6 +42,9 @@ class Session(Conversation):
 
     async def serve(self, work: Work, reply: Reply) -> None:
         """In this era a client that goes away has not cancelled anything: the work goes on without it."""
+        if work.request.id in self._tasks:
+            await reply.alone(Failure(work.request.id, INVALID_REQUEST, "a request with this id is being served"), 400)
+            return
         answered: asyncio.Future[Send | None] = asyncio.get_running_loop().create_future()
 
         def done(sent: Send | None) -> None:

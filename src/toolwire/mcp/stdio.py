@@ -130,7 +130,9 @@ async def serve_stdio(server: Server) -> None:
     with _private_output() as output:
         sink, lost = await _sink(output)
         lines = await _source(server, sink)
+        tidying = asyncio.create_task(server.keep_tidy())
         await asyncio.wait({lines.ended, lost}, return_when=asyncio.FIRST_COMPLETED)
+        tidying.cancel()
         await lines.conversation.close(0.0 if lost.done() else _GRACE)
         sink.close()
         await asyncio.wait({lost}, timeout=_GRACE)

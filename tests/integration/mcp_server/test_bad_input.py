@@ -1,6 +1,8 @@
 """What a server hears that it should not: every line and every request gets its answer, and the next one is served."""
 
+import http.client
 import json
+import os
 import socket
 import threading
 
@@ -114,6 +116,15 @@ def test_what_a_tool_prints_is_no_message(line):
     assert line.call("chatty", {})["result"]["content"][0]["text"] == "quiet"
 
 
+def test_what_a_file_prints_while_it_is_loaded_is_no_message_and_tools_are_not_needed(tmp_path):
+    file = tmp_path / "prompts_only.py"
+    words = "from toolwire.mcp import prompt\nprint('hello')\n@prompt\ndef greet(name: str) -> str:\n    return name\n"
+    file.write_text(words, encoding="utf-8")
+    with Line(file) as line:
+        assert line.answer("prompts/list")["result"]["prompts"][0]["name"] == "greet"
+        assert line.answer("tools/list")["result"]["tools"] == []
+
+
 def test_the_end_of_the_input_is_the_end_and_what_has_begun_is_answered():
     with Line() as line:
         number = line.ask("tools/call", {"name": "nap", "arguments": {"seconds": 0.3}})
@@ -152,6 +163,21 @@ def test_ten_thousand_calls_over_one_line():
             answers[message["id"]] = message["result"]["content"][0]["text"]
         writing.join(PATIENCE)
     assert answers == {f"c{number}": str(number + 1) for number in range(many)}
+
+
+def test_thousands_of_calls_over_one_connection(port):
+    headers = {
+        "content-type": "application/json",
+        "mcp-protocol-version": LATEST,
+        "mcp-method": "tools/call",
+        "mcp-name": "add",
+    }
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    for number in range(10_000 if os.environ.get("SOAK") else 2_000):
+        connection.request("POST", "/mcp", json.dumps(called("add", {"a": number, "b": 1}, number)), headers)
+        answer = json.loads(connection.getresponse().read())
+        assert (answer["id"], answer["result"]["structuredContent"]) == (number, number + 1)
+    connection.close()
 
 
 # ── HTTP ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -80,6 +80,13 @@ async def order(item: str) -> str:
     return f"ordered a {answer['content']['colour']} {item}"
 
 
+@read
+async def note(day: str) -> str:
+    """Say that the notes of a day have changed."""
+    current_exchange().listeners.updated(f"notes://{day}")
+    return "noted"
+
+
 @resource("notes://{day}", media_type="text/plain")
 def notes(day: str) -> str:
     """What was noted on a day."""

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from toolwire import Media, Text, tool
-from toolwire.ir.errors import ConfigError
+from toolwire import Media, Text, Tool, tool
+from toolwire.ir.errors import ConfigError, StoreError
 from toolwire.ir.request import Message
 from toolwire.mcp import Server, current_exchange, prompt, resource
 from toolwire.mcp.conversation import Conversation
@@ -15,6 +15,8 @@ from toolwire.mcp.guard import Denied, Guard
 from toolwire.mcp.offers import contents_of, messages_of
 from toolwire.mcp.registry import server_json
 from toolwire.mcp.request_state import RequestState
+from toolwire.net.stores.memory import MemoryStore
+from toolwire.run.toolbox import Entry
 from toolwire.wire.mcp.errors import RpcError
 from toolwire.wire.mcp.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
 from toolwire.wire.mcp.rpc import Failure, Notification, Request, Result, read, write
@@ -313,6 +315,32 @@ def test_the_guard():
             guard.admit({**good, **changed})
         assert caught.value.status == status
     assert Guard(("*",)).admit({"host": "anything"}) == ""
+
+
+def test_what_is_over_is_forgotten_now_and_then(caplog):
+    class Store(MemoryStore):
+        swept = 0
+
+        def sweep(self):
+            Store.swept += 1
+            if Store.swept == 1:
+                raise StoreError("away")
+            return super().sweep()
+
+    async def work():
+        tidying = asyncio.create_task(Server(twice, store=Store()).keep_tidy(0.001))
+        while Store.swept < 3:  # noqa: ASYNC110  # it is the sweeping that takes its time
+            await asyncio.sleep(0.005)
+        tidying.cancel()
+
+    asyncio.run(asyncio.wait_for(work(), 30))
+    assert "cannot be swept" in caplog.text
+
+
+def test_what_a_declaration_cannot_say_is_logged(caplog):
+    declared = Entry(Tool("t", examples=({"a": 1},)), lambda: None)
+    Server(declared).catalog.listed("tools/list", {}, LATEST)
+    assert "examples" in caplog.text
 
 
 def test_server_json():

@@ -124,10 +124,10 @@ def encode_result(
 ) -> Object:
     """The result as `version` writes it. `server` is who answers, which a stateless answer should say."""
     structured = result.structured
-    parts = result.parts
+    content = encode_content(result.parts, version=version, losses=losses) if result.parts else []
     if structured is not None and _only_structured(result):
-        parts = (Text(dumps(structured)), *parts)
-    out: Object = {"content": encode_content(parts, version=version, losses=losses)}
+        content.insert(0, {"type": "text", "text": dumps(structured)})
+    out: Object = {"content": content}
     stateless = version in STATELESS
     if structured is not None:
         if stateless or (type(structured) is dict and since(version, "2025-06-18")):

@@ -79,6 +79,9 @@ def encode_content(
     parts: Iterable[Block], *, version: str = LATEST, losses: Losses | None = None, path: str = "/content"
 ) -> list[Object]:
     """The parts as blocks that `version` knows."""
+    parts = tuple(parts)
+    if all(type(part) is Text and not part.extra for part in parts):
+        return [{"type": "text", "text": part.text} for part in parts]  # type: ignore[union-attr]
     sink = Losses() if losses is None else losses
     return [encode_block(part, version, sink, f"{path}/{index}") for index, part in enumerate(parts)]
 

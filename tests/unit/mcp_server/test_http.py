@@ -1,0 +1,203 @@
+"""The ASGI app without a server: who goes away, and what is left of it."""
+
+import asyncio
+import json
+
+import pytest
+
+from toolwire import tool
+from toolwire.mcp import HttpApp, Server, current_exchange
+from toolwire.mcp.sessions import Sessions
+from toolwire.wire.mcp.errors import RpcError
+
+LATEST = "2026-07-28"
+META = {"io.modelcontextprotocol/protocolVersion": LATEST, "io.modelcontextprotocol/clientCapabilities": {}}
+finished = []
+
+
+@tool(effect="read")
+async def nap(seconds: float) -> str:
+    """Sleep, after a word."""
+    current_exchange().report(1)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        finished.append("woken" if seconds > 1 else "rested")
+    return "rested"
+
+
+class Request:
+    """One request to the app, of which the client may go away."""
+
+    def __init__(self, app, body, headers=(), method="POST"):
+        self.sent = []
+        self._app = app
+        self._gone = asyncio.Event()
+        self._events = [{"type": "http.request", "body": json.dumps(body).encode()}]
+        usual = {"host": "localhost", "content-type": "application/json", **dict(headers)}
+        raw = [(name.encode(), value.encode()) for name, value in usual.items()]
+        self.scope = {"type": "http", "method": method, "path": "/mcp", "headers": raw}
+        self.started = asyncio.Event()
+
+    async def _receive(self):
+        if self._events:
+            return self._events.pop()
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message):
+        self.sent.append(message)
+        if len(self.sent) > 1:
+            self.started.set()
+
+    def go_away(self):
+        self._gone.set()
+
+    async def run(self):
+        await self._app(self.scope, self._receive, self._send)
+        return self
+
+    @property
+    def body(self):
+        return b"".join(message.get("body", b"") for message in self.sent[1:])
+
+
+def stateless(seconds):
+    params = {"name": "nap", "arguments": {"seconds": seconds}, "_meta": {**META, "progressToken": 1}}
+    headers = {"mcp-protocol-version": LATEST, "mcp-method": "tools/call", "mcp-name": "nap"}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, headers
+
+
+async def session(app):
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+    greeting = await Request(app, {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}).run()
+    return {"mcp-session-id": dict(greeting.sent[0]["headers"])[b"mcp-session-id"].decode()}
+
+
+def handshake(seconds, number=1):
+    params = {"name": "nap", "arguments": {"seconds": seconds}, "_meta": {"progressToken": 1}}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+def run(work):
+    finished.clear()
+
+    async def alone():
+        before = asyncio.all_tasks()
+        await asyncio.wait_for(work(HttpApp(Server(nap))), 30)
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == before, "something was left behind"
+
+    asyncio.run(alone())
+
+
+def test_who_goes_away_stops_a_stateless_request():
+    async def work(app):
+        body, headers = stateless(30)
+        request = Request(app, body, headers)
+        running = asyncio.create_task(request.run())
+        await request.started.wait()
+        request.go_away()
+        await running
+        assert finished == ["woken"]
+        assert b'"result"' not in request.body
+
+    run(work)
+
+
+def test_who_goes_away_from_a_session_has_stopped_nothing():
+    async def work(app):
+        headers = await session(app)
+        request = Request(app, handshake(0.2), headers)
+        running = asyncio.create_task(request.run())
+        await request.started.wait()
+        request.go_away()
+        await running
+        assert finished == []
+        await asyncio.sleep(0.5)
+        assert finished == ["rested"]
+
+    run(work)
+
+
+def test_an_id_that_a_session_uses_is_refused_until_it_is_free():
+    async def work(app):
+        headers = await session(app)
+        first = Request(app, handshake(0.1), headers)
+        running = asyncio.create_task(first.run())
+        await first.started.wait()
+        second = await Request(app, handshake(0.1), headers).run()
+        assert (second.sent[0]["status"], json.loads(second.body)["error"]["code"]) == (400, -32600)
+        await running
+        assert b'"rested"' in first.body
+
+    run(work)
+
+
+def test_a_client_that_takes_no_streams_gets_the_answer_alone():
+    async def work(app):
+        body, headers = stateless(0)
+        request = await Request(app, body, {**headers, "accept": "application/json"}).run()
+        assert json.loads(request.body)["result"]["content"][0]["text"] == "rested"
+
+    run(work)
+
+
+def test_a_body_that_is_cut_off_is_no_message():
+    async def work(app):
+        body, headers = stateless(0)
+        request = Request(app, body, headers)
+        request._events = [{"type": "http.disconnect"}]
+        await request.run()
+        assert request.sent[0]["status"] == 400
+        assert finished == []
+
+    run(work)
+
+
+def test_a_body_beyond_the_limit_is_not_read_to_its_end():
+    async def work(_):
+        body, headers = stateless(0)
+        request = await Request(HttpApp(Server(nap), limit=50), body, headers).run()
+        assert request.sent[0]["status"] == 413
+
+    run(work)
+
+
+def test_the_app_lives_and_ends():
+    async def work(app):
+        said = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+        heard = []
+
+        async def receive():
+            return said.pop(0)
+
+        async def send(message):
+            heard.append(message["type"])
+
+        await session(app)
+        await app({"type": "lifespan"}, receive, send)
+        assert heard == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+    run(work)
+
+
+def test_sessions_that_nobody_uses_are_forgotten():
+    async def work():
+        sessions = Sessions(Server(nap), most=2)
+        numbers = [sessions.open("")[1] for _ in range(3)]
+        with pytest.raises(RpcError):
+            sessions.find(numbers[0], "")
+        assert sessions.find(numbers[2], "")
+        with pytest.raises(RpcError):
+            sessions.find(numbers[2], "somebody else")
+        idle = Sessions(Server(nap), idle=0.0)
+        _, old = idle.open("")
+        await asyncio.sleep(0.01)
+        idle.open("")
+        with pytest.raises(RpcError):
+            idle.find(old, "")
+        await sessions.close()
+        await idle.close()
+
+    asyncio.run(work())
