@@ -72,8 +72,8 @@ class Address:
         writer.close()
 
     @asynccontextmanager
-    async def serving(self):
-        server = await asyncio.start_server(self.handle, "127.0.0.1", 0)
+    async def serving(self, port=0):
+        server = await asyncio.start_server(self.handle, "127.0.0.1", port)
         async with server:
             yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
 

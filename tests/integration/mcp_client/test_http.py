@@ -9,7 +9,7 @@ from mcp_server.running import effects_in, http_server
 from mcp_client.addresses import Address, Way, error, events, json_reply, result
 from mcp_client.driving import McpClient, asked, toolbox_of
 from toolwire.ir.errors import ConfigError, ProtocolError
-from toolwire.mcp.client import NotAuthorized, ServerGone, ServerRefused, ServerSpec
+from toolwire.mcp.client import McpServers, NotAuthorized, ServerGone, ServerRefused, ServerSpec
 from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store
 from toolwire.run.results import code_of
@@ -248,3 +248,24 @@ def test_a_version_that_the_server_names_is_tried_and_one_it_does_not_know_is_fi
     strange = {"server/discover": lambda m: json_reply(error(m, -32022, "No", {"supported": ["2999-01-01"]}), 400)}
     with pytest.raises(RpcError, match="No"):
         run(answered(lambda m: b"", **strange))
+
+
+def test_an_address_that_went_away_and_came_back():
+    async def test():
+        address = Address(lambda message: json_reply(result(message, DONE)))
+        async with address.serving() as url:
+            port = int(url.split(":")[2].split("/")[0])
+            servers = McpServers([at(url, reconnects=6)])
+            await servers.__aenter__()
+            box = servers.toolbox()
+        (found,) = await Runner(box.with_options(retries=0)).run([asked("pay")])
+        assert code_of(found) == "failed"  # it had not left
+        assert "cannot be reached" in found.text
+        assert "cannot be reached" in box.find("pay").withdrawn
+        async with address.serving(port):
+            await until(lambda: box.find("pay").withdrawn is None)
+            (found,) = await Runner(box).run([asked("pay")])
+            assert found.text == "paid"
+            await servers.close()
+
+    run(test())

@@ -68,7 +68,8 @@ def test_an_error_of_the_protocol_withdraws_the_server_and_the_loop_goes_on():
     assert "m answered with the error -32603: something broke in here" in failed
     assert "All tools of this server are withdrawn: echo" in failed
     assert added == "3"
-    assert offered(model.heard[1]) == {"add", "total", "broken_promise", "workshop_pay", "nap", "chatty", "order"}
+    assert {"add", "workshop_pay"} <= offered(model.heard[1])
+    assert offered(model.heard[1]).isdisjoint({"echo", "rpc_error", "m_pay", "slow"})
     refused, added = last_words(model.heard[2])
     assert refused.startswith("The tool echo is withdrawn, and nothing was run")
     assert added == "4"

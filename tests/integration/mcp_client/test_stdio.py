@@ -389,3 +389,25 @@ def test_a_server_that_is_slow_to_start_is_understood_all_the_same(monkeypatch):
             assert (await client.call(asked("add", a=1, b=2))).text == "3"
 
     run(test())
+
+
+def test_a_call_has_a_limit_without_a_runner_too(effects):
+    async def test():
+        async with McpClient(misbehaving(effects=effects, timeout=0.5)) as client:
+            with pytest.raises(ServerGone, match=r"did not answer in 0\.5 seconds"):
+                await client.call(asked("slow"))
+            await until(lambda: len(effects_in(effects)) == 2)  # and the server was told
+            assert (await client.call(asked("echo", text="hi"))).text == "hi"
+
+    run(test())
+
+
+def test_who_watches_and_fails_breaks_nothing():
+    def watch(*_):
+        raise RuntimeError("oops")
+
+    async def test():
+        async with McpClient(workshop(), watch=watch) as client:
+            assert (await client.call(asked("nap", seconds=0.01))).text == "rested"
+
+    run(test())

@@ -90,6 +90,8 @@ class McpClient:
         self._watched: dict[RequestId, str] = {}
         self._marks: dict[str, Mirrored] = {}
         self._stale = False
+        self._lists = 0
+        self._recovering = False
 
     async def __aenter__(self) -> Self:
         await self.connect()
@@ -179,23 +181,28 @@ class McpClient:
 
     def lost(self, gone: ServerGone, link: Link | None = None) -> None:
         """The connection broke by itself. Its tools are withdrawn until it is there again."""
-        broken = self._link
-        if self._opener is not None or self.trouble is not None or (link is not None and link is not broken):
+        if self._opener is not None or self._recovering or (link is not None and link is not self._link):
             return
-        self.trouble = gone.message
+        if self.trouble is None:
+            self.trouble = gone.message
+        self._recovering = True
         self._changed()
-        self._spawn(self._reconnect(broken))
+        self._spawn(self._reconnect())
 
-    async def _reconnect(self, broken: Link | None) -> None:
-        for attempt in range(self.spec.reconnects):
-            await asyncio.sleep(_PAUSE * 2**attempt)
-            try:
-                await self._reopen(broken)
-            except ToolwireError as error:
-                _log.info("%s did not come back: %s", self.spec.name, error)
-                broken = self._link
-            else:
-                return
+    async def _reconnect(self) -> None:
+        broken = self._link
+        try:
+            for attempt in range(self.spec.reconnects):
+                await asyncio.sleep(_PAUSE * 2**attempt)
+                try:
+                    await self._reopen(broken)
+                except ToolwireError as error:
+                    _log.info("%s did not come back: %s", self.spec.name, error)
+                    broken = self._link
+                else:
+                    return
+        finally:
+            self._recovering = False
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -228,8 +235,12 @@ class McpClient:
         except ProtocolError:
             return
         name = self._watched.get(progress.token)
-        if name is not None and self._watch is not None:
+        if name is None or self._watch is None:
+            return
+        try:
             self._watch(name, progress)
+        except Exception:  # noqa: BLE001  # the author's own function
+            _log.exception("who watches %s failed", name)
 
     async def _relist(self) -> None:
         try:
@@ -242,7 +253,10 @@ class McpClient:
 
     async def _list(self) -> None:
         self._stale = False
+        self._lists = mine = self._lists + 1
         raw = await self._listed("tools") if self._has("tools") else []
+        if mine != self._lists:
+            return  # somebody has begun to list anew meanwhile
         tools, problems = read_tools(raw, self.spec.name, trusted=self.spec.trusted)
         picked = self.spec.tools
         self.problems = problems
@@ -291,8 +305,9 @@ class McpClient:
     async def get_prompt(self, name: str, arguments: Object | None = None) -> Object:
         return await self._input("prompts/get", {"name": name, "arguments": arguments or {}})
 
-    async def call(self, call: ToolCall, *, key: str | None = None) -> ToolResult:
-        """What came of a call, under the server's own name of the tool. `key` is its idempotency key.
+    async def call(self, call: ToolCall, *, key: str | None = None, limited: bool = True) -> ToolResult:
+        """What came of a call, under the server's own name of the tool. `key` is its idempotency key; who sets a limit of
+        their own needs none of ours.
 
         RpcError is what the server says is wrong with the call, ServerGone that nobody knows; a tool that failed is a result.
         """
@@ -310,7 +325,8 @@ class McpClient:
                     meta = replace(meta, progress_token=number)
                 return call_request(number, call, meta, answers=answers, state=state)
 
-            raw, resent = await self._sent(build, self._marks.get(call.name), again=again)
+            limit = self.spec.timeout if limited else None
+            raw, resent = await self._sent(build, self._marks.get(call.name), limit, again=again)
             found = read_result(raw, call)
             if isinstance(found, ToolResult):
                 if resent and found.is_error:  # an error of the second try does not tell what the first one did
@@ -348,29 +364,34 @@ class McpClient:
         return type(offered) is dict and IDEMPOTENCY in offered
 
     async def _ask(self, build: Build) -> Object:
-        return (await self._sent(build))[0]
+        return (await self._sent(build, None, self.spec.timeout))[0]
 
-    async def _sent(self, build: Build, marks: Mirrored | None = None, *, again: bool = False) -> tuple[Object, bool]:
+    async def _sent(
+        self, build: Build, marks: Mirrored | None, limit: float | None, *, again: bool = False
+    ) -> tuple[Object, bool]:
         """The result of a request, and whether it left twice. It does so only where that does no harm (`again`); one that had
         surely not left is sent over a new connection in any case."""
         link = self._link
         try:
-            return await self._once(build, marks), False
+            return await self._once(build, marks, limit), False
         except ServerGone as gone:
             opening = asyncio.current_task() is self._opener
             if opening or (gone.sent and not again) or not self.spec.reconnects:
                 raise
             left = gone.sent
         await self._reopen(link)
-        return await self._once(build, marks), left
+        return await self._once(build, marks, limit), left
 
-    async def _once(self, build: Build, marks: Mirrored | None) -> Object:
+    async def _once(self, build: Build, marks: Mirrored | None, limit: float | None) -> Object:
         link = self._link
         if link is None:
             raise ServerGone(f"{self.spec.name} is not connected: {self.trouble}", sent=False)
         request = build(next(self._ids))
         try:
-            answer = await link.ask(request, marks)
+            async with asyncio.timeout(limit):
+                answer = await link.ask(request, marks)
+        except TimeoutError:
+            raise ServerGone(f"{self.spec.name} did not answer in {self.spec.timeout:g} seconds") from None
         finally:
             self._watched.pop(request.id, None)
         if isinstance(answer, Failure):

@@ -43,7 +43,7 @@ def tool_entry(client: McpClient, name: str, tool: Tool, refused: Callable[[], s
         asked = ToolCall("" if running is None else running.call_id, wanted, arguments)
         key = None if running is None else running.idempotency_key
         try:
-            result = await client.call(asked, key=key)
+            result = await client.call(asked, key=key, limited=False)
         except RpcError as error:
             raise _withdrawn(client, error, gone) from error
         except ServerGone as error:

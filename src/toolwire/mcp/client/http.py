@@ -35,6 +35,8 @@ _DAY = 86400.0
 _RETRY = 1.0
 _LONGEST_WAIT = 60.0
 _PATIENCE = 2.0
+_LATER = 5.0
+"""Whoever asks has a limit of their own; this one is behind it."""
 _RESUMES = 5
 _LOGINS = 3
 _ERROR_LIMIT = 64 * 1024
@@ -138,7 +140,7 @@ class HttpLink:
             headers.update(request_headers(Request(0, message.method, message.params)))
         sent = False
         try:
-            async with self._sent("POST", headers, write(message), self._spec.timeout) as reply:
+            async with self._sent("POST", headers, write(message), self._spec.timeout + _LATER) as reply:
                 sent = True
                 yield reply
         except ConnectionRefusedError as error:

@@ -127,6 +127,10 @@ class StdioLink:
         except ProtocolError as error:
             await self._end(f"broke the protocol: {error}")
             return
+        except Exception as error:  # noqa: BLE001  # whatever it was, nobody shall wait for ever
+            _log.exception("reading from %s failed", self._spec.name)
+            await self._end(f"cannot be read from: {error}")
+            return
         await self._end("has ended")
 
     def _take(self, line: bytes) -> None:
@@ -217,6 +221,8 @@ class StdioLink:
             if task is not current:
                 task.cancel()
         await asyncio.gather(*(task for task in self._tasks if task is not current), return_exceptions=True)
+        # pipes that nobody has read to their end stay open otherwise
+        process._transport.close()  # type: ignore[attr-defined]
         await self._end("was closed")
 
 
