@@ -174,6 +174,22 @@ def test_only_tools_that_are_what_they_were_pass_the_lock(tmp_path):
     assert {"pay", "grow"} <= set(words)
 
 
+def test_a_lock_of_the_audit_is_a_lock(tmp_path):
+    """What `toolwire audit --lock` writes for a saved `tools/list`."""
+    from toolwire.audit.lock import lock
+    from toolwire.ir.tools import Tool
+
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+    async def test():
+        locked = lock([Tool("echo", "Says it again.", schema)])
+        async with toolbox_of(misbehaving(tools=("echo",)), lock=locked) as (servers, box):
+            assert box.find("echo").withdrawn is None
+            assert not any(problem.tool == "echo" and "lock" in problem.words for problem in servers.problems)
+
+    run(test())
+
+
 def test_a_lock_that_is_none():
     with pytest.raises(ConfigError, match="not a lock"):
         McpServers([], lock={"version": 1})

@@ -134,7 +134,8 @@ class HttpLink:
     async def _posted(self, message: Message, marks: Mirrored | None) -> AsyncIterator[Reply]:
         headers = {"content-type": "application/json", "accept": _BOTH}
         if isinstance(message, Request):
-            headers.update(request_headers(message, marks) if _is_stateless(message) else {})
+            said = request_headers(message, marks)
+            headers.update(said if VERSION in said else {})  # what says no version belongs to a session
         elif isinstance(message, Notification) and self._stateless:
             message = Notification(message.method, with_meta(message.params, self._me.meta(self._version or "")))
             headers.update(request_headers(Request(0, message.method, message.params)))
@@ -302,7 +303,3 @@ class HttpLink:
             return self._sent("POST", headers, write(request), _DAY)
         resumed = {"last-event-id": last.decode("latin-1")} if last else {}
         return self._sent("GET", {"accept": "text/event-stream", **resumed}, b"", _DAY)
-
-
-def _is_stateless(request: Request) -> bool:
-    return VERSION in request_headers(request)
