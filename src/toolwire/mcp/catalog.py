@@ -102,13 +102,14 @@ class Catalog:
         return {"ttlMs": self._ttl_ms, "cacheScope": self._scope}
 
     def card(self, *, handshake: bool = False) -> ServerCard:
-        capabilities: Object = {"tools": {"listChanged": True}, "experimental": {IDEMPOTENCY: {}}}
+        capabilities: Object = {"tools": {"listChanged": True}}
         if self._resources:
             capabilities["resources"] = {"subscribe": True, "listChanged": True}
         if self._prompts:
             capabilities.update(prompts={"listChanged": True}, completions={})
         if handshake:
             capabilities["logging"] = {}
+        capabilities["experimental"] = {IDEMPOTENCY: {}}
         return ServerCard(STATELESS, capabilities, self.info, self._instructions, self._ttl_ms, self._scope)
 
 

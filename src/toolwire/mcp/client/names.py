@@ -21,7 +21,7 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
 def legal(name: str) -> str:
     """
     >>> legal("get_weather"), legal("files.read")
-    ('get_weather', 'files_read_ldm6')
+    ('get_weather', 'files_read_pbmm')
     """
     if LEGAL(name):
         return name
