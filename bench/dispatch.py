@@ -1,7 +1,8 @@
 """One call, from the arguments as text to the result as text; and a thousand at once. Beside the peers and the limit.
 
-The limit is jiter, jsonschema-rs and msgspec around the bare function: parse, validate, call, write. What the peers do differs:
-openai-agents is measured without its runner, pydantic-ai by its toolset, mcp and langchain by their call in process.
+The limit is jiter, jsonschema-rs and msgspec around the bare function: parse, validate, call, write; of a thousand, also the bare
+functions in one gather. What the peers do differs: openai-agents is measured without its runner, pydantic-ai by its tool manager,
+without instrumentation, mcp and langchain by their call in process.
 """
 
 import asyncio
@@ -68,6 +69,23 @@ def openai_agents(function):
     return call
 
 
+def pydantic_ai(function):
+    from pydantic_ai import RunContext
+    from pydantic_ai.messages import ToolCallPart
+    from pydantic_ai.models.test import TestModel
+    from pydantic_ai.tool_manager import ToolManager
+    from pydantic_ai.toolsets import FunctionToolset
+    from pydantic_ai.usage import RunUsage
+
+    context = RunContext(deps=None, model=TestModel(), usage=RunUsage(), run_step=1)
+    manager = asyncio.run(ToolManager(FunctionToolset([function])).for_run_step(context))
+
+    async def call():
+        return json.dumps(await manager.handle_call(ToolCallPart(function.__name__, TEXT, "c")))
+
+    return call
+
+
 def mcp_server(function):
     from mcp.server import MCPServer
 
@@ -95,6 +113,7 @@ CANDIDATES = {
     "bare parse, validate, call, write": limit,
     "toolwire Runner": ours,
     "openai-agents FunctionTool": openai_agents,
+    "pydantic-ai ToolManager.handle_call": pydantic_ai,
     "mcp MCPServer.call_tool": mcp_server,
     "langchain StructuredTool.ainvoke": langchain,
 }
@@ -118,29 +137,27 @@ def micros(calls):
 
 
 def thousand(calls):
-    best = dict.fromkeys(calls, float("inf"))
+    """Milliseconds for all of them: by one gather of calls, and by one turn that the schedule runs."""
+    runs = {"bare gather of the function": lambda: asyncio.gather(*(nap(**ARGUMENTS) for _ in range(MANY)))}
+    runs |= {name: lambda call=call: asyncio.gather(*(call() for _ in range(MANY))) for name, call in calls.items()}
+    runs["toolwire Runner, one turn"] = one_turn()
+    best = dict.fromkeys(runs, float("inf"))
 
     async def measure():
-        for _ in range(3):
-            for name, call in calls.items():
+        for _ in range(ROUNDS):
+            for name, run in runs.items():
                 started = time.process_time()
-                await asyncio.gather(*(call() for _ in range(MANY)))
+                await run()
                 best[name] = min(best[name], (time.process_time() - started) * 1e3)
 
     asyncio.run(measure())
     return best
 
 
-def turn_of_a_thousand():
-    """The same in one turn, by the schedule."""
+def one_turn():
     runner = Runner(tool(effect="read")(nap), most_parallel=MANY, most_per_turn=MANY)
     calls = [ToolCall(f"c{number}", "nap", ARGUMENTS) for number in range(MANY)]
-    best = float("inf")
-    for _ in range(3):
-        started = time.process_time()
-        asyncio.run(runner.run(calls))
-        best = min(best, (time.process_time() - started) * 1e3)
-    return best
+    return lambda: runner.run(calls)
 
 
 def build(function):
@@ -161,7 +178,7 @@ def main():
         json.dumps(
             {
                 "micros": micros(one),
-                "thousand": {**thousand(many), "toolwire Runner, one turn": turn_of_a_thousand()},
+                "thousand": thousand(many),
                 "missing": missing,
             }
         )

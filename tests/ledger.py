@@ -1,9 +1,9 @@
 """What must hold, numbered, and which test holds it.
 
 CASES are the tricky cases of the wires (the numbers are those of the fact sheet that the product was built from), BAD_INPUTS
-the inputs that must end in a typed error, PAINS what users have reported of others, AMBIGUITIES what a grammar of raw text
-must decide, PARSER_BUGS what went wrong in parsers of text in the field, FAILURES what can happen between a claim and its
-completion, on every store. A test names its number by a marker:
+the inputs that must end in a typed error, GATEWAY_BAD_INPUTS the same and more for a running gateway, PAINS what users have
+reported of others, AMBIGUITIES what a grammar of raw text must decide, PARSER_BUGS what went wrong in parsers of text in
+the field, FAILURES what can happen between a claim and its completion, on every store. A test names its number by a marker:
 
     @pytest.mark.case("57")
     def test_...
@@ -170,6 +170,65 @@ BAD_INPUTS = {
     42: Entry("results in reverse order"),
     43: Entry("Gemini calls without ids, the same name twice"),
     44: Entry("a thousand parallel calls"),
+}
+
+_IN_A_CALL = "belongs to running a call: the gateway passes calls on"
+_IDEMPOTENT = "belongs to the stores of the runtime, which have their tests"
+
+GATEWAY_BAD_INPUTS = {
+    **{number: Entry(entry.behaviour) for number, entry in BAD_INPUTS.items()},
+    32: Entry("a tool named like an internal one", "there are no internal tools yet"),
+    45: Entry("a schema that is true or false"),
+    46: Entry("a schema without a type"),
+    47: Entry("a reference to somewhere else: nobody goes there"),
+    48: Entry("references in a circle, to themselves and to nothing"),
+    49: Entry("references that would be 2^30 schemas when written out"),
+    50: Entry("a pattern that takes for ever"),
+    51: Entry("a pattern that is none, or none of ours"),
+    52: Entry("enums that are large, doubled or mixed"),
+    53: Entry("a minimum above the maximum"),
+    54: Entry("a required property that is not there"),
+    55: Entry("a const that is an object"),
+    56: Entry("5,000 properties, and 50 levels"),
+    57: Entry("an unknown format"),
+    58: Entry("a default that its schema does not allow"),
+    59: Entry("a stream cut inside of a character"),
+    60: Entry("a stream cut inside of an escape"),
+    61: Entry("line ends of every kind"),
+    62: Entry("data without a space"),
+    63: Entry("data over several lines"),
+    64: Entry("a flood of comments"),
+    65: Entry("a stream without its last mark"),
+    66: Entry("bytes after the end"),
+    67: Entry("events out of order"),
+    68: Entry("indexes with gaps, below zero and beyond reason"),
+    69: Entry("two calls, interleaved"),
+    70: Entry("words that look like events"),
+    71: Entry("an upstream that dies in the middle"),
+    72: Entry("a page instead of an answer"),
+    73: Entry("a small answer that unpacks to a large one"),
+    74: Entry("a head, a body and an answer that never end"),
+    75: Entry("a client that goes away takes the upstream with it, before its answer and in it"),
+    76: Entry("two lengths, two hosts, the host of another"),
+    77: Entry("a page of another origin"),
+    78: Entry("headers that are for the next hop, or for no one"),
+    79: Entry("a body that names an upstream or a key"),
+    80: Entry("a model like a path, an address, an escape"),
+    81: Entry("an image at an address: nobody fetches it"),
+    82: Entry("paths in arguments", _IN_A_CALL),
+    83: Entry("what a shell would read in arguments", _IN_A_CALL),
+    84: Entry("tools that never end", _IN_A_CALL),
+    85: Entry("a result that looks like a call, a role, an escape, a script"),
+    86: Entry("markup inside of a value, and markup that is not closed"),
+    87: Entry("a call that is only quoted", "for the text engine to settle: it reads a call in a code fence as one"),
+    88: Entry("a signature altered by a byte"),
+    89: Entry("a signature of another provider"),
+    90: Entry("an image that is none, or too large"),
+    91: Entry("an idempotency key with other arguments", _IDEMPOTENT),
+    92: Entry("a clock that jumps", _IDEMPOTENT),
+    93: Entry("two processes with one key", _IDEMPOTENT),
+    94: Entry("what an MCP client may send", "belongs to MCP, which is not there yet"),
+    95: Entry("a wrong key, and a key in the query"),
 }
 
 PAINS = {

@@ -2,7 +2,7 @@
 
 ```python      runs; the blocks of a page share their names. A ```text block right behind it is what it prints.
 ```console     each line that starts with `$ toolwire` runs; what follows is what it prints (standard error behind).
-```json NAME   a file of that name, for the blocks behind it.
+```json NAME   a file of that name, for the blocks behind it; ```toml NAME the same.
 ```sh          `make` targets and the like; the targets must exist.
 """
 
@@ -38,6 +38,8 @@ def test_code_blocks(page, tmp_path, monkeypatch):
             run_console(text)
         elif language == "json" and title:
             Path(title).write_text(json.dumps(json.loads(text)), encoding="utf-8")
+        elif language == "toml" and title:
+            Path(title).write_text(text, encoding="utf-8")
         elif language == "sh":
             check_targets(text)
 

@@ -241,3 +241,20 @@ def test_a_tool_that_only_its_provider_can_run_is_a_loss():
     search = Tool("web_search", kind="builtin")
     emulation = emulate(Request(messages=ASKED.messages, tools=(search, WEATHER)), "hermes")
     assert [loss.path for loss in emulation.losses] == ["/tools/0"]
+
+
+def test_results_are_told_in_the_order_of_their_calls():
+    """A format without ids has nothing else to tell them apart."""
+    calls = (ToolCall("a", "get_weather", {"city": "Paris"}), ToolCall("b", "get_weather", {"city": "Rome"}))
+    results = tuple(call.result(f"sunny in {call.arguments['city']}") for call in reversed(calls))
+    history = (*ASKED.messages, Message("assistant", calls), Message("user", results))
+    told = words_of(emulate(Request(messages=history, tools=ASKED.tools), "hermes").request.messages)
+    assert told.index("sunny in Paris") < told.index("sunny in Rome")
+
+
+def test_a_call_that_nobody_answered_is_said_to_be_interrupted():
+    history = (*ASKED.messages, Message("assistant", (ToolCall("a", "get_weather", {"city": "Paris"}),)))
+    emulation = emulate(Request(messages=(*history, Message("user", (Text("Well?"),))), tools=ASKED.tools), "hermes")
+    told = words_of(emulation.request.messages)
+    assert told.index("No result") < told.index("Well?")
+    assert [loss.concept for loss in emulation.losses] == ["missing result"]

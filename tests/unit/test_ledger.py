@@ -13,7 +13,7 @@ def _marked(marker: str) -> dict[object, list[str]]:
     found: dict[object, list[str]] = {}
     for path in TESTS.rglob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.FunctionDef):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             for decorator in node.decorator_list:
                 if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == f"pytest.mark.{marker}":
@@ -40,6 +40,11 @@ def test_every_bad_input_has_a_test():
     _check(dict(ledger.BAD_INPUTS), "bad_input")
 
 
+def test_every_bad_input_is_thrown_at_a_gateway():
+    assert sorted(ledger.GATEWAY_BAD_INPUTS) == list(range(1, 96))
+    _check(dict(ledger.GATEWAY_BAD_INPUTS), "gateway_bad_input")
+
+
 def test_every_pain_has_a_test():
     _check(dict(ledger.PAINS), "pain")
 
@@ -49,7 +54,7 @@ def test_every_failure_has_a_test():
 
 
 def test_what_comes_later_has_a_part_that_holds_today():
-    tables = (ledger.CASES, ledger.BAD_INPUTS, ledger.PAINS, ledger.FAILURES)
+    tables = (ledger.CASES, ledger.BAD_INPUTS, ledger.GATEWAY_BAD_INPUTS, ledger.PAINS, ledger.FAILURES)
     for entry in (entry for table in tables for entry in table.values()):
         assert not (entry.deferred and entry.later)
 

@@ -51,6 +51,7 @@ class AnswerReader:
         self._next_key = 0
         self._calls: dict[int, int] = {}
         self._left_out: set[int] = set()
+        self._cut_short: set[int] = set()  # choices with a call that is not whole
         self._inputs: dict[int, str] = {}
         self._ended = False
 
@@ -100,6 +101,8 @@ class AnswerReader:
 
     def _stop(self, choice: int, stop: Stop) -> Stop:
         called = self._calls.get(choice, 0) > 0
+        if choice in self._cut_short and stop.reason not in _CUT:
+            return replace(stop, reason="length", sequence=None)  # a client must not run what it has half of
         return replace(stop, reason="tool_calls", sequence=None) if called and stop.reason not in _CUT else stop
 
     def _parser(self, choice: int) -> Parser:
@@ -128,6 +131,8 @@ class AnswerReader:
                     self._calls[choice] = number + 1
             if key in self._left_out:
                 continue
+            if isinstance(event, CallEnd) and event.state == "truncated":
+                self._cut_short.add(choice)
             moved: Event = replace(event, key=key)
             if hasattr(moved, "choice") and choice:
                 moved = replace(moved, choice=choice)

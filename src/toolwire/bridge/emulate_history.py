@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -12,17 +12,24 @@ from ..ir.pointer import Object, join
 from ..ir.request import Message
 from ..ir.tools import Tool
 from ..text.engine.format import Format
+from .history import normalise
+from .places import message_of
 
 __all__ = ["FREEFORM", "in_words"]
 
 FREEFORM: Object = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
 
-def in_words(messages: Iterable[Message], form: Format, tools: Sequence[Tool], losses: Losses) -> list[Message]:
-    """Calls written as the model would write them, results as it expects them."""
+def in_words(messages: tuple[Message, ...], form: Format, tools: Sequence[Tool], losses: Losses) -> list[Message]:
+    """Calls written as the model would write them, results as it expects them.
+
+    Most formats have no ids: a result belongs to its call by its place alone, so results come in the order of the calls.
+    """
     names: dict[str, str] = {}
     spoken = []
-    for index, message in enumerate(messages):
+    for turn in normalise(messages, losses):
+        message = replace(turn.message, parts=tuple(turn.parts))
+        index = message_of(turn.places[0]) if turn.places else 0
         calls = [part for part in message.parts if isinstance(part, ToolCall)]
         names.update({call.id: call.name for call in calls})
         parts = (

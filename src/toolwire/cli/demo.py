@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -15,23 +16,37 @@ from .show import paint, table
 
 __all__ = ["add_to"]
 
+_EXAMPLES = """\
+examples:
+  toolwire demo --seed 7       the same random cuts every time
+  toolwire demo --serve        a small real model, behind a gateway; DEMO_ONCE=1 ends when it has been asked
+"""
+
 
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "demo",
         help="see the main job in a few seconds: offline, no key",
         description="See the main job in a few seconds: offline, no key, nothing leaves this machine.",
-        epilog="example:\n  toolwire demo --seed 7       the same random cuts every time",
+        epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--seed", type=int, help="for the random cuts")
+    parser.add_argument(
+        "--serve", action="store_true", help="ask a real model, in this process, through a gateway in four protocols"
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.serve:
+        from .demo_gateway import serve_and_ask
+
+        asyncio.run(serve_and_ask())
+        return 0
     print(paint("toolwire demo", "bold"), "· offline, no key, nothing leaves this machine\n")
     healthy = _one_function() & _one_stream(Random(arguments.seed)) & _one_turn()
-    print("next:  toolwire convert request.json --to all     toolwire formats     toolwire convert --help")
+    print("next:  toolwire convert request.json --to all     toolwire formats     toolwire demo --serve")
     return 0 if healthy else 1
 
 

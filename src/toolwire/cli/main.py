@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from .. import __version__
 from ..ir.errors import ToolwireError
 from ..ir.text import printable
-from . import audit, convert, demo, formats, mcp, parse, run
+from . import audit, chat, convert, demo, formats, mcp, parse, run, serve, trace
 
 __all__ = ["main"]
 
-_COMMANDS = (demo, convert, parse, run, mcp, formats, audit)
+_COMMANDS = (demo, convert, parse, run, chat, mcp, serve, trace, formats, audit)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from ..ir.text import dumps, printable
+from .live import Live
 from .show import paint, table
 from .tools_file import load_tools, store_at
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ..run.requests import Approve
     from ..run.toolbox import Toolbox
 
-__all__ = ["add_to"]
+__all__ = ["add_to", "ask_person", "client_of"]
 
 _EXAMPLES = """\
 examples:
@@ -92,9 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
 async def _answer(arguments: argparse.Namespace) -> int:
     prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     module = load_tools(arguments.tools)
-    live = _Live(silent=arguments.json)
+    live = Live(silent=arguments.json)
     answer: Answer | None = None
-    async with _client(arguments) as client, _servers(arguments) as servers:
+    async with client_of(arguments) as client, _servers(arguments) as servers:
         tools: list[ModuleType | Toolbox] = [module] if servers is None else [module, servers.toolbox()]
         async for event in _agent(client, tools, arguments).stream(prompt):
             answer = live.show(event) or answer
@@ -106,7 +107,7 @@ async def _answer(arguments: argparse.Namespace) -> int:
     return 0 if answer.finished else 1
 
 
-def _client(arguments: argparse.Namespace) -> ModelClient:
+def client_of(arguments: argparse.Namespace) -> ModelClient:
     from ..net.client import ModelClient
 
     key = None
@@ -144,49 +145,17 @@ def _agent(client: ModelClient, tools: list[ModuleType | Toolbox], arguments: ar
         observers=[_Trace(arguments.trace)] if arguments.trace else [],
         store=None if arguments.store == "none" else store_at(arguments.store),
         policy=Policy() if arguments.yes else Policy(approve=("write", "idempotent")),
-        approve=_ask_person,
+        approve=ask_person,
     )
 
 
-def _ask_person(step: Approve) -> bool:
+def ask_person(step: Approve) -> bool:
     """On a terminal; where nobody can be asked, nobody agrees."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     question = f"{step.tool}({printable(dumps(step.arguments))}): {step.why}. Run it? [y/N] "
     print(paint(question, "yellow", sys.stderr), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-class _Live:
-    """What happens, while it happens: words on standard output, calls on standard error."""
-
-    def __init__(self, *, silent: bool) -> None:
-        self._silent = silent
-        self._calls: dict[int, str] = {}
-
-    def show(self, event: Any) -> Answer | None:
-        from ..ir.events import CallEnd, CallStart, TextDelta, TextEnd
-        from ..ir.parts import ToolResult
-        from ..net.agent import Answer
-
-        if isinstance(event, Answer):
-            return event
-        if self._silent:
-            return None
-        if isinstance(event, TextDelta):
-            print(printable(event.text), end="", flush=True)
-        elif isinstance(event, TextEnd):
-            print(flush=True)
-        elif isinstance(event, CallStart):
-            self._calls[event.key] = event.name
-        elif isinstance(event, CallEnd):
-            given = printable(dumps(event.arguments) if event.arguments is not None else event.raw or "")
-            print(f"{paint('→', 'blue', sys.stderr)} {self._calls[event.key]} {given[:200]}", file=sys.stderr)
-        elif isinstance(event, ToolResult):
-            colour, sign = ("red", "✗") if event.is_error else ("green", "✓")
-            words = printable(" ".join(event.text.split()))
-            print(f"{paint(sign, colour, sys.stderr)} {event.name} {words[:200]}", file=sys.stderr)
-        return None
 
 
 class _Trace:

@@ -141,9 +141,9 @@ class ToolCall(Value, frozen=True, tag_field="part", tag="call"):
         >>> ToolCall("call_1", "get_weather").result({"celsius": 22}).structured
         {'celsius': 22}
         """
-        words = (Text(value),) if isinstance(value, str) else ()
-        structured = None if isinstance(value, str) else value
-        return ToolResult(self.id, self.name, words, structured, is_error, self.kind, self.namespace)
+        if isinstance(value, str):
+            return ToolResult(self.id, self.name, (Text(value),), None, is_error, self.kind, self.namespace)
+        return ToolResult(self.id, self.name, (), value, is_error, self.kind, self.namespace)
 
 
 class ToolResult(Value, frozen=True, tag_field="part", tag="result"):
@@ -162,8 +162,8 @@ class ToolResult(Value, frozen=True, tag_field="part", tag="result"):
     @property
     def text(self) -> str:
         """All of it in words, for wires that know no other result."""
-        words = "".join(part.text for part in self.parts if isinstance(part, Text))
-        return words if self.structured is None or words else dumps(self.structured)
+        words = "".join([part.text for part in self.parts if isinstance(part, Text)]) if self.parts else ""
+        return words if words or self.structured is None else dumps(self.structured)
 
 
 def what_is(part: Part) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from .errors import EncodeError, ProtocolError
 from .pointer import JSON, join
 
-__all__ = ["dumps", "escape", "printable", "to_bytes", "unescape"]
+__all__ = ["dumps", "escape", "finite_to_bytes", "printable", "to_bytes", "unescape"]
 
 _encode = msgspec.json.Encoder().encode
 _decode_text = msgspec.json.Decoder(str).decode
@@ -22,15 +22,20 @@ _decode_text = msgspec.json.Decoder(str).decode
 
 def to_bytes(value: JSON) -> bytes:
     """Compact JSON; EncodeError for what JSON cannot say (NaN, infinities, lone surrogates, foreign objects)."""
+    data = finite_to_bytes(value)
+    if data.find(b"null") >= 0:  # msgspec writes NaN and the infinities as null; `in` is slower
+        _refuse_non_finite(value)
+    return data
+
+
+def finite_to_bytes(value: JSON) -> bytes:
+    """The same for what was read from JSON, where nobody has to look for NaN and the infinities."""
     try:
-        data = _encode(value)
+        return _encode(value)
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:  # ValueError: an endless integer, too
         raise EncodeError(f"not a JSON value: {error}") from error
     except RecursionError:
         raise EncodeError("nested too deeply to be written as JSON") from None
-    if b"null" in data:  # msgspec writes NaN and the infinities as null
-        _refuse_non_finite(value)
-    return data
 
 
 def dumps(value: JSON) -> str:

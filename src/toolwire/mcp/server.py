@@ -25,8 +25,8 @@ from .. import __version__
 from ..ir.errors import StoreError
 from ..ir.parts import Text, ToolResult
 from ..ir.pointer import Object
-from ..net.arguments import as_declared
 from ..net.runner import Runner
+from ..net.signature import signature
 from ..net.stores import open_store
 from ..run.policy import Policy
 from ..run.records import Store
@@ -193,7 +193,7 @@ class Server:
         if isinstance(answers, dict) or isinstance(state, str):
             self._resume(work, exchange, answers or {}, state)
         try:
-            arguments = as_declared(function, given)
+            arguments = signature(function).fit(given)
         except Exception as error:
             raise RpcError(INVALID_PARAMS, f"the arguments do not fit: {spoken(error)}") from error
         try:

@@ -31,7 +31,7 @@ from ..ir.text import printable
 from ..stream.strict import LIMIT
 from ..text.engine.format import Format
 from .endpoint import Endpoint, resolve
-from .http import HttpTransport, Reply, Transport
+from .http import Reply, Transport, transport_to
 from .question import Question
 from .retry import Retries, fault_of, with_date
 
@@ -73,7 +73,8 @@ class ModelClient:
         self._limit = limit
         self._strict = strict
         self._shared = transport is not None
-        self._transport: Transport = HttpTransport() if transport is None else transport
+        own = None if base_url else self._endpoint.vendor.transport
+        self._transport: Transport = transport_to(own) if transport is None else transport
 
     @property
     def endpoint(self) -> Endpoint:

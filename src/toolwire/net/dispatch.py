@@ -124,11 +124,9 @@ class Dispatch:
         run, began = self._runs[number], time.perf_counter()
         try:
             self._results[number] = await self._result(run)
-            self._runner.observe(run.call, self._results[number], time.perf_counter() - began, self._settings.run_id)
+            self._runner.observe(run.call, self._results[number], began, self._settings.run_id)
         except asyncio.CancelledError:
             self._results[number] = self._cancelled(number)
-        except Exception as error:  # noqa: BLE001  # a gate or a check of somebody else's: its call fails, no other
-            self._results[number] = could_not_be_run(run.call, error)
         finally:
             del self._tasks[number]
             self._schedule.finished(number)

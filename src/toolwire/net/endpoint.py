@@ -15,7 +15,7 @@ from ..ir.errors import ConfigError
 from ..wire.protocol import Wire
 from ..wire.vendors import COMPATIBLE, Key, Vendor, codec_of, find, names
 
-__all__ = ["Endpoint", "resolve"]
+__all__ = ["Endpoint", "endpoint_of", "resolve"]
 
 _IN_A_HEADER = re.compile(r"[\x21-\x7e]+").fullmatch
 _ODD = re.compile(r"[\x00-\x20\x7f\\]").search
@@ -25,7 +25,7 @@ _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://").match
 class Endpoint:
     """A model on a server, and the key for it."""
 
-    __slots__ = ("_base", "_header", "key", "model", "vendor", "wire")
+    __slots__ = ("_base", "_urls", "headers", "key", "model", "secrets", "vendor", "wire")
 
     def __init__(self, vendor: Vendor, wire: Wire, model: str, base: SplitResult, key: tuple[Key, str] | None) -> None:
         self.vendor = vendor
@@ -33,25 +33,24 @@ class Endpoint:
         self.model = model
         self.key = None if key is None else key[1]
         self._base = base
-        self._header = None if key is None else (key[0].header, key[0].prefix + key[1])
+        self._urls: dict[bool, str] = {}
+        self.headers: Mapping[str, str] = {"content-type": "application/json", **wire.headers}
+        self.secrets: Mapping[str, str] = {} if key is None else {key[0].header: key[0].prefix + key[1]}
+        """The headers that nobody may see."""
 
     @property
     def origin(self) -> str:
         return _origin(self._base)
 
     def url(self, *, stream: bool) -> str:
-        path, _, query = self.wire.path(self.model, stream=stream).partition("?")
-        query = "&".join(filter(None, (query, self._base.query)))
-        return urlunsplit((self._base.scheme, self._base.netloc, _joined(self._base.path, path), query, ""))
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"content-type": "application/json", **self.wire.headers}
-
-    @property
-    def secrets(self) -> dict[str, str]:
-        """The headers that nobody may see."""
-        return {} if self._header is None else {self._header[0]: self._header[1]}
+        found = self._urls.get(stream)
+        if found is None:
+            path, _, query = self.wire.path(self.model, stream=stream).partition("?")
+            query = "&".join(filter(None, (query, self._base.query)))
+            base = self._base
+            found = urlunsplit((base.scheme, base.netloc, _joined(base.path, path), query, ""))
+            self._urls[stream] = found
+        return found
 
     def __repr__(self) -> str:
         return f"<{self.model!r} at {self.origin} over {self.wire.name}>"
@@ -68,6 +67,20 @@ def resolve(
 ) -> Endpoint:
     """The endpoint that a user means; ConfigError for what cannot be meant."""
     vendor, name = _split(model, base_url)
+    return endpoint_of(vendor, name, environment, base_url=base_url, key=key, wire=wire, insecure=insecure)
+
+
+def endpoint_of(
+    vendor: Vendor,
+    model: str,
+    environment: Mapping[str, str],
+    *,
+    base_url: str | None = None,
+    key: str | None = None,
+    wire: str | None = None,
+    insecure: bool = False,
+) -> Endpoint:
+    """The same where it is known whose model it is."""
     address = base_url
     if address is None and vendor.base_variable is not None:
         address = environment.get(vendor.base_variable) or None
@@ -81,7 +94,7 @@ def resolve(
     if found is None and own and not vendor.keyless:
         variables = " or ".join(one.variable for one in vendor.keys)
         raise ConfigError(f"no key for {vendor.name}", hint=f"set {variables}, or pass key=…")
-    return Endpoint(vendor, codec_of(vendor, wire), name, base, found)
+    return Endpoint(vendor, codec_of(vendor, wire), model, base, found)
 
 
 def _split(model: str, base_url: str | None) -> tuple[Vendor, str]:

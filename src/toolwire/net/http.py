@@ -8,18 +8,20 @@ followed: they would carry the key to another place.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from ..ir.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
     from pyreqwest.client import Client
+    from pyreqwest.request import StreamRequest
     from pyreqwest.response import Response
 
-__all__ = ["HttpTransport", "Reply", "Transport"]
+__all__ = ["HttpTransport", "Reply", "Transport", "transport_to"]
 
 _LETTING_GO = 0.05
 
@@ -67,38 +69,23 @@ class HttpTransport:
     ) -> AbstractAsyncContextManager[Reply]:
         return self.send("POST", url, headers, secrets, body, seconds)
 
-    @asynccontextmanager
-    async def send(
+    def send(
         self, method: str, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
-    ) -> AsyncIterator[Reply]:
+    ) -> AbstractAsyncContextManager[Reply]:
         """`post`, by any method. ConnectionRefusedError where there was no connection, so that nothing was sent."""
-        pool = self._pool(url)
-        from pyreqwest.exceptions import PyreqwestError
-
         try:
-            builder = pool.request(method, url)
+            builder = self._pool(url).request(method, url)
         except ValueError as error:
             raise ConfigError(f"a URL that cannot be used: {error}") from None
+        builder = builder.timeout(timedelta(seconds=max(seconds, 0.001)))
         if body:
             builder = builder.body_bytes(body)
-        builder = builder.timeout(timedelta(seconds=max(seconds, 0.001)))
         for name, value in headers.items():
             builder = builder.header(name, value)
         for name, value in secrets.items():
             builder = builder.header(name, value, is_sensitive=True)
         # without this the first bytes are held back until 64 KiB have come
-        request = builder.streamed_read_buffer_limit(0).build_streamed()
-        before = _cancels()
-        try:
-            response = await request.__aenter__()
-        except PyreqwestError as error:
-            _recall(before)
-            raise _plain(error) from None
-        try:
-            _recall(before)
-            yield _Reply(response)
-        finally:
-            await request.__aexit__(None, None, None)
+        return _Sent(builder.streamed_read_buffer_limit(0).build_streamed())
 
     async def aclose(self) -> None:
         used = bool(self._pools)
@@ -132,42 +119,72 @@ class HttpTransport:
         return builder.build()
 
 
+class _Sent:
+    """A request on its way."""
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: StreamRequest) -> None:
+        self._request = request
+
+    async def __aenter__(self) -> Reply:
+        task = asyncio.current_task()
+        before = 0 if task is None else task.cancelling()
+        try:
+            response = await self._request.__aenter__()
+        except Exception as error:  # noqa: BLE001  # what is not pyreqwest's stays as it is
+            if task is not None and task.cancelling() > before:
+                raise asyncio.CancelledError from None
+            raise _plain(error) from None
+        if task is not None and task.cancelling() > before:
+            # pyreqwest forgets that it was cancelled where its result, or its failure, is ready in the same moment; the
+            # task remembers
+            await self._request.__aexit__(None, None, None)
+            raise asyncio.CancelledError
+        return _Reply(response)
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        await self._request.__aexit__(None, None, None)
+
+
+def transport_to(way: str | None) -> Transport:
+    """HTTP, or the way that a vendor has of its own: `module:class`, of a room above this one."""
+    if way is None:
+        return HttpTransport()
+    module, _, name = way.partition(":")
+    own: Transport = getattr(import_module(module), name)()
+    return own
+
+
 class _Reply:
+    __slots__ = ("_body", "headers", "status")
+
     def __init__(self, response: Response) -> None:
         self.status: int = response.status
         self.headers = {name.lower(): value for name, value in response.headers.items()}
         self._body = response.body_reader
 
     async def read(self) -> bytes:
-        from pyreqwest.exceptions import PyreqwestError
-
-        before = _cancels()
+        task = asyncio.current_task()
+        before = 0 if task is None else task.cancelling()
         try:
-            while (piece := await self._body.read_chunk()) is not None:
-                _recall(before)
-                if piece:
-                    return bytes(piece)
-        except PyreqwestError as error:
-            _recall(before)
+            piece = await self._body.read_chunk()
+            while piece is not None and not len(piece):
+                piece = await self._body.read_chunk()
+        except Exception as error:  # noqa: BLE001  # what is not pyreqwest's stays as it is
+            if task is not None and task.cancelling() > before:
+                raise asyncio.CancelledError from None
             raise _plain(error) from None
-        _recall(before)
-        return b""
-
-
-def _cancels() -> int:
-    """How often the running task was told to stop."""
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()
-
-
-def _recall(before: int) -> None:
-    """pyreqwest forgets that it was cancelled where its result, or its failure, is ready in the same moment; the task
-    remembers."""
-    if _cancels() > before:
-        raise asyncio.CancelledError
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError
+        return b"" if piece is None else bytes(piece)
 
 
 def _plain(error: Exception) -> Exception:
+    from pyreqwest.exceptions import PyreqwestError
+
+    if not isinstance(error, PyreqwestError):
+        return error
     causes = getattr(error, "details", {}).get("causes") or ()
     words = causes[-1]["message"] if causes else str(error)
     if isinstance(error, TimeoutError):

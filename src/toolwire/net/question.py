@@ -23,9 +23,10 @@ from ..ir.response import Fault, Response
 from ..ir.text import to_bytes
 from ..stream.strict import parse, parse_object
 from ..text.engine.format import Format
+from ..wire.protocol import Capabilities
 from .endpoint import Endpoint
 
-__all__ = ["Question", "Reading"]
+__all__ = ["Question", "Reading", "without"]
 
 _SECRET = 8  # characters; what is shorter is no secret, and is part of many words
 
@@ -40,8 +41,13 @@ class Question:
         text: Format | str | None,
         losses: Losses,
         emulation: Emulation | None = None,
+        client: Capabilities | None = None,
+        is_alias: bool = False,
     ) -> None:
+        """`client` is what the wire can say that the answer will be written on, where it is going to be written on one, and
+        `is_alias` says that the model which the request names is this one under another name."""
         self.endpoint = endpoint
+        self._client = client
         self.stream = stream
         self.losses = losses
         asked = replace(request, model=endpoint.model, stream=True if stream else None)
@@ -50,7 +56,7 @@ class Question:
         if emulation is None and text is not None:
             emulation = emulate(asked, text)
         self.emulation = emulation
-        spoken_by = request.model if request.model not in ("", endpoint.model) else None
+        spoken_by = request.model if request.model not in ("", endpoint.model) and not is_alias else None
         prepared = prepare(asked if emulation is None else emulation.request, endpoint.wire, spoken_by=spoken_by)
         self._exchange = prepared.exchange
         body, more = endpoint.wire.encode_request(prepared.request)
@@ -64,7 +70,7 @@ class Question:
     def whole(self, data: bytes) -> Response:
         """The answer as the model gave it, in the request's own names; `restored` reads the calls in its text."""
         response = self.endpoint.wire.decode_response(parse_object(data))
-        return self._exchange.restore(response, self.losses)
+        return self._exchange.restore(response, self.losses, self._client)
 
     def restored(self, response: Response) -> Response:
         return response if self.emulation is None else self.emulation.restore(response)
@@ -82,7 +88,7 @@ class Question:
         return self.own(self.endpoint.wire.decode_error(status, body, headers))
 
     def own(self, fault: Fault) -> Fault:
-        return _without(self.endpoint.key, self._exchange.restore_fault(fault))
+        return without(self.endpoint.key, self._exchange.restore_fault(fault))
 
 
 class Reading:
@@ -91,7 +97,7 @@ class Reading:
     def __init__(self, question: Question) -> None:
         self._decoder = question.endpoint.wire.stream_decoder()
         self._decoder.losses = question.losses
-        self._names = question._exchange.restorer(question.losses)
+        self._names = question._exchange.restorer(question.losses, question._client)
         self._calls = None if question.emulation is None else question.emulation.restorer()
 
     @property
@@ -117,7 +123,7 @@ class Reading:
                     yield from self._calls.feed(named)
 
 
-def _without(key: str | None, fault: Fault) -> Fault:
+def without(key: str | None, fault: Fault) -> Fault:
     """Some servers repeat the key that they do not know."""
     if key is None or len(key) < _SECRET or key not in repr(fault):
         return fault

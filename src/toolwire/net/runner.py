@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from ..ir.errors import ConfigError, StoreError
 from ..ir.parts import ToolCall, ToolResult
+from ..ir.value import Value
 from ..run.cache import ResultCache
 from ..run.call_run import CallRun, Settings
 from ..run.gates import GATES, Gate
@@ -45,7 +46,6 @@ from ..run.schedule import Schedule
 from ..run.toolbox import Source, Toolbox
 from .dispatch import Dispatch, could_not_be_run
 from .invoke import Invoker, Outcome
-from .rate import Rates
 
 __all__ = ["Approver", "Runner"]
 
@@ -80,8 +80,7 @@ class Runner:
         self._observers = tuple(observers)
         self._most = most_parallel
         self._most_per_turn = most_per_turn
-        self._invoke = Invoker(threads)
-        self._rates = Rates()
+        self._invoker = Invoker(threads)
         self._settings = Settings(
             self.box,
             time.time,
@@ -89,7 +88,7 @@ class Runner:
             jitter=lambda base: base * (0.5 + random.random()),  # spreads retries, guards nothing
             caller=caller,
             tenant=tenant,
-            policy=policy or Policy(),
+            policy=policy,
             gates=gates,
             has_store=store is not None,
             cache=ResultCache(),
@@ -98,10 +97,12 @@ class Runner:
             lease=lease,
         )
         self._latest = self._settings
+        self._untrusted = frozenset(entry.name for entry in self.box if entry.options.untrusted)
+        self._harmless = frozenset(entry.name for entry in self.box if entry.tool.effect in ("pure", "read"))
         self._tainted: OrderedDict[str, None] = OrderedDict()
 
     def close(self) -> None:
-        self._invoke.close()
+        self._invoker.close()
 
     async def run(
         self,
@@ -117,10 +118,13 @@ class Runner:
         `earlier` calls of the same run tell a deliberate second identical call from a repeated one. `keys` are idempotency
         keys of the caller, by call id.
         """
-        if isinstance(calls, ToolCall):
+        if type(calls) is not list and isinstance(calls, ToolCall):
             raise ConfigError("run takes a list of calls", hint="run([call])")
-        if len(calls) == 1 and not keys and self._changes_nothing(calls[0]):
-            return [await self._alone(calls[0], run_id, tainted)]
+        if len(calls) == 1 and not keys and calls[0].name in self._harmless:
+            began = time.perf_counter()  # no schedule: it may be cancelled at any time
+            result = await self.perform(CallRun(calls[0], self._of_run(run_id, tainted)))
+            self.observe(calls[0], result, began, run_id)
+            return [result]
         dispatch = self.dispatch(run_id=run_id, earlier=earlier, keys=keys, tainted=tainted)
         for call in calls:
             dispatch.add(call)
@@ -130,10 +134,6 @@ class Runner:
         """The same for programs without an event loop."""
         return asyncio.run(self.run(calls, **options))
 
-    def _changes_nothing(self, call: ToolCall) -> bool:
-        entry = self.box.find(call.name)
-        return entry is not None and entry.tool.effect in ("pure", "read")
-
     def _of_run(self, run_id: str, tainted: bool) -> Settings:
         """The settings of a run; most calls come from the same one as the last."""
         tainted = tainted or run_id in self._tainted
@@ -141,16 +141,6 @@ class Runner:
         if latest.run_id != run_id or latest.tainted != tainted:
             latest = self._latest = replace(self._settings, run_id=run_id, tainted=tainted)
         return latest
-
-    async def _alone(self, call: ToolCall, run_id: str, tainted: bool) -> ToolResult:
-        """One call that changes nothing needs no schedule, and may be cancelled at any time."""
-        began = time.perf_counter()
-        try:
-            result = await self.perform(CallRun(call, self._of_run(run_id, tainted)))
-        except Exception as error:  # noqa: BLE001  # a gate or a check of somebody else's
-            result = could_not_be_run(call, error)
-        self.observe(call, result, time.perf_counter() - began, run_id)
-        return result
 
     def dispatch(
         self,
@@ -168,17 +158,22 @@ class Runner:
         return Dispatch(self, settings, Schedule(self.box, most=self._most), earlier, keys or {}, self._most_per_turn)
 
     async def perform(self, run: CallRun) -> ToolResult:
-        """One call to its end."""
-        step = run.next()
-        while not isinstance(step, Finished):
-            step = run.next(await self._do(step))
-        return step.result
+        """One call to its end. A gate or a check of somebody else's may fail: then its call does, and no other."""
+        try:
+            step = run.next()
+            while type(step) is not Finished:
+                if isinstance(step, Invoke):
+                    ran = self._invoker.begin(step)
+                    if not isinstance(ran, (Returned, Value)):
+                        ran = await (ran if step.token is None else self._kept_alive(step, ran))
+                    step = run.next(ran)
+                else:
+                    step = run.next(await self._do(step))
+            return step.result
+        except Exception as error:  # noqa: BLE001
+            return could_not_be_run(run.call, error)
 
     async def _do(self, step: Step) -> Any:
-        if isinstance(step, Invoke):
-            if step.entry.options.rate:
-                await self._rates.take(step.entry.name, step.entry.options.rate)
-            return await (self._invoke(step) if step.token is None else self._kept_alive(step))
         if isinstance(step, Wait):
             return await asyncio.sleep(step.seconds)
         if isinstance(step, Approve):
@@ -188,13 +183,13 @@ class Runner:
             return await _asked(step)
         return await self._stored(step)
 
-    async def _kept_alive(self, step: Invoke) -> Outcome:
-        """The function, and while it runs the lease of its claim."""
+    async def _kept_alive(self, step: Invoke, work: Awaitable[Outcome]) -> Outcome:
+        """What the function comes to, and while it runs the lease of its claim."""
         assert step.token is not None
         assert step.context.idempotency_key is not None
         beat = asyncio.create_task(self._renew(step.context.idempotency_key, step.token, step.lease))
         try:
-            return await self._invoke(step)
+            return await work
         finally:
             beat.cancel()
 
@@ -234,12 +229,12 @@ class Runner:
         while len(self._tainted) > _RUNS:
             self._tainted.popitem(last=False)
 
-    def observe(self, call: ToolCall, result: ToolResult, seconds: float, run_id: str) -> None:
-        """What has become of a call."""
-        entry = self.box.find(call.name)
-        if entry is not None and entry.options.untrusted and run_id:
+    def observe(self, call: ToolCall, result: ToolResult, began: float, run_id: str) -> None:
+        """What has become of a call that began then, by `time.perf_counter`."""
+        if call.name in self._untrusted and run_id:
             self._taint(run_id)
-        observed(self._observers, call, result, seconds)
+        if self._observers:
+            observed(self._observers, call, result, time.perf_counter() - began)
 
 
 async def _asked(step: Reconcile) -> Returned | Failed:

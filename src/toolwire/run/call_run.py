@@ -20,15 +20,17 @@ import msgspec
 
 from ..ir.errors import StoreError
 from ..ir.parts import ToolCall, ToolResult
+from ..ir.tools import Effect
 from ..ir.value import Value
 from .cache import ResultCache
+from .classify import Ending, classify
 from .context import CallContext
-from .failures import NotExecuted, ToolError, Transient
+from .failures import NotExecuted, Transient
 from .gates import GATES, Gate, Pending, pass_gates
 from .keys import derived_key, fingerprint, given_key
 from .output import LIMIT, Shelf, cap
-from .policy import Deny, Policy, approval_hash
-from .records import DAY, Claim, Record, RecordState
+from .policy import Ask, Deny, Policy, approval_hash
+from .records import DAY, Claim, Record
 from .requests import (
     Approve,
     ClaimIt,
@@ -40,12 +42,10 @@ from .requests import (
     ReleaseIt,
     Returned,
     Step,
-    TimedOut,
-    Unfit,
     Wait,
 )
-from .results import from_record, refusal, spoken, to_record, told, value_result
-from .toolbox import Toolbox
+from .results import from_record, refusal, to_record, told, value_result
+from .toolbox import Entry, Toolbox
 
 __all__ = ["CallRun", "Settings"]
 
@@ -63,7 +63,7 @@ class Settings(Value, frozen=True):
     run_id: str = ""
     caller: str = ""
     tenant: str = ""
-    policy: Policy = Policy()
+    policy: Policy | None = None
     gates: tuple[Gate, ...] = GATES
     has_store: bool = False
     lease: float = 60.0
@@ -79,83 +79,129 @@ class Settings(Value, frozen=True):
 class CallRun:
     """Call `next` with what came of the last step; the last step is Finished."""
 
+    __slots__ = ("_given_key", "_occurrence", "_settings", "_steps", "call")
+
     def __init__(self, call: ToolCall, settings: Settings, *, occurrence: int = 0, key: str | None = None) -> None:
         self.call = call
         self._settings = settings
         self._occurrence = occurrence
         self._given_key = key
         self._steps = self._run()
-        self._started = False
 
     def next(self, reply: Any = None) -> Step:
-        if not self._started:
-            self._started = True
-            return next(self._steps)
-        return self._steps.send(reply)
+        try:
+            return self._steps.send(reply)
+        except StopIteration as done:
+            return Finished(done.value)
 
-    def _run(self) -> Generator[Step, Any, None]:
+    def _run(self) -> Generator[Step, Any, ToolResult]:
         settings = self._settings
-        pending = Pending(
-            self.call,
+        pending = pass_gates(self._pending(), settings.gates)
+        if not isinstance(pending, Pending):
+            return pending
+        entry = pending.tool
+        options, effect = entry.options, entry.tool.effect
+        verdict = None if settings.policy is None else settings.policy.verdict(pending)
+        claim, key, token = None, None, None
+        if verdict is not None or settings.has_store or options.cache is not None:
+            cleared = yield from self._cleared(pending, verdict)
+            if isinstance(cleared, ToolResult):
+                return cleared
+            if cleared is not None:
+                claim, key, token = cleared, cleared.key, cleared.token
+        context = CallContext(self.call.id, entry.tool.name, settings.run_id, settings.caller, key)
+        step = Invoke(entry, pending.arguments, context, token, settings.lease)
+        outcome = yield step
+        if not isinstance(outcome, Returned):
+            outcome = yield from self._again(step, outcome)
+        result, size, ending = classify(pending.call, effect, outcome)
+        limit = options.output_limit or settings.output_limit
+        if size is None or size > limit:
+            result = cap(result, limit, settings.shelf)
+        if claim is not None:
+            result = yield from self._recorded(claim, ending, result)
+        return self._told(pending, result) if pending.steps or pending.tainted or options.cache is not None else result
+
+    def _pending(self) -> Pending:
+        call, settings, key = self.call, self._settings, self._given_key
+        return Pending(
+            call,
             settings.box,
-            key=self._key(),
-            caller=settings.caller,
-            tenant=settings.tenant,
-            tainted=settings.tainted,
+            settings.box.find(call.name),
+            {} if call.arguments is None else call.arguments,
+            None if key is None else given_key(key, settings.tenant),
+            settings.caller,
+            settings.tenant,
+            settings.tainted,
         )
-        passed = pass_gates(pending, settings.gates)
-        result = passed if isinstance(passed, ToolResult) else (yield from self._allowed(passed))
-        yield Finished(result)
 
-    def _key(self) -> str | None:
-        return None if self._given_key is None else given_key(self._given_key, self._settings.tenant)
-
-    def _allowed(self, pending: Pending) -> Generator[Step, Any, ToolResult]:
-        verdict = self._settings.policy.verdict(pending)
+    def _refused(self, pending: Pending, verdict: Deny | Ask) -> Generator[Step, Any, ToolResult | None]:
+        """No, unless a person agrees where one is to be asked."""
+        call = pending.call
         if isinstance(verdict, Deny):
-            return refusal(pending.call, "denied", f"Not allowed: {verdict.why}. Nothing was run.")
-        if verdict is not None:
-            asked = approval_hash(pending.call.name, pending.arguments)
-            agreed = yield Approve(pending.call.name, pending.arguments, verdict.why, asked)
-            if agreed is not True:
-                words = f"A person has to agree to this and did not: {verdict.why}. Nothing was run."
-                return refusal(pending.call, "needs_approval", words)
-        result = yield from self._cached(pending)
-        if self._settings.policy.taint == "warn" and pending.tainted and pending.tool.tool.effect == "write":
+            return refusal(call, "denied", f"Not allowed: {verdict.why}. Nothing was run.")
+        asked = approval_hash(call.name, pending.arguments)
+        agreed = yield Approve(call.name, pending.arguments, verdict.why, asked)
+        if agreed is True:
+            return None
+        words = f"A person has to agree to this and did not: {verdict.why}. Nothing was run."
+        return refusal(call, "needs_approval", words)
+
+    def _cleared(self, pending: Pending, verdict: Deny | Ask | None) -> Generator[Step, Any, Claim | ToolResult | None]:
+        """What there is to know before the function runs: a refusal, a result that is there already, or the claim."""
+        refused = None if verdict is None else (yield from self._refused(pending, verdict))
+        if refused is not None:
+            return refused
+        kept = self._kept(pending)
+        if kept is not None:
+            return self._noted(pending, kept)
+        claim = (yield from self._claimed(pending)) if self._settings.has_store else None
+        return self._told(pending, claim) if isinstance(claim, ToolResult) else claim
+
+    def _told(self, pending: Pending, result: ToolResult) -> ToolResult:
+        """The result for the model, and for whoever asks the same soon."""
+        if pending.tool.options.cache is not None and not result.is_error:
+            self._keep(pending, result)
+        return self._noted(pending, result)
+
+    def _noted(self, pending: Pending, result: ToolResult) -> ToolResult:
+        policy = self._settings.policy
+        if pending.tainted and policy is not None and policy.taint == "warn" and pending.tool.tool.effect == "write":
             result = told(result, tainted=True)
         return told(result, repaired=list(pending.steps)) if pending.steps else result
 
-    def _cached(self, pending: Pending) -> Generator[Step, Any, ToolResult]:
-        settings, entry = self._settings, pending.tool
-        cache = settings.cache if entry.options.cache and entry.tool.effect in ("pure", "read") else None
-        if cache is not None:
-            found = cache.get(entry.name, pending.arguments, settings.now(), settings.tenant)
-            if found is not None:
-                return told(msgspec.structs.replace(found, call_id=self.call.id), cached=True)
-        result = yield from self._once(pending)
-        if cache is not None and not result.is_error:
-            until = settings.now() + (entry.options.cache or 0)
-            cache.put(entry.name, pending.arguments, result, until, settings.tenant)
-        return result
+    def _kept(self, pending: Pending) -> ToolResult | None:
+        cache, settings = self._cache(pending.tool), self._settings
+        if cache is None:
+            return None
+        found = cache.get(pending.tool.name, pending.arguments, settings.now(), settings.tenant)
+        return None if found is None else told(msgspec.structs.replace(found, call_id=self.call.id), cached=True)
 
-    def _once(self, pending: Pending) -> Generator[Step, Any, ToolResult]:
-        """With a claim where the tool does something to the world, or where somebody gave a key."""
-        effect = pending.tool.tool.effect
-        careful = effect in ("write", "idempotent")
-        if not self._settings.has_store or not (careful or pending.key):
-            return (yield from self._attempts(pending, None, None))
+    def _keep(self, pending: Pending, result: ToolResult) -> None:
+        cache, settings = self._cache(pending.tool), self._settings
+        if cache is not None:
+            until = settings.now() + (pending.tool.options.cache or 0)
+            cache.put(pending.tool.name, pending.arguments, result, until, settings.tenant)
+
+    def _cache(self, entry: Entry) -> ResultCache | None:
+        """Where results of this tool are kept for a while; None where they are not."""
+        return self._settings.cache if entry.options.cache and entry.tool.effect in ("pure", "read") else None
+
+    def _claimed(self, pending: Pending) -> Generator[Step, Any, Claim | ToolResult | None]:
+        """The claim, or why there is none to have; None where the tool does nothing to the world and nobody gave a key."""
+        careful = pending.tool.tool.effect in ("write", "idempotent")
+        if not (careful or pending.key):
+            return None
         claim = self._claim(pending)
         record = yield ClaimIt(claim)
         if isinstance(record, StoreError):
-            if careful:
-                words = f"Not run: what keeps it from running twice cannot be reached ({record.message})."
-                return refusal(pending.call, "store_down", words)
-            return (yield from self._attempts(pending, None, None))
-        if record.token != claim.token:
-            settled = yield from self._settled(pending, claim, record)
-            if settled is not None:
-                return settled
-        return (yield from self._attempts(pending, claim.key, claim.token))
+            if not careful:
+                return None
+            words = f"Not run: what keeps it from running twice cannot be reached ({record.message})."
+            return refusal(pending.call, "store_down", words)
+        if record.token == claim.token:
+            return claim
+        return (yield from self._settled(pending, claim, record)) or claim
 
     def _claim(self, pending: Pending) -> Claim:
         settings, entry = self._settings, pending.tool
@@ -208,21 +254,19 @@ class CallRun:
         )
         return told(refusal(call, "outcome_unknown", words), key=claim.key)
 
-    def _attempts(self, pending: Pending, key: str | None, token: str | None) -> Generator[Step, Any, ToolResult]:
-        """Runs the function, again where that cannot do harm."""
-        entry, settings = pending.tool, self._settings
-        context = CallContext(self.call.id, entry.name, settings.run_id, settings.caller, key)
-        for attempt in range(entry.options.retries + 1):
-            outcome = yield Invoke(entry, pending.arguments, context, token, settings.lease)
-            delay = self._worth_another(outcome, entry.tool.effect, attempt, entry.options.retries)
+    def _again(self, step: Invoke, outcome: Any) -> Generator[Step, Any, Any]:
+        """Runs the function again where that cannot do harm."""
+        for attempt in range(step.entry.options.retries):
+            delay = self._worth_another(outcome, step.entry.tool.effect, attempt)
             if delay is None:
                 break
             yield Wait(delay)
-        return (yield from self._recorded(pending, outcome, key, token))
+            outcome = yield step
+        return outcome
 
-    def _worth_another(self, outcome: Any, effect: str, attempt: int, retries: int) -> float | None:
+    def _worth_another(self, outcome: Any, effect: Effect, attempt: int) -> float | None:
         """How long to wait before the next try; None where there is none."""
-        if attempt >= retries or not isinstance(outcome, Failed):
+        if not isinstance(outcome, Failed):
             return None
         error = outcome.error
         harmless = effect != "write" or (isinstance(error, Transient) and error.before_effect)
@@ -233,42 +277,9 @@ class CallRun:
             return min(self._settings.jitter(0.25 * 2**attempt), _LONGEST_WAIT)
         return wanted if wanted <= _LONGEST_WAIT else None
 
-    def _recorded(
-        self, pending: Pending, outcome: Any, key: str | None, token: str | None
-    ) -> Generator[Step, Any, ToolResult]:
-        result, unknown, nothing_happened = self._classify(pending, outcome)
-        limit = pending.tool.options.output_limit or self._settings.output_limit
-        result = cap(result, limit, self._settings.shelf)
-        if key is None or token is None:
+    def _recorded(self, claim: Claim, ending: Ending, result: ToolResult) -> Generator[Step, Any, ToolResult]:
+        if ending == "nothing":
+            yield ReleaseIt(claim.key, claim.token)
             return result
-        if nothing_happened:
-            yield ReleaseIt(key, token)
-            return result
-        state: RecordState = "unknown" if unknown else "done"
-        kept = yield CompleteIt(key, token, to_record(result), self._settings.ttl, state)
+        kept = yield CompleteIt(claim.key, claim.token, to_record(result), self._settings.ttl, ending)
         return result if kept is True else told(result, recorded=False)
-
-    def _classify(self, pending: Pending, outcome: Any) -> tuple[ToolResult, bool, bool]:
-        """(the result, whether the effect is unknown, whether surely nothing has happened)"""
-        call, effect = pending.call, pending.tool.tool.effect
-        if isinstance(outcome, Returned):
-            return value_result(call, outcome.value), False, False
-        if isinstance(outcome, TimedOut):
-            unknown = effect == "write"
-            after = (
-                "It may have taken effect." if unknown else "It changed nothing." if effect in ("pure", "read") else ""
-            )
-            words = f"{call.name} did not finish within {outcome.seconds:g} seconds. {after}".strip()
-            return refusal(call, "outcome_unknown" if unknown else "timeout", words), unknown, not unknown
-        if isinstance(outcome, Unfit):
-            return refusal(call, "invalid_arguments", f"Nothing was run: {outcome.words}. Call it again."), False, True
-        error = outcome.error
-        words = spoken(error)
-        if isinstance(error, ToolError):
-            said = spoken(error, name=False) or "The tool refused."
-            return told(call.result(said, is_error=True), code="failed"), False, False
-        untouched = isinstance(error, NotExecuted) or (isinstance(error, Transient) and error.before_effect)
-        if untouched or effect in ("pure", "read", "idempotent"):
-            return refusal(call, "failed", f"{call.name} failed: {words}"), False, True
-        said = f"{call.name} failed, and may have taken effect before it did: {words}"
-        return refusal(call, "outcome_unknown", said), True, False

@@ -16,7 +16,6 @@ from ..ir.errors import ConfigError, SchemaError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.value import Value
-from ..schema.infer import FunctionTool
 from ..schema.lowering import Lowered
 from ..schema.repair import Policy as RepairPolicy
 from ..schema.repair import repair_arguments
@@ -26,11 +25,9 @@ from .toolbox import Entry, Toolbox
 
 __all__ = ["GATES", "Gate", "Pending", "find", "lift", "mend", "take_key", "validate", "whole"]
 
-_ANYTHING: Object = {"type": "object"}
 
-
-class Pending(Value, frozen=True):
-    """A call on its way."""
+class Pending(Value, frozen=True, gc=False):
+    """A call on its way. The collector of garbage need not look at it: nothing that it holds leads back to it."""
 
     call: ToolCall
     box: Toolbox
@@ -42,8 +39,8 @@ class Pending(Value, frozen=True):
     tainted: bool = False
     repair: RepairPolicy | None = None
     steps: tuple[str, ...] = ()
-    checked: bool = False  # the arguments are known to fit
-    lifts: Mapping[str, Lowered] = {}
+    checked: Object | None = None  # the very arguments that are known to fit
+    lifts: Mapping[str, Lowered] | None = None
 
     @property
     def tool(self) -> Entry:
@@ -56,6 +53,8 @@ Gate: TypeAlias = Callable[[Pending], Pending | ToolResult]
 
 def find(pending: Pending) -> Pending | ToolResult:
     """The tool by its name; only what is in the toolbox can be called."""
+    if pending.entry is not None:
+        return pending
     name = pending.call.name
     entry = pending.box.find(name)
     if entry is not None:
@@ -74,12 +73,16 @@ def whole(pending: Pending) -> Pending | ToolResult:
     if call.state == "truncated":
         words = "The call was cut off before its end and was not run. Make it again, with shorter arguments."
         return refusal(call, "truncated", words)
-    return replace(pending, arguments=call.arguments or {})
+    if call.arguments is None or call.arguments is pending.arguments:
+        return pending
+    return replace(pending, arguments=call.arguments)
 
 
 def take_key(pending: Pending) -> Pending | ToolResult:
     """A key that the caller wrote into the arguments is taken out of them, unless the tool has such a parameter."""
-    given = pending.arguments.get(ARGUMENT)
+    if ARGUMENT not in pending.arguments:
+        return pending
+    given = pending.arguments[ARGUMENT]
     properties = (pending.tool.tool.input_schema or {}).get("properties")
     if not isinstance(given, str) or (isinstance(properties, dict) and ARGUMENT in properties):
         return pending
@@ -94,7 +97,7 @@ def take_key(pending: Pending) -> Pending | ToolResult:
 
 def lift(pending: Pending) -> Pending | ToolResult:
     """Arguments in the shape that a provider was told, back in the tool's own."""
-    lowered = pending.lifts.get(pending.call.name)
+    lowered = None if pending.lifts is None else pending.lifts.get(pending.call.name)
     if lowered is None or pending.call.arguments is None:
         return pending
     lifted = lowered.lift(pending.arguments)
@@ -105,15 +108,14 @@ def mend(pending: Pending) -> Pending | ToolResult:
     """What is broken is repaired as far as the tool's effect allows, and no further."""
     call = pending.call
     try:
-        if call.arguments is not None and pending.box.validator(call.name).accepts(pending.arguments):
-            return replace(pending, checked=True)
+        parameters = pending.box.parameters[call.name]
     except SchemaError as error:
         return refusal(call, "failed", f"The tool {call.name} has a schema that cannot be used: {error}")
-    schema = pending.tool.tool.input_schema or _ANYTHING
-    effect = pending.tool.tool.effect
-    policy = pending.repair or ("aggressive" if effect in ("pure", "read") else "safe")
+    if call.arguments is not None and parameters.accept(pending.arguments):
+        return replace(pending, checked=pending.arguments)
+    policy = pending.repair or ("aggressive" if pending.tool.tool.effect in ("pure", "read") else "safe")
     given = call.raw or "" if call.arguments is None else pending.arguments
-    found = repair_arguments(given, schema, policy=policy)
+    found = repair_arguments(given, parameters.schema, policy=policy)
     if found.arguments is None:
         listed = "\n".join(f"- {problem}" for problem in found.problems)
         words = f"The arguments of {call.name} were not accepted, and nothing was run:\n{listed}\nCall it again."
@@ -123,28 +125,18 @@ def mend(pending: Pending) -> Pending | ToolResult:
 
 def validate(pending: Pending) -> Pending | ToolResult:
     """The last word on the arguments has the tool's own schema."""
-    unknown = _unknown(pending)
+    if pending.checked is pending.arguments:
+        return pending
+    parameters = pending.box.parameters[pending.call.name]
+    if parameters.accept(pending.arguments):
+        return pending
+    unknown = parameters.unknown(pending.arguments)
     if unknown:
-        known = ", ".join((pending.tool.tool.input_schema or {}).get("properties", {})) or "none"
+        known = ", ".join(parameters.schema.get("properties", {})) or "none"
         words = f"{pending.call.name} has no parameter {', '.join(unknown)}; it has {known}. Nothing was run. Call it again."
         return refusal(pending.call, "invalid_arguments", words)
-    if pending.checked:
-        return pending
-    check = pending.box.validator(pending.call.name)
-    problems = () if check.accepts(pending.arguments) else check.problems(pending.arguments)
-    if problems:
-        listed = "\n".join(f"- {problem}" for problem in problems)
-        return refusal(pending.call, "invalid_arguments", f"Nothing was run:\n{listed}\nCall it again.")
-    return pending
-
-
-def _unknown(pending: Pending) -> list[str]:
-    """Arguments that the function does not take. A schema may leave the door open; a function does not."""
-    tool = pending.tool.tool
-    if not isinstance(tool, FunctionTool) or tool.input_schema is None:
-        return []
-    properties = tool.input_schema.get("properties", {})
-    return [name for name in pending.arguments if name not in properties]
+    listed = "\n".join(f"- {problem}" for problem in parameters.problems(pending.arguments))
+    return refusal(pending.call, "invalid_arguments", f"Nothing was run:\n{listed}\nCall it again.")
 
 
 GATES: tuple[Gate, ...] = (find, whole, take_key, lift, mend, validate)
@@ -154,9 +146,10 @@ def pass_gates(pending: Pending, gates: tuple[Gate, ...]) -> Pending | ToolResul
     """Through all of them; the first result ends it."""
     for gate in gates:
         found = gate(pending)
-        if isinstance(found, ToolResult):
+        if isinstance(found, Pending):
+            pending = found
+        elif isinstance(found, ToolResult):
             return found
-        if not isinstance(found, Pending):
+        else:
             raise ConfigError(f"the gate {gate!r} gave {found!r}", hint="a gate gives the call on, or a ToolResult")
-        pending = found
     return pending

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from types import NoneType
 
 from msgspec.structs import replace
 
@@ -41,8 +40,6 @@ class Shelf:
 
 def cap(result: ToolResult, limit: int, shelf: Shelf | None) -> ToolResult:
     """At most `limit` characters of text; media are left alone."""
-    if not result.parts and isinstance(result.structured, (int, float, NoneType)):
-        return result
     text = result.text
     if len(text) <= limit:
         return result

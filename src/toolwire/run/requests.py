@@ -66,8 +66,11 @@ class Wait(Value, frozen=True):
     seconds: float
 
 
-class Invoke(Value, frozen=True):
-    """→ Returned | Failed | TimedOut. The lease of `key` is kept alive meanwhile."""
+class Invoke(Value, frozen=True, gc=False):
+    """→ Returned | Failed | TimedOut | Unfit. The lease of `key` is kept alive meanwhile.
+
+    The collector of garbage need not look at it: nothing that it holds leads back to it.
+    """
 
     entry: Entry
     arguments: Object

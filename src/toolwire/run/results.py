@@ -9,9 +9,20 @@ import msgspec
 from ..ir.errors import EncodeError
 from ..ir.parts import Media, Opaque, Text, ToolCall, ToolResult
 from ..ir.pointer import Object
-from ..ir.text import dumps
+from ..ir.text import to_bytes
 
-__all__ = ["MARK", "Code", "code_of", "from_record", "refusal", "spoken", "to_record", "told", "value_result"]
+__all__ = [
+    "MARK",
+    "Code",
+    "code_of",
+    "from_record",
+    "refusal",
+    "sized_result",
+    "spoken",
+    "to_record",
+    "told",
+    "value_result",
+]
 
 MARK = "toolwire~"
 """Under this name a result says what became of its call: never sent to a model."""
@@ -33,6 +44,7 @@ Code: TypeAlias = Literal[
     "cancelled",
     "over_budget",
 ]
+_SCALARS = frozenset({int, float, bool, type(None)})
 _decode = msgspec.json.Decoder(ToolResult).decode
 
 
@@ -55,19 +67,26 @@ def code_of(result: ToolResult) -> str:
 
 def value_result(call: ToolCall, value: Any) -> ToolResult:
     """What a function returned: text, media, parts, a result, or anything that has a meaning in JSON."""
+    return sized_result(call, value)[0]
+
+
+def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
+    """The result of a value, and how many characters it has at most, where that is known without writing it again."""
     if type(value) is str:
-        return call.result(_whole_characters(value))
-    if isinstance(value, ToolResult):
-        return msgspec.structs.replace(value, call_id=call.id, name=call.name, kind=call.kind)
-    parts = _parts(value)
-    if parts is not None:
-        return msgspec.structs.replace(call.result(), parts=parts)
-    plain = _plain(value)
+        return call.result(_whole_characters(value)), len(value)
+    if type(value) in _SCALARS:
+        plain = value
+    elif isinstance(value, ToolResult):
+        return msgspec.structs.replace(value, call_id=call.id, name=call.name, kind=call.kind), None
+    elif (parts := _parts(value)) is not None:
+        return msgspec.structs.replace(call.result(), parts=parts), None
+    else:
+        plain = _plain(value)
     try:
-        dumps(plain)
+        size = len(to_bytes(plain))
     except EncodeError:
-        plain = _whole_characters(str(value))
-    return call.result("" if plain is None else plain)
+        plain, size = _whole_characters(str(value)), None
+    return call.result("" if plain is None else plain), size
 
 
 def _whole_characters(text: str) -> str:

@@ -47,6 +47,7 @@ class Schedule:
         self._free: dict[str, deque[int]] = {}
         self._running: Counter[str] = Counter()
         self._count = 0
+        self._waiting = 0
 
     def add(self, call: ToolCall) -> int:
         """The number of the call in this turn."""
@@ -55,6 +56,7 @@ class Schedule:
         writes = entry is not None and entry.tool.effect not in ("pure", "read")
         resource = None if entry is None else _resource(entry, call, writes=writes)
         lane = None if resource is None else self._lanes.setdefault(resource, _Lane())
+        self._waiting += 1
         self._calls.append(call)
         self._writes.append(writes)
         self._lane_of.append(lane)
@@ -64,7 +66,7 @@ class Schedule:
     def ready(self, *, writes: bool = True) -> list[int]:
         """Calls that may start now, writes only if they may; they count as running from here on."""
         chosen: list[int] = []
-        while self._count < self._most:
+        while self._waiting and self._count < self._most:
             number = min((head for head in self._heads() if self._may_start(head, writes=writes)), default=None)
             if number is None:
                 break
@@ -87,6 +89,7 @@ class Schedule:
         cancelled = sorted(number for queue in queues for number in queue)
         for queue in queues:
             queue.clear()
+        self._waiting = 0
         return cancelled
 
     def _heads(self) -> Iterator[int]:
@@ -112,6 +115,7 @@ class Schedule:
         name, lane = self._calls[number].name, self._lane_of[number]
         (self._free[name] if lane is None else lane.waiting).popleft()
         self._count += 1
+        self._waiting -= 1
         self._running[name] += 1
         if lane is not None and self._writes[number]:
             lane.writing = True

@@ -18,11 +18,9 @@ from ..ir.pointer import Object
 from ..ir.tools import Tool
 from ..ir.value import Value
 from ..schema.infer import FunctionTool, tool
-from ..schema.validate import Validator, validator
+from .parameters import Parameters
 
 __all__ = ["Entry", "Options", "Source", "Toolbox"]
-
-_ANYTHING: Object = {"type": "object"}
 
 
 class Options(Value, frozen=True):
@@ -79,12 +77,24 @@ class Entry(Value, frozen=True):
 Source: TypeAlias = "Callable[..., Any] | Tool | Entry | Toolbox | ModuleType | Sequence[Source]"
 
 
+class _Takes(dict[str, Parameters]):
+    """What each tool takes, worked out when it is first asked for; SchemaError where its schema is none."""
+
+    def __init__(self, entries: Mapping[str, Entry]) -> None:
+        super().__init__()
+        self._entries = entries
+
+    def __missing__(self, name: str) -> Parameters:
+        found = self[name] = Parameters(self._entries[name].tool)
+        return found
+
+
 class Toolbox:
-    """Tools by name. Two of the same name are a mistake, and said so."""
+    """Tools by name. Two of the same name are a mistake, and said so. `parameters`: what each of them takes."""
 
     def __init__(self, *sources: Source) -> None:
         self._entries: dict[str, Entry] = {}
-        self._validators: dict[str, Validator] = {}
+        self.parameters = _Takes(self._entries)
         for source in sources:
             for entry in _entries(source):
                 if entry.name in self._entries:
@@ -112,14 +122,6 @@ class Toolbox:
 
     def find(self, name: str) -> Entry | None:
         return self._entries.get(name)
-
-    def validator(self, name: str) -> Validator:
-        """What holds arguments of the tool `name` against its schema; SchemaError where it is none."""
-        found = self._validators.get(name)
-        if found is None:
-            schema = self._entries[name].tool.input_schema
-            found = self._validators[name] = validator(_ANYTHING if schema is None else schema)
-        return found
 
     def nearest(self, name: str) -> list[str]:
         """Names like this one, for the error."""

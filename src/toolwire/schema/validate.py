@@ -68,7 +68,13 @@ class Validator:
             raise SchemaError(f"not a JSON Schema: {error}") from error
 
     def accepts(self, value: JSON) -> bool:
-        return (_is_flat(value) or depth_of(value) <= DEPTH) and self._check.is_valid(value)
+        if type(value) is dict:
+            for inner in value.values():
+                if type(inner) is dict or type(inner) is list:
+                    break
+            else:
+                return self._check.is_valid(value)  # an object of plain values: what most calls are
+        return depth_of(value) <= DEPTH and self._check.is_valid(value)
 
     def problems(self, value: JSON) -> tuple[Problem, ...]:
         """Everything that is wrong, the first fifty of it."""
@@ -97,11 +103,6 @@ def validator(schema: JSON) -> Validator:
 @lru_cache(1024)
 def _cached(content: bytes) -> Validator:
     return Validator(parse(content))
-
-
-def _is_flat(value: JSON) -> bool:
-    """An object of plain values: what most calls are."""
-    return type(value) is dict and not any(type(inner) is dict or type(inner) is list for inner in value.values())
 
 
 def depth_of(value: JSON) -> int:

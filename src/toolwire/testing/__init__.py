@@ -22,31 +22,40 @@ __all__ = [
     "ExpectedCall",
     "Partly",
     "Raw",
+    "Recorded",
     "ScriptedModel",
     "TextVector",
+    "Trace",
     "Upstream",
     "Vector",
     "bytewise",
     "differences",
     "every_split",
     "load_text_vectors",
+    "load_trace",
     "load_vectors",
     "plain",
     "random_chunks",
     "same",
     "says",
+    "script_of",
     "text_checks",
     "wire_checks",
 ]
 
 if TYPE_CHECKING:
-    from .upstream import Partly, Raw, Upstream
+    from .traces import Trace, load_trace, script_of
+    from .upstream import Partly, Raw, Recorded, Upstream
 
 
 def __getattr__(name: str) -> object:
-    """The scripted provider, which needs an event loop, is loaded when it is asked for."""
-    if name in ("Partly", "Raw", "Upstream"):
+    """The scripted provider, which needs an event loop, and recordings are loaded when they are asked for."""
+    if name in ("Partly", "Raw", "Recorded", "Upstream"):
         from . import upstream
 
         return getattr(upstream, name)
+    if name in ("Trace", "load_trace", "script_of"):
+        from . import traces
+
+        return getattr(traces, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,7 @@
     upstream.heard[0].request          # what it was asked, in canonical terms
 
 A script is a list of answers, one a request: a Response or a Fault, which is said as the wire of the request says it, whole
-or streaming in small pieces; `Raw` for bytes of your own; `Partly` for an answer that stops in the middle; or a function of
+or streaming in small pieces; `Raw` for bytes of your own; `Recorded` for those of a recording; `Partly` for an answer that stops in the middle; or a function of
 the request that gives one of these. When it is over, the answer is a fault that says so.
 """
 
@@ -30,7 +30,7 @@ from ..stream.strict import parse_object
 from ..wire import get, names
 from ..wire.protocol import Wire
 
-__all__ = ["Heard", "Line", "Partly", "Raw", "Upstream"]
+__all__ = ["Heard", "Line", "Partly", "Raw", "Recorded", "Upstream"]
 
 _HEAD_END = b"\r\n\r\n"
 _MODEL = "any-model"
@@ -39,11 +39,12 @@ _JSON = {"content-type": "application/json"}
 
 
 class Raw(Value, frozen=True):
-    """Any answer at all."""
+    """Any answer at all. A streamed one comes in small pieces."""
 
     body: bytes = b""
     status: int = 200
     headers: dict[str, str] = {}
+    streamed: bool = False
 
 
 class Partly(Value, frozen=True):
@@ -57,7 +58,15 @@ class Partly(Value, frozen=True):
     then: Literal["cut", "reset", "stall"] = "cut"
 
 
-Line: TypeAlias = Response | Fault | Raw | Partly | Callable[[Request], "Line"]
+class Recorded(Value, frozen=True):
+    """What a provider once answered: seconds to wait and what to say then, piece by piece."""
+
+    pieces: tuple[tuple[float, bytes], ...] = ()
+    status: int = 200
+    headers: dict[str, str] = {}
+
+
+Line: TypeAlias = Response | Fault | Raw | Recorded | Partly | Callable[[Request], "Line"]
 
 
 class Heard(Value, frozen=True):
@@ -173,6 +182,9 @@ class Upstream:
         line = self.script.pop(0) if self.script else Fault("server", "the script is over", 500, retryable=False)
         while callable(line):
             line = line(heard.request or Request())
+        if isinstance(line, Recorded):
+            await _repeat(line, writer)
+            return True
         if not isinstance(line, Partly):
             await self._send(self._said(line, heard), None, writer)
             return True
@@ -191,12 +203,14 @@ class Upstream:
                 request = get(name).decode_request(parse_object(body))
                 model = found.groupdict().get("model") or request.model
                 streaming = stream if "model" in route.groupindex else bool(request.stream)
-                return Heard(path, headers, body, name, replace(request, model=model), streaming)
+                request = replace(request, model=model, stream=streaming or request.stream)
+                return Heard(path, headers, body, name, request, streaming)
         return Heard(path, headers, body)
 
     def _said(self, line: Response | Fault | Raw, heard: Heard) -> _Answer:
         if isinstance(line, Raw):
-            return _Answer(line.status, line.headers or _JSON, line.body)
+            headers = line.headers or (_STREAM if line.streamed else _JSON)
+            return _Answer(line.status, headers, line.body, line.streamed)
         wire = get(heard.wire or "openai_chat")
         if isinstance(line, Fault):
             status, body, headers = wire.encode_error(line)
@@ -232,6 +246,16 @@ class Upstream:
         if answer.streamed and size is None:
             writer.write(b"0\r\n\r\n")
         await writer.drain()
+
+
+async def _repeat(line: Recorded, writer: asyncio.StreamWriter) -> None:
+    writer.write(_write_head(line.status, {**line.headers, "transfer-encoding": "chunked"}))
+    for seconds, piece in line.pieces:
+        await asyncio.sleep(seconds)
+        writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        await writer.drain()
+    writer.write(b"0\r\n\r\n")
+    await writer.drain()
 
 
 async def _cancelled(*tasks: asyncio.Future[bytes] | asyncio.Future[bool] | None) -> None:

@@ -14,12 +14,14 @@ from .engine.json_calls import JsonCalls
 
 __all__ = ["FORMAT"]
 
+_OPEN = tuple(f"Action:{space}```json{line}" for line in ("\n", "\r\n") for space in (line, " ", ""))
+
 FORMAT = Format(
     name="cohere_rplus",
     title="JSON array in a code block behind Action:",
     families=("*command-r-plus*", "*command-r"),
     calls=JsonCalls(
-        ("Action:\n```json\n", "Action: ```json\n", "Action:```json\n"),
+        _OPEN,
         ("```",),
         keys=Keys(name=("tool_name",), arguments=("parameters",)),
         array=True,

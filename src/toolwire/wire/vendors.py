@@ -41,6 +41,7 @@ class Vendor(Value, frozen=True):
     id_length: int = 40
     fields: dict[str, str] = {}  # fields of a request that it spells otherwise
     counts_on_request: bool = True  # knows `stream_options`
+    transport: str | None = None  # `module:class` of the way to it, where that is not HTTP
 
 
 def _key(variable: str) -> tuple[Key, ...]:
@@ -112,6 +113,13 @@ _ROWS = (
     _local("llamacpp", "http://localhost:8080/v1", "LLAMA_API_KEY"),
     _local("lmstudio", "http://localhost:1234/v1", "LMSTUDIO_API_KEY"),
     _local("sglang", "http://localhost:30000/v1", "SGLANG_API_KEY"),
+    Vendor(
+        "local",
+        "http://localhost",
+        keyless=True,
+        fields=_ONE_SPELLING,
+        transport="toolwire.local.transport:LocalTransport",
+    ),
 )
 _BY_NAME = {row.name: row for row in _ROWS}
 

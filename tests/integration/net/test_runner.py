@@ -237,11 +237,11 @@ def leave(code: int) -> str:
 
 
 def test_a_process_can_be_killed():
-    box = Toolbox(Entry(tool(effect="read")(burn), burn, Options(isolation="process", timeout=3.0, retries=0)))
+    box = Toolbox(Entry(tool(effect="read")(burn), burn, Options(isolation="process", timeout=12.0, retries=0)))
     began = time.perf_counter()
-    slow, quick = run(box, calls=[call("burn", 0, seconds=60), call("burn", 1, seconds=0)])
+    slow, quick = run(box, calls=[call("burn", 0, seconds=300), call("burn", 1, seconds=0)])
     assert code_of(slow) == "timeout"
-    assert time.perf_counter() - began < 15
+    assert time.perf_counter() - began < 60
     assert int(quick.text) != os.getpid()
 
 

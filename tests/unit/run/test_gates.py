@@ -94,6 +94,16 @@ def test_the_list_of_gates_is_a_value():
     assert result.text == "not Paris"
 
 
+def test_a_gate_between_the_others_cannot_slip_past_the_schema():
+    def spoil(pending):
+        return replace(pending, arguments={"city": 7})
+
+    *first, last = GATES
+    result = pass_gates(Pending(ToolCall("1", "forecast", {"city": "Paris"}), BOX), (*first, spoil, last))
+    assert isinstance(result, ToolResult)
+    assert code_of(result) == "invalid_arguments"
+
+
 def verdict(policy: Policy, name: str, arguments, **known):
     box = Toolbox(
         Entry(replace(forecast, name=name), forecast.function),

@@ -4,6 +4,7 @@ import pytest
 
 import toolwire.text
 from toolwire.ir import Tool
+from toolwire.ir.events import CallDelta, TextDelta
 from toolwire.testing import TextVector
 from toolwire.testing.text_suite import read_pieces
 
@@ -67,3 +68,36 @@ def test_what_was_cut_off_is_complete_only_where_nothing_can_follow():
     assert form.parse(text, TOOLS).calls[0].state == "complete"
     assert form.parse(text, TOOLS, finished=False).calls[0].state == "truncated"
     assert form.parse(text + "\nso", TOOLS, finished=False).calls[0].state == "complete"
+
+
+@pytest.mark.parametrize("cut", range(len("<function=f>\n"), len("<function=f>\n<parameter=a>\nx\n</parameter>")))
+def test_a_call_that_stops_before_its_end_is_truncated_wherever_it_stops(cut):
+    (call,) = parse("qwen3_xml", "<function=f>\n<parameter=a>\nx\n</parameter>"[:cut]).calls
+    assert call.state == "truncated"
+
+
+@pytest.mark.parametrize(
+    "name, text, told",
+    [
+        ("muse_glimmer", "to=x is", "to=x is"),
+        ("kimi_k2", "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{", "{"),
+        (
+            "minimax_m3",
+            ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="f">]<]minimax[>[<a> Par',
+            '{"a":" Par',
+        ),
+        ("minicpm5", '<function name="f"><param name="a">Par', ""),
+    ],
+)
+def test_what_is_certain_is_told_before_more_comes(name, text, told):
+    parser = toolwire.text.get(name).parser(TOOLS)
+    events = [event for character in text for event in parser.feed(character)]
+    assert "".join(event.text for event in events if isinstance(event, (TextDelta, CallDelta))) == told
+
+
+def test_a_bare_call_is_flagged_once_and_only_for_a_tool_that_was_offered():
+    text = '{"name": "f", "arguments": {}} {"name": "f", "arguments": {}} {"name": "g"}'
+    parsed = parse("hermes", text)
+    assert parsed.text == text
+    assert [(one.code, one.position) for one in parsed.diagnostics] == [("other_format", 0)]
+    assert not toolwire.text.get("hermes").parse(text).diagnostics

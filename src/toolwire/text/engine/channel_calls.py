@@ -16,6 +16,7 @@ from .tagged_calls import TaggedCalls
 
 __all__ = ["ChannelCalls"]
 
+_WEAK = "to="
 _TO = re.compile(r"\bto=([^\s<]+)").search
 
 
@@ -41,17 +42,16 @@ class ChannelCalls(StyleBase, frozen=True):
         return tuple(filter(None, (self.start, self.channel)))
 
     def weak(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
-        return ("to=",)
+        return (_WEAK,)
 
     def read(self, turn: Turn, opener: str) -> Steps[None]:
         reader = turn.reader
-        header, end = yield from reader.word(terminals(self.message, *self.ends))
+        header, end = yield from self._header(turn, opener)
         if end is None:
             raise Truncated("the text stops inside of a header")
         if end != self.message:
             reader.unread(end)
             raise Malformed(f"the header {header!r} has no message")
-        header = opener + header
         kind, name = self._route(header, turn.offered)
         if kind == "call":
             yield from self._call(turn, name)
@@ -62,6 +62,24 @@ class ChannelCalls(StyleBase, frozen=True):
             turn.writer.end_item()
             if self.closed:
                 yield from self._spoken(turn, turn.writer.text)
+
+    def _header(self, turn: Turn, opener: str) -> Steps[tuple[str, str | None]]:
+        """The header and what ends it. A sentence that begins like one is none: behind whom it speaks to comes a token."""
+        reader = turn.reader
+        before = opener
+        if opener == _WEAK:
+            tokens = tuple(filter(None, (self.message, self.channel, self.constrain, *self.ends)))
+            recipient, end = yield from reader.word(terminals(*tokens, " ", "\n"))
+            if end is None or not recipient:
+                raise (Truncated if end is None else Malformed)("a header that names nobody")
+            before += recipient
+            if end in tokens:
+                reader.unread(end)
+            else:
+                before += end + (yield from reader.spaces())
+                reader.unread((yield from reader.expect(*tokens)))
+        header, end = yield from reader.word(terminals(self.message, *self.ends))
+        return before + header, end
 
     def _route(self, header: str, offered: Offered) -> tuple[Literal["call", "reasoning", "text"], str]:
         found = _TO(header)

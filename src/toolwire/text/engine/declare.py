@@ -21,7 +21,7 @@ class Declare(Value, frozen=True):
 
     before: str = "# Tools\n\nYou may call these functions. Their signatures are JSON, one a line:\n<tools>\n"
     after: str = "\n</tools>"
-    entry: Literal["openai", "function", "typescript", "prose"] = "openai"
+    entry: Literal["openai", "function", "typescript", "prose", "signature"] = "openai"
     join: str = "\n"
     explain: bool = True
 
@@ -91,9 +91,18 @@ def _placeholder(name: str, schema: object) -> object:
     return simple.get(kind, f"the {name}") if isinstance(kind, str) else f"the {name}"
 
 
+def _signature(tool: Tool) -> str:
+    """As few tokens as will do: the names of the parameters, and the first line of the description."""
+    properties = (tool.input_schema or {}).get("properties")
+    words = (tool.description or "").strip().partition("\n")[0]
+    return f"- {tool.name}({', '.join(properties or ())})" + (f": {words}" if words else "")
+
+
 def _entry(declare: Declare, tool: Tool) -> str:
     if declare.entry == "typescript":
         return typescript(tool)
+    if declare.entry == "signature":
+        return _signature(tool)
     function: Object = {"name": tool.name}
     if tool.description:
         function["description"] = tool.description

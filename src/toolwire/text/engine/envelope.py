@@ -61,6 +61,7 @@ class _Envelope:
         self.id = ""
         self.waiting: list[str] | None = None
         self.answered = False
+        self.flaw = ""
 
     def read(self) -> Steps[None]:
         reader = self.turn.reader
@@ -87,12 +88,12 @@ class _Envelope:
     def _field(self, key: str) -> Steps[None]:
         keys = self.keys
         if keys.name_is_key and not self.answered:
-            self.name = key
+            self.name = _named(key)
             yield from self._stream()
         elif key in keys.name and self.name is None:
-            self.name = (yield from _json_string(self.turn)).strip()
+            self.name = _named((yield from _json_string(self.turn)))
             if self.waiting is None and not keys.id_last and (self.sure or self._is_offered()):
-                self.turn.start_call(self.name, self.id)
+                self._start()
         elif key in keys.arguments and not self.answered and self.waiting is None:
             if self.name is None or (keys.id_last and not self.id):
                 self.waiting = yield from _raw(self.turn)
@@ -105,10 +106,25 @@ class _Envelope:
             raw = "".join((yield from _raw(self.turn)))
             if key in keys.id:
                 self.id = "" if raw.strip('"').isdigit() else raw.strip('"')
+            elif key in keys.name or key in keys.arguments:
+                self._said_twice(key)
 
-    def _stream(self) -> Steps[None]:
+    def _said_twice(self, key: str) -> None:
+        """Nobody can say which of the two was meant. A call that has been told already stays as it was told."""
+        self.flaw = f"{key!r} twice, or under two names"
+        if self.answered:
+            self.turn.writer.note("malformed", self.turn.reader.position, f"{self.flaw}: the first counts")
+        elif self.turn.writer.in_call:
+            self.turn.writer.spoil(self.flaw)
+
+    def _start(self) -> None:
         if not self.turn.writer.in_call:
             self.turn.start_call(self.name or "", self.id)
+            if self.flaw:
+                self.turn.writer.spoil(self.flaw)
+
+    def _stream(self) -> Steps[None]:
+        self._start()
         self.answered = True
         yield from arguments(self.turn, self.give_up)
 
@@ -124,8 +140,7 @@ class _Envelope:
     def _answer(self) -> None:
         if self.name is None or not (self.sure or self.waiting is not None or self._is_offered()):
             raise Malformed("a call without a name" if self.name is None else "an object that is no call")
-        if not self.turn.writer.in_call:
-            self.turn.start_call(self.name, self.id)
+        self._start()
         self.answered = True
         if self.waiting is not None:
             _pass_on(self.turn, "".join(self.waiting))
@@ -136,7 +151,7 @@ def arguments(turn: Turn, give_up: Terminals) -> Steps[None]:
     """The arguments of a call that has started, up to its end."""
     reader, writer = turn.reader, turn.writer
     first = yield from reader.peek()
-    if first == '"' or (yield from reader.peek(4)) == "null":
+    if first == '"' or (first == "n" and (yield from reader.peek(4)) == "null"):
         try:
             raw = yield from _raw(turn)
         except Truncated:
@@ -176,6 +191,12 @@ def _pass_on(turn: Turn, raw: str) -> None:
             turn.writer.note("unwrapped", turn.reader.position, "the arguments were JSON inside of a string")
     if raw:
         turn.writer.args(raw)
+
+
+def _named(name: str) -> str:
+    if not name.strip():
+        raise Malformed("a call without a name")
+    return name.strip()
 
 
 def _raw(turn: Turn) -> Steps[list[str]]:

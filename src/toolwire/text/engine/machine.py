@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from .reader import Malformed, Steps, Truncated, terminals
+from .reader import Foreign, Malformed, Steps, Truncated, terminals
 from .signatures import foreign_to
 from .style import Turn
+from .writer import DiagnosticCode
 
 if TYPE_CHECKING:
     from .format import Format
@@ -17,6 +18,8 @@ __all__ = ["run"]
 
 _SPECIAL = r"<\|[^|>]*\|?>|<[^|<>]*\|>|<｜[^｜]*｜>"
 """A special token is never text, even where it opened nothing."""
+
+_BARE_JSON = ('{"name": "', '{"name":"')
 
 
 def run(form: Format, turn: Turn, *, reasoning: bool) -> Steps[None]:
@@ -41,8 +44,11 @@ class _Machine:
         self.foreign = foreign_to(own)
         self.closers = form.calls.closers()
         inline = form.calls.inline(turn.offered)
+        self.bare_json = _BARE_JSON if turn.offered and not {"{", "["} & set(self.weak) else ()
         thoughts = (*self.opens, *self.opens.values())
-        self.stops = terminals(*self.strong, *inline, *thoughts, *form.noise, *form.halts, *self.foreign, *self.closers)
+        self.stops = terminals(
+            *self.strong, *inline, *thoughts, *form.noise, *form.halts, *self.foreign, *self.closers, *self.bare_json
+        )
 
     def text(self) -> Steps[None]:
         reader, writer = self.turn.reader, self.turn.writer
@@ -61,13 +67,27 @@ class _Machine:
                 yield from self._rest(f"{found!r} is not the model's to write")
             elif found == self.left_open:
                 self._drafted(found)
+            elif found in self.bare_json:
+                yield from self._bare_json(found)
             elif found not in self.form.noise:
-                if found in self.foreign:
-                    writer.note("other_format", reader.position, f"{found!r} belongs to another format")
-                elif found in self.closers and writer.calls:
-                    writer.note("malformed", reader.position, f"{found!r} closes nothing: was a value cut before it?")
-                writer.text(found)
-                self.spoken = True
+                self._mere_words(found)
+
+    def _mere_words(self, found: str) -> None:
+        """A tag that means nothing where it stands is text, and may be a sign of something."""
+        reader, writer = self.turn.reader, self.turn.writer
+        if found in self.foreign:
+            writer.note("other_format", reader.position, f"{found!r} belongs to another format")
+        elif found in self.closers and writer.calls:
+            writer.note("malformed", reader.position, f"{found!r} closes nothing: was a value cut before it?")
+        self._say(found)
+
+    def _bare_json(self, opening: str) -> Steps[None]:
+        """An object that names an offered tool, in a format whose calls do not look like that."""
+        start = self.turn.reader.position - len(opening)
+        name = yield from self.turn.reader.one_of(tuple(f'{name}"' for name in self.turn.offered.names))
+        if name is not None and not any(note.code == "other_format" for note in self.turn.writer.diagnostics):
+            self.turn.writer.note("other_format", start, f"{opening}{name} looks like a call without its tags")
+        self._say(opening + (name or ""))
 
     def _say(self, piece: str) -> None:
         if not self.spoken and not piece.isspace():
@@ -117,8 +137,9 @@ class _Machine:
         taken, reader.taken = self.silent.sub("", "".join(reader.taken)), None
         cut = isinstance(error, Truncated)
         if opener not in self.weak:
-            words = f"a call is cut off before its name: {taken[:200]!r}"
-            writer.note("truncated" if cut else "malformed", start, words if cut else str(error))
+            words = f"a call is cut off before its name: {taken[:200]!r}" if cut else str(error)
+            code: DiagnosticCode = "other_format" if isinstance(error, Foreign) else "malformed"
+            writer.note("truncated" if cut else code, start, words)
         is_markup = not (opener in self.weak or opener.strip()[:1].isalpha())  # "Action:" may be words as well
         if taken and not (cut and is_markup and not reader.finished):
             say(taken)

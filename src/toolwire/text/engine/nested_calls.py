@@ -11,11 +11,13 @@ from ...ir.text import dumps
 from .offered import Offered, child, typed, types_of
 from .reader import Malformed, Steps, Truncated, terminals
 from .style import StyleBase, Turn
+from .writer import Writer
 
 __all__ = ["NestedCalls"]
 
 _DEPTH = 64
 _ITEM = "item"
+_TEXT = frozenset({"string"})
 
 
 class NestedCalls(StyleBase, frozen=True):
@@ -58,10 +60,7 @@ class NestedCalls(StyleBase, frozen=True):
             while (key := (yield from self._tag(turn))) != f"/{self.call}":
                 if key.startswith("/"):
                     raise Malformed(f"<{key}> closes nothing")
-                writer.begin_argument(key)
-                value = yield from self._value(turn, key, child(schema, key, schema), schema, 0)
-                writer.json(dumps(value))
-                writer.end_argument(key, value)
+                yield from self._argument(turn, key, schema)
         except Truncated:
             writer.end_object("truncated", reader.position)
             raise
@@ -72,6 +71,15 @@ class NestedCalls(StyleBase, frozen=True):
             return
         writer.end_object("complete", reader.position)
 
+    def _argument(self, turn: Turn, key: str, schema: Object) -> Steps[None]:
+        told = _Told(turn.writer, key, streams=types_of(child(schema, key, schema), schema) == _TEXT)
+        try:
+            value = yield from self._value(turn, key, child(schema, key, schema), schema, told)
+        except Malformed:
+            told.begin()
+            raise
+        told.end(value)
+
     def _tag(self, turn: Turn) -> Steps[str]:
         """The next tag, without its brackets."""
         yield from turn.reader.spaces()
@@ -81,11 +89,19 @@ class NestedCalls(StyleBase, frozen=True):
             raise Truncated("the text stops inside of a tag")
         return tag
 
-    def _value(self, turn: Turn, key: str, schema: Any, root: Any, depth: int) -> Steps[JSON]:
+    def _value(
+        self, turn: Turn, key: str, schema: Any, root: Any, told: _Told | None = None, depth: int = 0
+    ) -> Steps[JSON]:
         if depth > _DEPTH:
             raise Malformed(f"nested more than {_DEPTH} deep")
         pieces: list[str] = []
-        if (yield from turn.reader.until(terminals(self.mark), pieces.append)) is None:
+
+        def sink(piece: str) -> None:
+            pieces.append(piece)
+            if told is not None:
+                told.more(piece)
+
+        if (yield from turn.reader.until(terminals(self.mark), sink)) is None:
             raise Truncated("the text stops inside of an argument")
         turn.reader.unread(self.mark)
         types = types_of(schema, root)
@@ -95,9 +111,9 @@ class NestedCalls(StyleBase, frozen=True):
             if tag.startswith("/") or tag in members:
                 raise Malformed(f"<{tag}> where </{key}> is expected")
             if tag == _ITEM and "object" not in types:
-                items.append((yield from self._value(turn, tag, child(schema, 0, root), root, depth + 1)))
+                items.append((yield from self._value(turn, tag, child(schema, 0, root), root, depth=depth + 1)))
             else:
-                members[tag] = yield from self._value(turn, tag, child(schema, tag, root), root, depth + 1)
+                members[tag] = yield from self._value(turn, tag, child(schema, tag, root), root, depth=depth + 1)
         text = "".join(pieces)
         if (items or members) and text.strip():
             raise Malformed(f"text and tags mixed in <{key}>")
@@ -123,6 +139,42 @@ class NestedCalls(StyleBase, frozen=True):
         else:
             inner = value if isinstance(value, str) else dumps(value)
         return f"{self.mark}<{key}>{inner}{self.mark}</{key}>"
+
+
+class _Told:
+    """What has been said of an argument: a string goes out from its first word on, anything else when it is whole."""
+
+    def __init__(self, writer: Writer, key: str, *, streams: bool) -> None:
+        self.writer = writer
+        self.key = key
+        self.streams = streams
+        self.begun = False
+        self.space: list[str] = []
+
+    def begin(self) -> None:
+        if not self.begun:
+            self.begun = True
+            self.writer.begin_argument(self.key)
+
+    def more(self, piece: str) -> None:
+        if not self.streams:
+            return
+        if not self.begun and piece.isspace():  # nested tags may follow
+            self.space.append(piece)
+            return
+        if not self.begun:
+            self.begin()
+            self.writer.json('"')
+            self.writer.string("".join(self.space))
+        self.writer.string(piece)
+
+    def end(self, value: JSON) -> None:
+        if self.begun:
+            self.writer.json('"')
+        else:
+            self.begin()
+            self.writer.json(dumps(value))
+        self.writer.end_argument(self.key, value)
 
 
 def _drop(piece: str) -> None:

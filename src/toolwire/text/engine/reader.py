@@ -25,6 +25,10 @@ class Malformed(Exception):  # control flow of the engine: what follows is not a
     """The text does not follow the grammar from here on."""
 
 
+class Foreign(Malformed):
+    """It is a call, in another format."""
+
+
 class Truncated(Malformed):
     """The text stops where the grammar goes on."""
 

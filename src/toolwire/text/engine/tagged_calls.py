@@ -14,7 +14,7 @@ from .envelope import Keys, read_envelope
 from .json_end import json_value
 from .offered import ANY, Offered, Types, type_of, typed
 from .raw_value import Frame, raw_value
-from .reader import Malformed, Steps, Truncated, terminals
+from .reader import Foreign, Malformed, Steps, Truncated, terminals
 from .style import StyleBase, Turn
 
 __all__ = ["TaggedCalls"]
@@ -66,7 +66,10 @@ class TaggedCalls(StyleBase, frozen=True):
             yield from self._forgotten_closer(turn)
             return
         yield from reader.spaces()
-        if self.json_body and (yield from reader.peek()) == "{":
+        object_follows = (yield from reader.peek()) == "{"
+        if object_follows and not self.json_body:
+            raise Foreign(f"a JSON object behind {opener} where {self.call_open} is expected")
+        if object_follows:
             yield from read_envelope(turn, Keys(), terminals(self.section_close))
         else:
             yield from reader.expect(self.call_open)
@@ -261,10 +264,10 @@ class _Arguments:
         if types == ANY and (yield from reader.peek()) not in _JSON_BEGINS:
             types = _TEXT
         self.given.add(key)
-        writer.begin_argument(key)
         pieces: list[str] = []
         streams = types == _TEXT and not style.cdata
         if streams:
+            writer.begin_argument(key)
             writer.json('"')
 
         def sink(piece: str) -> None:
@@ -272,7 +275,10 @@ class _Arguments:
             if streams:
                 writer.string(piece)
 
-        if not (yield from raw_value(reader, self.frame, self._is_key, sink)):
+        closed = yield from raw_value(reader, self.frame, self._is_key, sink)
+        if not streams:
+            writer.begin_argument(key)
+        if not closed:
             raise Truncated("the text stops inside of an argument")
         text = "".join(pieces)
         value = typed(_without_cdata(text) if style.cdata else text, types)
@@ -301,6 +307,9 @@ class _Arguments:
                 self.turn.unclosed(style.call_close)  # stopped at its stop mark
                 return
             raise Truncated("the text stops between two arguments")
+        if reader.ended and style.key_open.startswith(rest):
+            reader.take_to(len(reader.text))
+            raise Truncated("the text stops where an argument begins")
         if self.in_section and (yield from reader.one_of((style.section_close,))):
             reader.unread(style.section_close)
             self.turn.unclosed(style.call_close)

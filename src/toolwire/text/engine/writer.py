@@ -79,7 +79,7 @@ class Writer:
         self._scanner: Scanner | None = None
         self._held: tuple[list[Event], _State] | None = None
         self._arguments: Object = {}
-        self._doubled = False
+        self._flaw = ""
 
     def take(self) -> list[Event]:
         if self._held is not None:
@@ -151,8 +151,12 @@ class Writer:
         self.calls += 1
         self._raw = []
         self._arguments = {}
-        self._doubled = False
+        self._flaw = ""
         self._scanner = None
+
+    def spoil(self, flaw: str) -> None:
+        """However the call goes on, it is not one to run."""
+        self._flaw = self._flaw or flaw
 
     def args(self, piece: str) -> None:
         """More of the arguments as JSON text."""
@@ -178,7 +182,8 @@ class Writer:
 
     def begin_argument(self, key: str) -> None:
         """An argument of the object that we spell out."""
-        self._doubled = self._doubled or key in self._arguments
+        if key in self._arguments:
+            self.spoil("the same argument twice")
         self._delta(("," if self._raw else "{") + dumps(key) + ":")
 
     def json(self, piece: str) -> None:
@@ -191,16 +196,14 @@ class Writer:
 
     def end_argument(self, key: str, value: JSON) -> None:
         self._arguments[key] = value
-        if not self._doubled:
+        if not self._flaw:
             self._events.append(ArgumentEnd(self._key, key, value))
 
     def end_object(self, state: CallState, position: int) -> None:
         """Ends a call whose arguments came one by one."""
         if state != "truncated":
             self._delta("}" if self._raw else "{}")
-        if self._doubled and state == "complete":
-            state = "invalid"
-            self.note("invalid_arguments", position, "the same argument twice")
+        state = self._judged(state, position)
         whole = state == "complete"
         arguments, raw = (self._arguments, None) if whole else (None, "".join(self._raw))
         self._end_call(CallEnd(self._key, arguments, raw, state), position)
@@ -213,7 +216,8 @@ class Writer:
             arguments, state = None, "truncated"
         elif state == "truncated":
             state = "invalid"
-        self._end_call(CallEnd(self._key, arguments, raw, state), position)
+        state = self._judged(state, position)
+        self._end_call(CallEnd(self._key, arguments if state == "complete" else None, raw, state), position)
 
     def end(self) -> None:
         """Nothing more comes."""
@@ -224,10 +228,16 @@ class Writer:
             self._events += (TextStart(self._key), TextDelta.of(self._key, "".join(self._space)))
         self._end_item()
 
+    def _judged(self, state: CallState, position: int) -> CallState:
+        if not self._flaw or state != "complete":
+            return state
+        self.note("invalid_arguments", position, self._flaw)
+        return "invalid"
+
     def _end_call(self, end: CallEnd, position: int) -> None:
         if end.state == "truncated":
             self.note("truncated", position, "the text stops inside of a call")
-        elif end.state == "invalid" and not self._doubled:
+        elif end.state == "invalid" and not self._flaw:
             self.note("invalid_arguments", position, "the arguments are not a JSON object")
         self._events.append(end)
         self.in_call = False

@@ -227,9 +227,11 @@ def arguments_of(call: ToolCall, losses: Losses, path: str) -> Object:
     if call.kind == "freeform":
         losses.add(path, "freeform call", "rewritten", "sent as a call with one argument, `input`", "info")
         return {"input": call.raw or ""}
+    if not call.raw:
+        return {}  # cut off before its arguments
     detail = "they are not a JSON object: sent as text under `raw_arguments`"
     losses.add(f"{path}/arguments", "arguments", "rewritten", detail)
-    return {"raw_arguments": call.raw or ""}
+    return {"raw_arguments": call.raw}
 
 
 def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:

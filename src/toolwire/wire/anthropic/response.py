@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Media, Part, Reasoning
+from ...ir.parts import Media, Part, Reasoning, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Response, Stop, StopReason, Usage
 from ..protocol import Encoded
@@ -42,18 +44,27 @@ def decode_response(body: Object) -> Response:
     if type(body.get("content")) is not list:
         raise ProtocolError("expected an array of content blocks", pointer="/content")
     parts = each(body, "content", read_block)
+    stop = read_stop(body, any(_is_call(part) for part in parts))
+    if stop is not None and is_cut(stop) and parts and type(parts[-1]) is ToolCall and not parts[-1].arguments:
+        # a call without arguments at the place of the cut has not begun to say them
+        parts[-1] = replace(parts[-1], arguments=None, raw="", state="truncated")
     return Response(
         optional_string(body, "id") or "",
         optional_string(body, "model") or "",
         tuple(parts),
-        read_stop(body, any(_is_call(part) for part in parts)),
+        stop,
         read_usage(body.get("usage")),
         extra=leftover(body, _KNOWN, NAME),
     )
 
 
+def is_cut(stop: Stop) -> bool:
+    """Whether the model was stopped in the middle."""
+    return stop.reason in ("length", "context_window")
+
+
 def _is_call(part: Part) -> bool:
-    return type(part).__name__ == "ToolCall"
+    return type(part) is ToolCall
 
 
 def read_stop(raw: Object, calls: bool) -> Stop | None:

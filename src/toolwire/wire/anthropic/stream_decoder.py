@@ -33,7 +33,7 @@ from ..shape import obj, optional_string, string, unknown
 from ..sse_stream import STRING, SSEStreamDecoder, is_utf8
 from .blocks import NAME, PROVIDER
 from .fault import read_fault
-from .response import read_stop, read_usage
+from .response import is_cut, read_stop, read_usage
 
 __all__ = ["MessagesStreamDecoder"]
 
@@ -79,6 +79,7 @@ class MessagesStreamDecoder(SSEStreamDecoder):
         self._called = False
         self._stop: Object = {}
         self._extra: Extra = {}
+        self._silent: int | None = None  # a call that ended without a word: what follows tells whether it was cut off
 
     def _whole(self) -> bool:
         return False  # only message_stop ends it
@@ -115,6 +116,7 @@ class MessagesStreamDecoder(SSEStreamDecoder):
             events.append(UsageUpdate(total))
 
     def _block_start(self, event: Object, events: list[Event]) -> None:
+        self._settle_silent(events)
         fields = obj(event.get("content_block"), "content_block")
         kind = string(fields, "type")
         index = _index(event)
@@ -189,9 +191,17 @@ class MessagesStreamDecoder(SSEStreamDecoder):
         whole = block.fields.get("input")
         if not block.pieces and whole:  # some servers send the arguments with the start
             self._grow(block, dumps(whole), events)
+        if not block.pieces:
+            self._silent = block.key
+            return
         raw = unescape(b"".join(block.pieces))
         arguments, state = parse_arguments(raw)
         events.append(CallEnd(block.key, arguments, None if state == "complete" else raw, state))
+
+    def _settle_silent(self, events: list[Event], *, is_cut: bool = False) -> None:
+        if self._silent is not None:
+            events.append(CallEnd(self._silent, None, "", "truncated") if is_cut else CallEnd(self._silent, {}))
+            self._silent = None
 
     def _open_block(self, event: Object) -> _Block:
         block = self._blocks.get(_index(event))
@@ -211,6 +221,7 @@ class MessagesStreamDecoder(SSEStreamDecoder):
 
     def _finish(self, events: list[Event]) -> None:
         stop = read_stop(self._stop, self._called)
+        self._settle_silent(events, is_cut=stop is not None and is_cut(stop))
         for name, fields in unknown(self._stop, ("stop_reason", "stop_sequence", "stop_details"), NAME).items():
             self._extra = {**self._extra, name: {**self._extra.get(name, {}), **fields}}
         events.append(ResponseEnd((stop,) if stop is not None else (), self._extra))

@@ -28,6 +28,7 @@ from ...ir.parts import (
 from ...ir.pointer import JSON, Object
 from ..media import media_type_of
 from ..shape import boolean, each, obj, optional_string, string, wrong
+from .alphabet import respelled, usual
 from .spelling import NAME, camel, put, take
 
 __all__ = ["PROVIDER", "read_part", "signature_of", "write_part", "write_result"]
@@ -37,6 +38,7 @@ _FORM = "gemini~"
 _CALL = "gemini/functionCall"
 _RESULT = "gemini/functionResponse"
 _DATA = "gemini/data"
+_DATA_FORM = "gemini/data~"
 
 _TEXT = frozenset({"text", "thought", "thoughtSignature"})
 _CALL_PART = frozenset({"functionCall", "thoughtSignature"})
@@ -182,10 +184,15 @@ def _read_data(raw: Object, field: str, known: frozenset[str]) -> Media:
     data = take(obj(fields[field], field), _DATA_FIELDS, _DATA, extra)
     media_type, uri = optional_string(data, "mimeType"), optional_string(data, "fileUri")
     own = uri is not None and uri.startswith(_OWN_FILES)
+    inline = optional_string(data, "data")
+    if inline is not None:
+        inline, form = usual(inline)
+        if form:
+            extra[_DATA_FORM] = {**extra.get(_DATA_FORM, {}), **form}
     return Media(
         _kind(media_type),
         media_type,
-        optional_string(data, "data"),
+        inline,
         None if own else uri,
         uri if own else None,
         optional_string(data, "displayName"),
@@ -335,7 +342,7 @@ def _write_data(part: Media, losses: Losses, path: str) -> Object | None:
         detail = f"Gemini wants one: {data['mimeType']}, by the look of the name"
         losses.add(f"{path}/media_type", "media type", "rewritten", detail, "info")
     if part.data is not None:
-        data["data"] = part.data
+        data["data"] = respelled(part.data, part.extra.get(_DATA_FORM, {}))
     elif uri is not None:
         data["fileUri"] = uri
     else:

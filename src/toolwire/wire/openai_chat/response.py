@@ -5,6 +5,8 @@ The finish reason is derived from the content where they disagree: calls mean `t
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Extra, Part, Reasoning, Refusal, Text, ToolCall, what_is
@@ -91,7 +93,21 @@ def _read_choice(raw: JSON) -> Alternative:
     except ProtocolError as error:
         raise error.within("message") from None
     extra = {name.replace(NAME, _MESSAGE): fields for name, fields in read.extra.items()}
-    return Alternative(read.parts, _read_stop(raw, read.parts), extra)
+    parts = _with_last_cut(read.parts) if is_cut(raw.get("finish_reason")) else read.parts
+    return Alternative(parts, _read_stop(raw, parts), extra)
+
+
+def is_cut(word: JSON) -> bool:
+    """Whether the model was stopped in the middle."""
+    return word in ("length", "model_length", "content_filter")
+
+
+def _with_last_cut(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """A call without arguments at the place of the cut has not begun to say them."""
+    last = parts[-1] if parts else None
+    if type(last) is ToolCall and last.kind == "function" and not last.raw and not last.arguments:
+        return (*parts[:-1], replace(last, arguments=None, raw="", state="truncated"))
+    return parts
 
 
 def _read_stop(choice: Object, parts: tuple[Part, ...]) -> Stop | None:

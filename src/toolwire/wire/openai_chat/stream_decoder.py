@@ -41,7 +41,7 @@ from ..shape import integer, obj, optional_string, unknown, wrong
 from ..sse_stream import STRING, SSEStreamDecoder, is_utf8
 from .content import NAME
 from .messages import REASONING_FIELDS, read_signature
-from .response import fault_of, read_usage, stop_of
+from .response import fault_of, is_cut, read_usage, stop_of
 
 __all__ = ["ChatStreamDecoder"]
 
@@ -226,7 +226,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
     def _end_choice(self, choice: _Choice, word: str, events: list[Event]) -> None:
         self._hush(choice, events)
         for call in choice.calls:
-            self._end_call(call, events)
+            self._end_call(call, events, is_cut=is_cut(word) and call is choice.calls[-1])
         parts: list[Part] = [Refusal("")] if choice.refused else []
         if choice.calls:
             parts.append(_ANY_CALL)
@@ -332,7 +332,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
                 self._end_call(call, events)
         choice.grown = [new]
 
-    def _end_call(self, call: _Call, events: list[Event]) -> None:
+    def _end_call(self, call: _Call, events: list[Event], *, is_cut: bool = False) -> None:
         if call.ended:
             return
         if not call.name:
@@ -345,7 +345,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
         if call.kind == "freeform":
             events.append(CallEnd(call.key, None, raw, "complete", call.artefacts))
         else:
-            arguments, state = parse_arguments(raw)
+            arguments, state = (None, "truncated") if is_cut and not raw else parse_arguments(raw)
             events.append(CallEnd(call.key, arguments, raw, state, call.artefacts))
 
 

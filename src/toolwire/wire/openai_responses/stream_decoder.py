@@ -273,7 +273,8 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
         if item.kind == "custom_tool_call":
             events.append(CallEnd(item.key, None, raw, "complete", (), extra))
         else:
-            arguments, state = parse_arguments(raw)
+            # nothing at all may be no arguments, or a call that was cut off before them: its status tells
+            arguments, state = parse_arguments(raw) if raw else (call.arguments, call.state)
             events.append(CallEnd(item.key, arguments, raw, state, (), extra))
 
     def _close_reasoning(self, item: _Item, reasoning: Part, events: list[Event]) -> None:

@@ -1,0 +1,154 @@
+"""The gateways that are measured: how each is installed, configured and started."""
+
+import json
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).parent
+WORK = HERE / ".work"
+KEY = "sk-bench-0123456789"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """`same`, `cross` and `paced` are models: behind Chat, behind Anthropic, and behind Anthropic at a pace."""
+
+    name: str
+    command: Callable[[int, int], list[str]]
+    same: str = "same"
+    cross: str = "cross"
+    paced: str | None = "paced"
+    path: str = "/v1/chat/completions"
+    headers: dict[str, str] = field(default_factory=lambda: {"authorization": f"Bearer {KEY}"})
+    environment: dict[str, str] = field(default_factory=dict)
+    is_slow: bool = False
+
+
+def _python(name: str, *packages: str) -> str:
+    folder = WORK / name
+    ready = folder / "ready"
+    if not ready.exists() or ready.read_text() != "\n".join(packages):
+        venv.create(folder, with_pip=True, clear=True)
+        install = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*install, *packages], check=True)
+        ready.write_text("\n".join(packages))
+    return str(folder / "bin" / "python")
+
+
+def _write(name: str, text: str) -> str:
+    WORK.mkdir(exist_ok=True)
+    path = WORK / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def _toolwire(port: int, upstream: int) -> list[str]:
+    from toolwire.gateway.keys import digest
+
+    base = f"http://127.0.0.1:{upstream}"
+    config = f"""
+[upstreams]
+chat = {{ base_url = "{base}", wire = "openai_chat" }}
+claude = {{ base_url = "{base}", wire = "anthropic" }}
+slow = {{ base_url = "{base}/pace", wire = "anthropic" }}
+[models]
+same = {{ upstream = "chat", model = "m" }}
+cross = {{ upstream = "claude", model = "m" }}
+paced = {{ upstream = "slow", model = "m" }}
+[keys.bench]
+hash = "{digest(KEY)}"
+requests_per_minute = 100000000
+"""
+    return [
+        sys.executable,
+        "-m",
+        "toolwire",
+        "serve",
+        "--quiet",
+        "--config",
+        _write("toolwire.toml", config),
+        "--port",
+        str(port),
+    ]
+
+
+def _nginx(port: int, upstream: int) -> list[str]:
+    folder = WORK / "nginx"
+    folder.mkdir(parents=True, exist_ok=True)
+    config = f"""
+daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off; client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
+  uwsgi_temp_path {folder}; scgi_temp_path {folder}; client_max_body_size 64m;
+  upstream mock {{ server 127.0.0.1:{upstream}; keepalive 64; }}
+  server {{ listen 127.0.0.1:{port};
+    location / {{ proxy_pass http://mock; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; }} }}
+}}
+"""
+    return ["nginx", "-c", _write("nginx.conf", config), "-p", str(folder)]
+
+
+def _litellm(port: int, upstream: int) -> list[str]:
+    python = _python("litellm", "litellm[proxy]")
+    base = f"http://127.0.0.1:{upstream}"
+    rows = [
+        ("same", {"model": "openai/m", "api_base": f"{base}/v1", "api_key": "none"}),
+        ("cross", {"model": "anthropic/m", "api_base": base, "api_key": "none"}),
+        ("paced", {"model": "anthropic/m", "api_base": f"{base}/pace", "api_key": "none"}),
+    ]
+    config = {
+        "model_list": [{"model_name": name, "litellm_params": params} for name, params in rows],
+        "general_settings": {"master_key": KEY},
+        "litellm_settings": {"num_retries": 0},
+    }
+    file = _write("litellm.yaml", json.dumps(config))
+    return [
+        str(Path(python).parent / "litellm"),
+        "--config",
+        file,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--num_workers",
+        "1",
+    ]
+
+
+def _rosetta(port: int, upstream: int) -> list[str]:
+    python = _python("rosetta", "llm-rosetta")
+    return [python, str(HERE / "rosetta.py"), str(port), str(upstream)]
+
+
+def _portkey(port: int, _: int) -> list[str]:
+    folder = WORK / "portkey"
+    gateway = folder / "node_modules" / "@portkey-ai" / "gateway"
+    if not gateway.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        # newer versions of hono break its streams
+        packages = ["@portkey-ai/gateway@1.15.2", "hono@4.9.7", "@hono/node-server@1.14.0"]
+        subprocess.run(["npm", "install", "--silent", "--prefix", folder, *packages], check=True)
+    return ["node", str(gateway / "build" / "start-server.js"), f"--port={port}", "--headless"]
+
+
+def _portkey_headers(upstream: int) -> dict[str, str]:
+    return {
+        "x-portkey-provider": "anthropic",
+        "x-portkey-custom-host": f"http://127.0.0.1:{upstream}/v1",
+        "authorization": "Bearer none",
+    }
+
+
+CANDIDATES = {
+    "toolwire": Candidate("toolwire", _toolwire),
+    "nginx": Candidate("nginx", _nginx, same="m", cross="m", paced=None),
+    "litellm": Candidate(
+        "litellm", _litellm, is_slow=True, environment={"LITELLM_LOG": "ERROR", "LITELLM_MODE": "PRODUCTION"}
+    ),
+    "portkey": Candidate("portkey", _portkey, paced=None, headers=_portkey_headers(7801), is_slow=True),
+}

@@ -1,0 +1,85 @@
+"""Requests over keep-alive connections, as many at a time as asked for; each answer is read to its end."""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+@dataclass
+class Loaded:
+    seconds: float = 0.0
+    done: int = 0
+    failed: int = 0
+    latencies: list[float] = field(default_factory=list)
+    first: list[float] = field(default_factory=list)
+    bytes: int = 0
+
+
+async def one(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes, body: bytes
+) -> tuple[int, float, int]:
+    """(status, seconds to the first byte of the body, bytes)."""
+    began = time.perf_counter()
+    writer.write(head + body)
+    top = await reader.readuntil(b"\r\n\r\n")
+    status = int(top[9:12])
+    low = top.lower()
+    if b"transfer-encoding: chunked" in low:
+        size, first = 0, 0.0
+        while True:
+            line = await reader.readuntil(b"\r\n")
+            length = int(line, 16)
+            await reader.readexactly(length + 2)
+            first = first or time.perf_counter() - began
+            size += length
+            if not length:
+                return status, first, size
+    at = low.find(b"content-length:")
+    length = int(low[at + 15 : low.find(b"\r", at)])
+    await reader.readexactly(length)
+    return status, time.perf_counter() - began, length
+
+
+def head_of(path: str, size: int, port: int, headers: dict[str, str]) -> bytes:
+    lines = [
+        f"POST {path} HTTP/1.1",
+        f"host: 127.0.0.1:{port}",
+        "content-type: application/json",
+        f"content-length: {size}",
+    ]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+async def load(port: int, path: str, body: bytes, *, requests: int, at_once: int, headers: dict[str, str]) -> Loaded:
+    head = head_of(path, len(body), port, headers)
+    loaded = Loaded()
+    left = requests
+
+    async def worker() -> None:
+        nonlocal left
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
+        while left > 0:
+            left -= 1
+            began = time.perf_counter()
+            try:
+                status, first, size = await one(reader, writer, head, body)
+            except (ConnectionError, asyncio.IncompleteReadError, OSError):
+                loaded.failed += 1
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
+                continue
+            loaded.latencies.append(time.perf_counter() - began)
+            loaded.first.append(first)
+            loaded.bytes += size
+            if status == 200:
+                loaded.done += 1
+            else:
+                loaded.failed += 1
+        writer.close()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(worker() for _ in range(at_once)))
+    loaded.seconds = time.perf_counter() - began
+    return loaded

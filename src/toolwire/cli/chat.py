@@ -1,0 +1,128 @@
+"""`toolwire chat`: talk with a model, and let it use your functions."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ToolwireError
+from ..ir.text import printable
+from .live import Live
+from .run import ask_person, client_of
+from .show import paint
+from .tools_file import load_tools
+
+if TYPE_CHECKING:
+    from ..ir.request import Message
+    from ..net.agent import Agent, Answer
+    from ..net.client import ModelClient
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """\
+examples:
+  toolwire chat                                        the small model in this process: no key, no network
+  toolwire chat -m anthropic/claude-sonnet-5 -T tools.py
+  toolwire chat -m llama --base-url http://localhost:8080/v1 --text hermes
+  echo "Say hello." | toolwire chat                    a line is what you say; words come out, calls go to standard error
+
+/quit, or the end of the input, ends it. Ctrl-C interrupts an answer.
+exit codes: 0 done   1 something that was said got no answer   2 wrong usage
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "chat",
+        help="talk with a model that may use your functions",
+        description="Talk with a model, and let it use your functions.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("-m", "--model", default="local/smollm2", help="provider/model (local/smollm2)")
+    parser.add_argument("-T", "--tools", metavar="TOOLS.py", help="a file of functions")
+    parser.add_argument("--base-url", help="where the model is, if not at its provider's")
+    parser.add_argument("--key-env", metavar="NAME", help="the variable that holds the key for --base-url")
+    parser.add_argument("--text", metavar="FORMAT", help="a model without tool calling: `toolwire formats` lists them")
+    parser.add_argument("--system", default="", help="the system prompt")
+    parser.add_argument("--yes", action="store_true", help="do not ask before calls that change something")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    with asyncio.Runner() as runner:
+        client = client_of(arguments)
+        try:
+            return _talk(Talk(_agent(client, arguments), arguments.system), runner)
+        finally:
+            runner.run(client.aclose())
+
+
+def _agent(client: ModelClient, arguments: argparse.Namespace) -> Agent:
+    from ..net.agent import Agent
+    from ..run.policy import Policy
+
+    policy = Policy() if arguments.yes else Policy(approve=("write", "idempotent"))
+    tools = [load_tools(arguments.tools)] if arguments.tools else []
+    return Agent(client, tools, policy=policy, approve=ask_person)
+
+
+def _talk(talk: Talk, runner: asyncio.Runner) -> int:
+    answered = True
+    while (line := _line()) is not None:
+        if not line.strip():
+            continue
+        try:
+            reason = runner.run(talk.say(line))
+        except KeyboardInterrupt:
+            reason = "interrupted"
+        except ToolwireError as error:
+            reason = str(error)
+        if reason:
+            print(paint(f"no answer: {printable(reason)}", "red", sys.stderr), file=sys.stderr)
+            answered = False
+    return 0 if answered else 1
+
+
+def _line() -> str | None:
+    """The next thing that is said; None at the end."""
+    if not sys.stdin.isatty():
+        line = sys.stdin.readline()
+        return line if line and line.strip() != "/quit" else None
+    with suppress(ImportError):  # where it is missing, lines are edited plainly
+        import readline  # noqa: F401
+    try:
+        line = input(paint("> ", "bold"))
+    except EOFError:
+        print()
+        return None
+    return None if line.strip() == "/quit" else line
+
+
+class Talk:
+    """A conversation. What got no answer is forgotten, so that the next thing can be said."""
+
+    def __init__(self, agent: Agent, system: str) -> None:
+        from ..ir.parts import Text
+        from ..ir.request import Message
+
+        self._agent = agent
+        self._messages: tuple[Message, ...] = (Message("system", (Text(system),)),) if system else ()
+
+    async def say(self, line: str) -> str:
+        """Shows the answer as it comes; the reason where there is none."""
+        from ..ir.parts import Text
+        from ..ir.request import Message, Request
+
+        request = Request(messages=(*self._messages, Message("user", (Text(line.rstrip("\n")),))))
+        live = Live()
+        answer: Answer | None = None
+        async for event in self._agent.stream(request):
+            answer = live.show(event) or answer
+        assert answer is not None
+        if answer.finished:
+            self._messages = answer.messages
+        return answer.reason

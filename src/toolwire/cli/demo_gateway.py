@@ -1,0 +1,128 @@
+"""`toolwire demo --serve`: a real model behind the gateway, asked through four protocols; the tool runs here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..ir.pointer import JSON
+from .show import paint, table
+
+if TYPE_CHECKING:
+    from ..ir.request import Request
+    from ..ir.response import Response
+    from ..net.h1 import H1Transport
+    from ..net.runner import Runner
+
+__all__ = ["serve_and_ask"]
+
+_FRONTS = ("openai_chat", "openai_responses", "anthropic", "gemini")
+_PROMPT = "What is the weather in Paris?"
+_MODEL = "smollm2"
+_PATIENCE = 300.0  # seconds; a busy machine takes its time
+
+
+class Talk(NamedTuple):
+    """One conversation: what the model called, what came of it, and what it said then."""
+
+    front: str
+    path: str
+    call: str
+    result: str
+    words: str
+    seconds: float
+
+
+async def serve_and_ask() -> None:
+    """The demonstration; then the gateway stays up, unless DEMO_ONCE says otherwise."""
+    from ..gateway.app import Gateway
+    from ..gateway.serve import bind, serve
+    from ..gateway.settings import ModelRow, Settings, UpstreamRow
+    from ..local import open_model
+    from . import serve_client
+
+    open_model()
+    settings = Settings(upstreams={"local": UpstreamRow("local")}, models={"*": ModelRow("local", _MODEL)})
+    gateway = Gateway(settings)
+    listener = bind(settings)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    is_up = asyncio.Event()
+    serving = asyncio.ensure_future(serve(gateway, settings, listener, ready=is_up.set))
+    await is_up.wait()
+    print(
+        f"{paint('SmolLM2-135M', 'bold')}, in this process, behind a gateway at {paint(url, 'green')}: no key, no network\n"
+    )
+    await _ask_all(url)
+    if os.environ.get("DEMO_ONCE"):
+        signal.raise_signal(signal.SIGTERM)
+        await serving
+        return
+    print("\nThe gateway stays up (Ctrl-C stops it). Any of these can use it:\n")
+    print("\n".join(serve_client.lines(url)), flush=True)
+    await serving
+
+
+async def _ask_all(url: str) -> None:
+    from time import perf_counter
+
+    from ..net.h1 import H1Transport
+    from ..net.runner import Runner
+    from ..schema.infer import tool
+
+    @tool(effect="read")
+    def get_weather(city: str) -> str:
+        """Get the current weather of a city."""
+        return f"{city}: sunny, 21 degrees"
+
+    runner, transport = Runner(get_weather), H1Transport()
+    talks = []
+    for front in _FRONTS:
+        began = perf_counter()
+        print(f"  asking through {front} …", end="", flush=True)
+        path, call, result, words = await _talk(url, front, runner, transport)
+        talks.append(Talk(front, path, call, result, words, perf_counter() - began))
+        print(f" {talks[-1].seconds:.1f} s", flush=True)
+    runner.close()
+    await transport.aclose()
+    print()
+    headers = ("protocol", "asked at", "called", "result", "seconds", "said then")
+    rows = [(one.front, one.path, one.call, one.result, f"{one.seconds:.1f}", one.words) for one in talks]
+    print("\n".join(table(rows, headers)))
+
+
+async def _talk(url: str, front: str, runner: Runner, transport: H1Transport) -> tuple[str, str, str, str]:
+    from msgspec.structs import replace
+
+    from ..ir.parts import Text
+    from ..ir.request import Message, Params, Request
+
+    request = Request(_MODEL, (Message("user", (Text(_PROMPT),)),), runner.box.tools, params=Params(max_tokens=40))
+    path, response = await _ask(url, front, request, transport)
+    results = await runner.run(response.calls, run_id=front)
+    said = (Message("assistant", response.parts), Message("user", tuple(results)))
+    _, answer = await _ask(url, front, replace(request, messages=(*request.messages, *said)), transport)
+    called = ", ".join(f"{call.name}({call.text})" for call in response.calls) or "nothing"
+    return path, called, ", ".join(result.text for result in results), " ".join(answer.text.split())
+
+
+async def _ask(url: str, front: str, request: Request, transport: H1Transport) -> tuple[str, Response]:
+    """As a program would that speaks this protocol and no other."""
+    from ..ir.errors import UpstreamError
+    from ..ir.text import to_bytes
+    from ..stream.strict import parse_object
+    from ..wire import get
+
+    wire = get(front)
+    path = wire.path(request.model, stream=False)
+    body = to_bytes(wire.encode_request(request).body)
+    headers = {"content-type": "application/json", **wire.headers}
+    async with transport.post(url + path, headers, {}, body, _PATIENCE) as reply:
+        data = b""
+        while piece := await reply.read():
+            data += piece
+    document: JSON = parse_object(data)
+    if reply.status != 200:
+        raise UpstreamError(wire.decode_error(reply.status, document))
+    return path, wire.decode_response(document)

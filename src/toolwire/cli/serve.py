@@ -1,0 +1,176 @@
+"""`toolwire serve`: the gateway on a port."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError
+from . import serve_client, serve_keys, serve_usage
+from .show import paint
+
+if TYPE_CHECKING:
+    from socket import socket
+
+    from ..gateway.app import Gateway
+    from ..gateway.settings import Settings
+    from ..gateway.turn import Turn
+
+__all__ = ["add_to"]
+
+_CONFIG = "toolwire.toml"
+_EXAMPLES = """\
+examples:
+  toolwire serve --demo                          a small real model in this process: no key, no network
+  toolwire serve                                 every provider whose key is in the environment, as provider/model
+  toolwire serve --config toolwire.toml          upstreams, models and keys of your own (LiteLLM's config.yaml, too)
+  toolwire serve keys new alice --models 'gpt-*' a key for a client; only its hash is kept
+  toolwire serve usage --by key                  who asked for how much
+  toolwire serve client claude                   how Claude Code is pointed here; --write does it
+
+Without keys it listens on this machine only. SIGHUP reads the settings anew, SIGTERM lets running requests finish.
+exit codes: 0 stopped when told to   2 wrong settings, or the port is taken
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "serve",
+        help="any client in front of any model",
+        description="A gateway: OpenAI, Anthropic, Gemini and Ollama clients in front of any model.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", metavar="FILE", help=f"settings ({_CONFIG}, where it is here)")
+    parser.add_argument("--host", help="where to listen (127.0.0.1)")
+    parser.add_argument("--port", type=int, help="where to listen (4141, or the next free one); 0 is any free one")
+    parser.add_argument("--demo", action="store_true", help="every model is SmolLM2-135M, in this process")
+    parser.add_argument("--quiet", action="store_true", help="no table of requests; a JSON line for each instead")
+    parser.set_defaults(run=run)
+    more = parser.add_subparsers(metavar="keys|usage|client", required=False)
+    for command in (serve_keys, serve_usage, serve_client):
+        command.add_to(more)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        import uvloop
+    except ImportError:
+        runner: Any = asyncio.run
+    else:
+        runner = uvloop.run
+    runner(_serve(arguments))
+    return 0
+
+
+async def _serve(arguments: argparse.Namespace) -> None:
+    from ..gateway.app import Gateway
+    from ..gateway.serve import bind, serve
+    from ..gateway.state import open_state
+    from ..gateway.telemetry import open_telemetry
+
+    settings = _settings(arguments)
+    telemetry = open_telemetry(settings, os.environ, lines=arguments.quiet)
+    state = open_state(settings, os.environ)
+
+    def reload() -> Settings:
+        fresh = _settings(arguments)
+        telemetry.learn(fresh)
+        return fresh
+
+    try:
+        sinks = [*state.sinks, *telemetry.sinks]
+        gateway = Gateway(
+            settings,
+            limiter=state.limiter,
+            memory=state.memory,
+            sinks=sinks if arguments.quiet else [*sinks, _Table(telemetry.redactor)],
+            metrics=telemetry.metrics,
+            transports=telemetry.transports(),
+        )
+        _check_there_is_a_model(gateway, is_demo=arguments.demo)
+        listener = bind(settings, port=arguments.port)
+        app = telemetry.around(gateway)
+        await serve(gateway, settings, listener, reload=reload, ready=lambda: _tell(listener), app=app)
+    finally:
+        await state.aclose()
+        await telemetry.aclose()
+
+
+def _check_there_is_a_model(gateway: Gateway, *, is_demo: bool) -> None:
+    """What is missing is missed now, and not by the first request."""
+    if is_demo:
+        from ..local import open_model
+
+        open_model()
+    if not gateway.upstreams:
+        raise ConfigError(
+            "there is no model to answer with",
+            hint="--demo, a key such as OPENAI_API_KEY, or a file of settings (--config)",
+        )
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    from msgspec.structs import replace
+
+    from ..gateway.settings import ModelRow, Settings, UpstreamRow, load
+
+    settings = Settings()
+    if arguments.config is not None or (not arguments.demo and Path(_CONFIG).is_file()):
+        settings = load(Path(arguments.config or _CONFIG))
+    if arguments.demo:
+        local = {"local": UpstreamRow("local")}
+        every = {"local/smollm2": ModelRow("local", "smollm2"), "*": ModelRow("local", "smollm2")}
+        settings = replace(settings, upstreams={**settings.upstreams, **local}, models={**every, **settings.models})
+    if arguments.host is not None:
+        settings = replace(settings, server=replace(settings.server, host=arguments.host))
+    return settings
+
+
+def _tell(listener: socket) -> None:
+    host, port = listener.getsockname()[:2]
+    host = f"[{host}]" if ":" in host else host
+    url = f"http://{host}:{port}"
+    print(f"{paint('toolwire', 'bold')} listens on {paint(url, 'green')}   (Ctrl-C stops it)\n")
+    for line in serve_client.lines(url):
+        print(line)
+    print(flush=True)
+
+
+class _Table:
+    """One line a request, on a terminal or in a log. `clean` is for names that clients choose."""
+
+    def __init__(self, clean: Callable[[str], str]) -> None:
+        self._rows = 0
+        self._clean = clean
+
+    def __call__(self, turn: Turn) -> None:
+        if turn.status and not turn.model and turn.error is None:
+            return  # probes and listings
+        if self._rows % 20 == 0:
+            head = f"{'time':8}  {'client':17} {'model':24} {'answered by':26} {'':3} {'ms':>7} {'tokens':>9}  calls, losses"
+            print(paint(head, "dim"), flush=True)
+        self._rows += 1
+        print(_row(turn, self._clean), flush=True)
+
+
+def _row(turn: Turn, clean: Callable[[str], str]) -> str:
+    from time import localtime, strftime
+
+    from ..ir.text import printable
+
+    status = paint(f"{turn.status}", "red" if turn.error else "green")
+    tokens = "" if turn.usage is None else f"{turn.usage.input or 0}+{turn.usage.output or 0}"
+    by = clean(f"{turn.upstream}/{turn.upstream_model}") if turn.upstream else "-"
+    told = list(turn.calls)
+    if turn.losses:
+        told.append("1 loss" if len(turn.losses) == 1 else f"{len(turn.losses)} losses")
+    if turn.error:
+        told.append(turn.error)
+    clock = strftime("%H:%M:%S", localtime(turn.started))
+    cells = f"{clock}  {turn.front:17} {printable(clean(turn.model))[:24]:24} {printable(by)[:26]:26} {status} {turn.seconds * 1000:7.0f} {tokens:>9}"
+    return f"{cells}  {printable(clean(', '.join(told)))[:60]}"

@@ -1,0 +1,175 @@
+"""`toolwire serve client`: how a client is pointed at the gateway; `--write` does it."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..ir.errors import ConfigError
+from .show import paint
+
+__all__ = ["add_to", "lines"]
+
+_EXAMPLES = """\
+examples:
+  toolwire serve client claude            shows the settings and the shell line
+  toolwire serve client codex --write     changes ~/.codex/config.toml; the old file stays beside it as config.toml.bak
+  toolwire serve client gemini --url http://gateway:4141 --key-env TOOLWIRE_KEY
+"""
+_URL = "http://127.0.0.1:4141"
+
+
+class Change(NamedTuple):
+    """A file of a client's settings, and what it says afterwards."""
+
+    path: Path
+    text: str
+
+
+def lines(url: str) -> list[str]:
+    """What to paste into a shell, for each client."""
+    return [
+        f"  openai  OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=local",
+        f"  claude  ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=local claude -p 'Read a.txt'",
+        f"  codex   toolwire serve client codex --url {url} --write   then: codex exec 'Read a.txt'",
+        f"  gemini  GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY=local gemini -p 'Read a.txt'",
+        f"  ollama  OLLAMA_HOST={url}",
+    ]
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "client",
+        help="point a client here",
+        description="Show, or with --write apply, a client's settings for the gateway.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("client", choices=sorted(_CLIENTS))
+    parser.add_argument("--url", default=_URL, help=f"where the gateway is ({_URL})")
+    parser.add_argument("--model", help="the model to ask for")
+    parser.add_argument("--write", action="store_true", help="change the client's settings")
+    parser.add_argument("--home", type=Path, default=None, help=argparse.SUPPRESS)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    home = arguments.home or Path.home()
+    changes, advice = _CLIENTS[arguments.client](home, arguments.url.rstrip("/"), arguments.model)
+    for change in changes:
+        _show(change)
+    if not arguments.write:
+        print(f"\n{advice}\n{paint('nothing was changed; --write does it', 'dim')}")
+        return 0
+    for change in changes:
+        _write(change)
+    print(f"\n{advice}")
+    return 0
+
+
+def _show(change: Change) -> None:
+    before = _read(change.path)
+    if before == change.text:
+        print(f"{change.path} says so already")
+        return
+    names = (str(change.path), str(change.path))
+    for line in difflib.unified_diff(before.splitlines(), change.text.splitlines(), *names, lineterm=""):
+        colour = {"+": "green", "-": "red"}.get(line[:1])
+        print(line if colour is None else paint(line, colour))
+
+
+def _write(change: Change) -> None:
+    change.path.parent.mkdir(parents=True, exist_ok=True)
+    before = _read(change.path)
+    if before == change.text:
+        return
+    if before:
+        change.path.with_name(change.path.name + ".bak").write_text(before, "utf-8")
+    change.path.write_text(change.text, "utf-8")
+    print(f"wrote {change.path}", file=sys.stderr)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from None
+
+
+def _claude(home: Path, url: str, model: str | None) -> tuple[list[Change], str]:
+    path = home / ".claude" / "settings.json"
+    settings = _json(path)
+    env = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": "local"}
+    if model is not None:
+        env["ANTHROPIC_MODEL"] = model
+    settings["env"] = {**settings.get("env", {}), **env}
+    shell = " ".join(f"{name}={value}" for name, value in env.items())
+    return [Change(path, _dumped(settings))], f"or for one run: {shell} claude -p '…'"
+
+
+def _codex(home: Path, url: str, model: str | None) -> tuple[list[Change], str]:
+    path = home / ".codex" / "config.toml"
+    before = _read(path)
+    try:
+        known = tomllib.loads(before)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+    if "toolwire" in known.get("model_providers", {}):
+        raise ConfigError(f"{path} has a provider called toolwire already", hint="remove its table first")
+    top = ['model_provider = "toolwire"', *([f"model = {json.dumps(model)}"] if model is not None else [])]
+    kept = [line for line in before.splitlines() if not _sets(line, ("model_provider", *(["model"] if model else [])))]
+    table = [
+        "[model_providers.toolwire]",
+        'name = "toolwire"',
+        f"base_url = {json.dumps(url + '/v1')}",
+        'env_key = "TOOLWIRE_KEY"',
+        'wire_api = "responses"',
+    ]
+    text = "\n".join([*top, *kept, *([""] if kept else []), *table]) + "\n"
+    tomllib.loads(text)
+    return [Change(path, text)], "then: TOOLWIRE_KEY=local codex exec '…'"
+
+
+def _sets(line: str, names: tuple[str, ...]) -> bool:
+    return line.split("=", 1)[0].strip() in names
+
+
+def _gemini(home: Path, url: str, model: str | None) -> tuple[list[Change], str]:
+    path = home / ".gemini" / "settings.json"
+    settings = _json(path)
+    auth = settings.setdefault("security", {}).setdefault("auth", {})
+    auth["selectedType"] = "gemini-api-key"
+    if model is not None:
+        settings.setdefault("model", {})["name"] = model
+    shell = f"GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY=local"
+    return [Change(path, _dumped(settings))], f"then: {shell} gemini -p '…'"
+
+
+def _json(path: Path) -> Any:
+    text = _read(path)
+    try:
+        found = json.loads(text) if text.strip() else {}
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} is not a table of settings")
+    return found
+
+
+def _dumped(settings: Any) -> str:
+    return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+
+
+_CLIENTS: dict[str, Callable[[Path, str, str | None], tuple[list[Change], str]]] = {
+    "claude": _claude,
+    "codex": _codex,
+    "gemini": _gemini,
+}

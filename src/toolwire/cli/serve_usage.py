@@ -1,0 +1,110 @@
+"""`toolwire serve usage`: what was asked of a gateway, added up by key, model or day."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError
+from .serve_keys import CONFIG, SUPPRESS
+from .show import table
+
+if TYPE_CHECKING:
+    from ..gateway.usage import UsageSum
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """\
+examples:
+  toolwire serve usage                            every key, since the first request
+  toolwire serve usage --by model --since 7d      the last seven days
+  toolwire serve usage --by day --since 2026-11-01 --json | jq
+
+Days are those of UTC. Tokens in include those from a cache, tokens out those of reasoning.
+"""
+_SPAN = re.compile(r"(\d{1,6})([mhdw])").fullmatch
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_HEADERS = ("requests", "errors", "tokens in", "out", "cached", "reasoning", "calls", "seconds")
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "usage",
+        help="show what was used",
+        description="What was asked of a gateway whose settings say where usage is written (state.usage).",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--by", choices=("key", "model", "day"), default="key", help="what is added up (key)")
+    parser.add_argument("--since", metavar="WHEN", help="a day (2026-11-01), a time, or a span (90m, 24h, 7d, 4w)")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--config", default=SUPPRESS, metavar="FILE", help=f"the settings ({CONFIG})")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    sums = _sums(arguments.config or CONFIG, arguments.by, _since(arguments.since))
+    if arguments.json:
+        from msgspec.structs import asdict
+
+        print(json.dumps([_named(asdict(one), arguments.by) for one in sums], indent=2, ensure_ascii=False))
+        return 0
+    if not sums:
+        print("nothing was used")
+        return 0
+    rows = [_cells(one) for one in sums]
+    if len(sums) > 1:
+        rows.append(_cells(_total(sums)))
+    print("\n".join(table(rows, (arguments.by, *_HEADERS))))
+    return 0
+
+
+def _sums(config: str, by: str, since: float) -> list[UsageSum]:
+    from ..gateway.settings import load
+    from ..gateway.state import usage_address
+    from ..gateway.usage_stores import open_usage
+
+    address = usage_address(load(Path(config)), os.environ)
+    if address is None:
+        raise ConfigError(f"{config} does not say where usage is written", hint='[state] usage = "usage.db"')
+    store = open_usage(address)
+    try:
+        return store.sums(by, since)
+    finally:
+        store.close()
+
+
+def _since(words: str | None) -> float:
+    if words is None:
+        return 0.0
+    span = _SPAN(words)
+    if span is not None:
+        return time.time() - int(span[1]) * _SECONDS[span[2]]
+    try:
+        when = datetime.fromisoformat(words)
+    except ValueError:
+        raise ConfigError(f"{words!r} is no time", hint="2026-11-01, 2026-11-01T12:00, 90m, 24h, 7d or 4w") from None
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
+def _named(row: dict[str, Any], by: str) -> dict[str, Any]:
+    return {by: row.pop("what"), **row}
+
+
+def _cells(one: UsageSum) -> tuple[str, ...]:
+    counts = (one.requests, one.errors, one.input, one.output, one.cached, one.reasoning, one.calls)
+    return (one.what or "(no key)", *(f"{count:,}" for count in counts), f"{one.seconds:,.1f}")
+
+
+def _total(sums: list[UsageSum]) -> UsageSum:
+    from msgspec import convert
+    from msgspec.structs import astuple
+
+    columns = zip(*(astuple(one)[1:] for one in sums), strict=True)
+    return convert(("total", *map(sum, columns)), type(sums[0]))

@@ -1,0 +1,145 @@
+"""`toolwire trace`: record what goes through a gateway, look at it, send it elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError
+from .trace_replay import replay
+from .trace_show import show
+
+if TYPE_CHECKING:
+    from ..gateway.settings import Settings
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """\
+examples:
+  toolwire trace record --to traces --upstream openai          then point a client at http://127.0.0.1:4141
+  toolwire trace record --to traces --upstream http://localhost:8080/v1 --remove 'ACME-[0-9]+'
+  toolwire trace record --to traces --config toolwire.toml --shorten-media
+  toolwire trace show traces/….json                            calls, results, losses, times, both sides
+  toolwire trace replay traces/….json --to gemini              the request on another wire, and what is lost
+  toolwire trace replay traces/….json --to openai/gpt-5.6      … and really sent to a model
+  toolwire trace replay traces/….json --to anthropic --url http://127.0.0.1:4141 -m local/smollm2
+
+A recording has no keys, cookies, user ids and values under names such as `password` in it; what else is private, and looks like
+nothing, `--remove` takes out. Read one before you give it away.
+exit codes: 0 done   1 replayed, and the calls differ   2 wrong usage, unreadable input, or the model cannot be reached
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "trace",
+        help="record traffic of a gateway, show it, replay it to another wire",
+        description="Record what goes through a gateway as sanitised files, show them, and replay them to another wire or model.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(metavar="VERB", required=True)
+    _add_record(verbs)
+    _add_show(verbs)
+    _add_replay(verbs)
+
+
+def _add_record(verbs: Any) -> None:
+    record = verbs.add_parser("record", help="a gateway that writes each exchange into a file")
+    record.add_argument("--to", dest="folder", metavar="DIR", required=True, help="where the files go")
+    record.add_argument("--config", metavar="FILE", help="the gateway's settings (toolwire.toml)")
+    record.add_argument(
+        "--upstream",
+        action="append",
+        default=[],
+        metavar="PROVIDER|URL|WIRE=URL",
+        help="who answers, without a file of settings; the first takes every model that has no prefix",
+    )
+    record.add_argument("--key-env", metavar="NAME", help="the variable that holds the key for a URL")
+    record.add_argument("--port", type=int, help="where to listen (4141, or the next free one)")
+    record.add_argument(
+        "--remove", action="append", default=[], metavar="PATTERN", help="a regular expression for what is to go"
+    )
+    record.add_argument("--shorten-media", action="store_true", help="keep only the beginning of images and the like")
+    record.set_defaults(run=_record)
+
+
+def _add_show(verbs: Any) -> None:
+    parser = verbs.add_parser("show", help="one recorded exchange, readable")
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("--bodies", action="store_true", help="the documents of both sides, too")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.set_defaults(run=show)
+
+
+def _add_replay(verbs: Any) -> None:
+    parser = verbs.add_parser("replay", help="a recorded request on another wire, or sent to another model")
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("--to", dest="target", metavar="WIRE|MODEL", required=True, help="a wire, or provider/model")
+    parser.add_argument("--url", metavar="URL", help="send it there: a gateway, or a provider")
+    parser.add_argument("-m", "--model", help="the model to ask for; as recorded if left out")
+    parser.add_argument("--key-env", metavar="NAME", help="the variable that holds the key for --url")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.set_defaults(run=replay)
+
+
+def _record(arguments: argparse.Namespace) -> int:
+    return asyncio.run(_serve(settings_of(arguments), arguments.port))
+
+
+async def _serve(settings: Settings, port: int | None) -> int:
+    from ..gateway.app import Gateway
+    from ..gateway.serve import bind, serve
+    from ..gateway.telemetry import open_telemetry
+
+    telemetry = open_telemetry(settings, os.environ)
+    try:
+        transports = telemetry.transports()
+        gateway = Gateway(settings, sinks=telemetry.sinks, metrics=telemetry.metrics, transports=transports)
+        listener = bind(settings, port=port)
+        host, number = listener.getsockname()[:2]
+        print(f"recording into {settings.trace.record}: http://{host}:{number}   (Ctrl-C ends)", flush=True)
+        await serve(gateway, settings, listener, app=telemetry.around(gateway))
+    finally:
+        await telemetry.aclose()
+    return 0
+
+
+def settings_of(arguments: argparse.Namespace) -> Settings:
+    """What `trace record` was told, as the settings of a gateway."""
+    from msgspec.structs import replace
+
+    from ..gateway.settings import TraceRow, from_document, load
+
+    if bool(arguments.config) == bool(arguments.upstream):
+        raise ConfigError("who is to be recorded?", hint="--config FILE, or --upstream PROVIDER or URL")
+    if arguments.config:
+        settings = load(Path(arguments.config))
+    else:
+        upstreams = dict(_upstream(one, arguments.key_env) for one in arguments.upstream)
+        models = {"*": {"upstream": next(iter(upstreams))}}
+        settings = from_document({"upstreams": upstreams, "models": models, "log": {"remove": arguments.remove}})
+    return replace(
+        settings,
+        trace=TraceRow(otel=False, record=arguments.folder, shorten_media=arguments.shorten_media),
+        log=replace(settings.log, remove=(*settings.log.remove, *arguments.remove)),
+    )
+
+
+def _upstream(given: str, key_env: str | None) -> tuple[str, dict[str, Any]]:
+    from ..wire import names as wires
+    from ..wire.vendors import names as providers
+
+    head, mark, url = given.partition("=")
+    more = {} if key_env is None else {"key_env": key_env}
+    if mark and head in wires():
+        return head, {"wire": head, "base_url": url, **more}
+    if "://" in given:
+        return "upstream", {"base_url": given, **more}
+    if given in providers():
+        return given, {"provider": given, **more}
+    hint = f"a provider ({', '.join(list(providers())[:4])} …), a URL, or WIRE=URL"
+    raise ConfigError(f"{given!r} is no upstream", hint=hint)

@@ -1,0 +1,130 @@
+"""`toolwire trace replay`: a recorded request on another wire, or sent to another model."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError
+from ..ir.text import dumps, printable
+from .show import losses_table, paint, table
+from .trace_show import answer_of, request_of
+
+if TYPE_CHECKING:
+    from ..gateway.trace import Trace
+    from ..ir.losses import Losses
+    from ..ir.request import Request
+    from ..ir.response import Response
+
+__all__ = ["replay"]
+
+
+def replay(arguments: argparse.Namespace) -> int:
+    from ..gateway.trace import load
+    from ..wire import names
+
+    trace = load(Path(arguments.file))
+    request = request_of(trace)
+    if request is None:
+        raise ConfigError(f"the request in {arguments.file} is not one that {trace.ingress.wire} allows")
+    wire = arguments.target if arguments.target.partition("@")[0] in names() else None
+    model = arguments.model or (arguments.target if wire is None else None)
+    if model is None and arguments.url is None:
+        return _translate(trace, request, arguments)
+    if wire is None and "/" not in arguments.target and arguments.url is None:
+        raise ConfigError(
+            f"{arguments.target!r} is no wire and no model",
+            hint=f"wires are {', '.join(names())}; models PROVIDER/MODEL",
+        )
+    return asyncio.run(_send(trace, request, wire, model or request.model, arguments))
+
+
+def _translate(trace: Trace, request: Request, arguments: argparse.Namespace) -> int:
+    import msgspec
+
+    from ..bridge.translate import translate
+
+    source, target = trace.ingress.wire, arguments.target
+    done = translate(trace.ingress.data, source=source, target=target, kind="request", model=request.model)
+    if arguments.json:
+        losses = [msgspec.to_builtins(loss) for loss in done.losses]
+        print(json.dumps({"source": source, "target": target, "body": done.body, "losses": losses}, indent=2))
+        return 0
+    print(json.dumps(done.body, indent=2, ensure_ascii=False), flush=True)
+    print(f"\n{source} → {target}: {_count(len(done.losses))}", file=sys.stderr)
+    for line in losses_table(done.losses, sys.stderr) if done.losses else ():
+        print(line, file=sys.stderr)
+    return 0
+
+
+def _count(losses: int) -> str:
+    return f"{losses} {'loss' if losses == 1 else 'losses'}" if losses else "nothing is lost"
+
+
+async def _send(trace: Trace, request: Request, wire: str | None, model: str, arguments: argparse.Namespace) -> int:
+    from msgspec.structs import replace
+
+    from ..ir.losses import Losses
+    from ..net.client import ModelClient
+
+    key = os.environ.get(arguments.key_env) if arguments.key_env else None
+    if arguments.key_env and not key:
+        raise ConfigError(f"the variable {arguments.key_env} is not set")
+    losses = Losses()
+    at_url = arguments.url is not None  # there, the whole name is the model's
+    name = f"openai/{model}" if at_url else model
+    wire = wire or (trace.ingress.wire if at_url else None)
+    async with ModelClient(name, base_url=arguments.url, key=key, wire=wire) as client:
+        response = await client.ask(replace(request, stream=None), losses=losses)
+    before = answer_of(trace.ingress)
+    alike = before is not None and _calls(before) == _calls(response)
+    if arguments.json:
+        _print_json(model, before, response, losses, alike=alike)
+    else:
+        _print(model, before, response, losses)
+    return 0 if alike else 1
+
+
+def _print(model: str, before: Response | None, after: Response, losses: Losses) -> None:
+    rows = [("recorded", *row) for row in _rows(before)] + [(model, *row) for row in _rows(after)]
+    print("\n".join(table(rows, ("answer", "", "what"))))
+    print(f"\n{_count(len(losses))}", file=sys.stderr)
+    for line in losses_table(tuple(losses), sys.stderr) if losses else ():
+        print(line, file=sys.stderr)
+    if before is None or _calls(before) != _calls(after):
+        print(paint("the calls differ", "yellow", sys.stderr), file=sys.stderr)
+
+
+def _rows(response: Response | None) -> list[tuple[str, str]]:
+    if response is None:
+        return [("", "no answer")]
+    rows = [("call", f"{name} {arguments}") for name, arguments in _calls(response)]
+    if response.text:
+        rows.append(("text", printable(" ".join(response.text.split()))))
+    return rows or [("", "nothing")]
+
+
+def _calls(response: Response) -> list[tuple[str, str]]:
+    """Names and arguments; ids are new every time."""
+    return [(call.name, dumps(call.arguments)) for call in response.calls]
+
+
+def _print_json(model: str, before: Response | None, after: Response, losses: Losses, *, alike: bool) -> None:
+    import msgspec
+
+    def told(response: Response | None) -> Any:
+        return None if response is None else msgspec.to_builtins(response)
+
+    document = {
+        "model": model,
+        "recorded": told(before),
+        "answer": told(after),
+        "losses": [msgspec.to_builtins(loss) for loss in losses],
+        "same_calls": alike,
+    }
+    print(json.dumps(document, indent=2, ensure_ascii=False))

@@ -1,0 +1,189 @@
+"""`toolwire trace show`: one recorded exchange, for people."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ToolwireError
+from ..ir.parts import ToolCall, ToolResult
+from ..ir.text import dumps, printable
+from .show import columns, losses_table, paint, table
+
+if TYPE_CHECKING:
+    from ..gateway.trace import Answer, Exchange, Trace
+    from ..ir.parts import Part
+    from ..ir.request import Request
+    from ..ir.response import Response
+
+__all__ = ["answer_of", "request_of", "show"]
+
+_WIDE = 80  # characters of arguments and results
+
+
+def show(arguments: argparse.Namespace) -> int:
+    from ..gateway.trace import load
+
+    trace = load(Path(arguments.file))
+    if arguments.json:
+        print(json.dumps(_document(trace), indent=2, ensure_ascii=False))
+        return 0
+    print(paint(_title(trace), "bold"))
+    print()
+    print("\n".join(table(_times(trace), ("ms", "what happened"))))
+    request, response = request_of(trace), answer_of(trace.ingress)
+    _print_calls(request, response)
+    if trace.outcome.losses:
+        print(f"\n{paint('losses', 'bold')}")
+        print("\n".join(losses_table(trace.outcome.losses, sys.stdout)))
+    if arguments.bodies:
+        _print_bodies(trace)
+    return 0
+
+
+def request_of(trace: Trace) -> Request | None:
+    """What the client asked; None where nobody can read it."""
+    from msgspec.structs import replace
+
+    from ..gateway.fronts import place_of
+    from ..stream.strict import parse_object
+    from ..wire import get
+
+    try:
+        request = get(trace.ingress.wire).decode_request(parse_object(trace.ingress.data))
+    except ToolwireError:
+        return None
+    place = place_of("POST", trace.ingress.path, {})
+    return replace(request, model=place.model) if place is not None and place.model else request
+
+
+def answer_of(exchange: Exchange) -> Response | None:
+    """What was answered; None for an error, and for what stopped in the middle."""
+    from ..ir.fold import fold
+    from ..stream.strict import parse_object
+    from ..wire import get
+
+    answer = exchange.answer
+    if answer is None or not 200 <= answer.status < 300:
+        return None
+    wire = get(exchange.wire)
+    try:
+        if not answer.pieces:
+            return wire.decode_response(parse_object(answer.data))
+        decoder = wire.stream_decoder()
+        return fold([*decoder.feed(answer.data), *decoder.close()])
+    except ToolwireError:
+        return None
+
+
+def _title(trace: Trace) -> str:
+    outcome = trace.outcome
+    there = f"{outcome.upstream}/{outcome.upstream_model}" if outcome.upstream else "nowhere"
+    how = " unchanged" if outcome.passed else ""
+    words = [f"{trace.ingress.wire} {outcome.model} → {there}{how}", str(outcome.status)]
+    words += [outcome.error] if outcome.error else [outcome.stop] if outcome.stop else []
+    if outcome.usage is not None:
+        words.append(f"{outcome.usage.input} + {outcome.usage.output} tokens")
+    return printable("   ".join(words))
+
+
+def _times(trace: Trace) -> list[tuple[str, str]]:
+    rows = [(0.0, f"{trace.ingress.method} {trace.ingress.path}, {len(trace.ingress.data)} bytes")]
+    for exchange in trace.upstreams:
+        rows.append((exchange.ms, f"asked {exchange.upstream} on {exchange.wire}, {len(exchange.data)} bytes"))
+        if exchange.answer is not None:
+            rows += _answer_times(exchange.answer, exchange.upstream)
+    if trace.ingress.answer is not None:
+        rows += _answer_times(trace.ingress.answer, "answered")
+    rows.append((trace.outcome.ms, f"over; {trace.outcome.overhead_ms} ms were the gateway's own"))
+    return [(f"{ms:.1f}", what) for ms, what in sorted(rows, key=lambda row: row[0])]
+
+
+def _answer_times(answer: Answer, who: str) -> list[tuple[float, str]]:
+    if not answer.status:
+        return [(answer.ms, f"{who}: {answer.error or 'nothing'}")]
+    rows = [(answer.ms, f"{who}: {answer.status}, {len(answer.data)} bytes")]
+    if answer.pieces:
+        first, last = answer.pieces[0], answer.pieces[-1]
+        rows[0] = (answer.ms, f"{who}: {answer.status}, a stream of {len(answer.data)} bytes")
+        rows += [
+            (first.ms, f"{who}: the first of {len(answer.pieces)} pieces"),
+            (last.ms, f"{who}: the last piece"),
+        ]
+    if answer.error:
+        rows.append((rows[-1][0], f"{who}: {answer.error}"))
+    return rows
+
+
+def _print_calls(request: Request | None, response: Response | None) -> None:
+    rows: list[tuple[str, str, str]] = []
+    names = {part.id: part.name for part in _parts(request) if isinstance(part, ToolCall)}
+    for result in _results(request):
+        rows.append(("result", result.name or names.get(result.call_id, result.call_id), _short(result.text)))
+    for call in response.calls if response is not None else ():
+        rows.append(("call", call.name, _short(_arguments(call))))
+    if response is not None and response.text:
+        rows.append(("text", "", _short(response.text)))
+    if rows:
+        print()
+        print("\n".join(table(rows, ("", "tool", "what"))))
+
+
+def _parts(request: Request | None) -> list[Part]:
+    return [part for message in request.messages for part in message.parts] if request is not None else []
+
+
+def _results(request: Request | None) -> list[ToolResult]:
+    return [part for part in _parts(request) if isinstance(part, ToolResult)]
+
+
+def _arguments(call: ToolCall) -> str:
+    return dumps(call.arguments) if call.arguments is not None else call.raw or ""
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _WIDE else text[: _WIDE - 1] + "…"
+
+
+def _print_bodies(trace: Trace) -> None:
+    asked = {f"{trace.ingress.wire} request": _body(trace.ingress.body)}
+    said = {f"{trace.ingress.wire} answer": _said(trace.ingress.answer)}
+    for number, exchange in enumerate(trace.upstreams, 1):
+        name = f"{exchange.upstream} {number}" if len(trace.upstreams) > 1 else exchange.upstream
+        asked[f"{name} ({exchange.wire}) request"] = _body(exchange.body)
+        said[f"{name} ({exchange.wire}) answer"] = _said(exchange.answer)
+    for side in (asked, said):
+        print()
+        print("\n".join(columns(side)).rstrip())
+
+
+def _body(body: Any) -> str:
+    return body if isinstance(body, str) else json.dumps(body, indent=2, ensure_ascii=False)
+
+
+def _said(answer: Answer | None) -> str:
+    if answer is None:
+        return ""
+    if answer.pieces:
+        return "\n".join(printable(line) for line in answer.data.decode("utf-8", "replace").splitlines())
+    return _body(answer.body)
+
+
+def _document(trace: Trace) -> dict[str, Any]:
+    import msgspec
+
+    response = answer_of(trace.ingress)
+    return {
+        "id": trace.id,
+        "recorded": trace.recorded,
+        "ingress": trace.ingress.wire,
+        "outcome": msgspec.to_builtins(trace.outcome),
+        "calls": msgspec.to_builtins(response.calls) if response is not None else [],
+        "results": msgspec.to_builtins(_results(request_of(trace))),
+        "text": response.text if response is not None else "",
+        "times": [{"ms": float(ms), "what": what} for ms, what in _times(trace)],
+    }

@@ -1,0 +1,1 @@
+"""Every wire in front of every wire, over HTTP (extra `gateway`)."""

@@ -1,0 +1,356 @@
+"""One request, answered: target after target until one says yes, then its answer, whole or as it comes.
+
+Before the first word has gone out, a failure that passes is tried again, elsewhere first. After it, a failure is an error
+event in the client's own words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from time import perf_counter
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..ir.errors import EncodeError, ProtocolError, UpstreamError
+from ..ir.events import ResponseStart, StreamFault
+from ..ir.response import Fault
+from ..net.http import Reply
+from ..net.retry import Retries, fault_of, with_date
+from ..net.runner import Runner
+from ..run.observe import Retriever
+from .asgi import Call
+from .asked import Asked
+from .cache import AnswerCache
+from .downstream import ArrayFrames, Downstream
+from .faults import is_ours_to_settle, settled
+from .hosting import Hosting
+from .memory import Memory, calls_to_recall, put_back
+from .outbound import Outbound, Passing, outbound
+from .routing import Router, Target
+from .seen import Kept
+from .settings import LimitsRow
+from .streams import Stream
+from .turn import Turn
+
+__all__ = ["Answering", "Means"]
+
+_ERROR_LIMIT = 1024 * 1024
+_GRACE = 0.25  # seconds for the end of a body whose answer is whole, so that its connection can be used again
+_ELSEWHERE = frozenset({"rate_limit", "overloaded", "timeout", "server", "not_found"})
+
+_SILENT = Fault("timeout", "the upstream was silent for too long", 504, "timeout", retryable=True)
+_STOPPING = Fault("overloaded", "the gateway is being stopped", 503, "stopping", retryable=True)
+
+
+class Means(Struct, frozen=True):
+    """What every request is answered with."""
+
+    router: Router
+    memory: Memory
+    limits: LimitsRow
+    clock: Callable[[], float]
+    cache: AnswerCache
+    runners: Mapping[str, Runner] = {}  # tools of the gateway's own, by a pattern of models
+    retriever: Retriever | None = None
+
+    def runner_for(self, model: str) -> Runner | None:
+        return next((runner for pattern, runner in self.runners.items() if fnmatchcase(model, pattern)), None)
+
+
+class Answering:
+    """One request on its way. `run` writes the answer, or raises as long as nothing was written."""
+
+    def __init__(self, means: Means, call: Call, asked: Asked, turn: Turn) -> None:
+        self._means = means
+        self._call = call
+        self._asked = asked
+        self._turn = turn
+        self._plan = means.router.plan(asked.model, tools=asked.has_tools)
+        self._deadline = means.clock() + max(target.upstream.row.timeout for target in self._plan)
+        self._known: Mapping[str, Kept] = {}
+        self._stream: Stream | None = None
+        self._hosting: Hosting | None = None
+        self._held = b""  # the end of a stream, until what belongs to it is done
+        self._cache_key = self._key_of_cache()
+        self._down = self._downstream() if asked.stream else None
+
+    async def run(self) -> None:
+        found = None if self._cache_key is None else self._means.cache.get(self._cache_key)
+        if found is not None:
+            await self._call.respond(200, {**self._head(), "x-toolwire-cache": "hit"}, found)
+            return
+        calls = (
+            calls_to_recall(self._asked.request) if self._asked.may_have_calls() and self._means.memory.has_any else []
+        )
+        if calls:
+            self._known = await self._means.memory.recall(self._turn.caller, calls)
+        try:
+            await self._until_answered()
+        except asyncio.CancelledError:
+            if self._call.gone:
+                raise
+            _uncancel()
+            silent = self._down is not None and self._down.gave_up
+            await self._end_in(_SILENT if silent else _STOPPING)
+        finally:
+            if self._down is not None:
+                self._down.close()
+                self._turn.first = self._down.first_after
+
+    def _key_of_cache(self) -> bytes | None:
+        asked = self._asked
+        if asked.stream or not self._plan[0].row.cache:
+            return None
+        return AnswerCache.key(self._turn.caller, asked.front.wire, asked.model, asked.body)
+
+    def _downstream(self) -> Downstream:
+        asked = self._asked
+        headers = {
+            "content-type": "application/json" if asked.as_array else asked.front.stream_type,
+            "cache-control": "no-cache",
+            "x-accel-buffering": "no",
+            "x-request-id": self._turn.id,
+        }
+        return Downstream(
+            self._call,
+            headers,
+            b" " if asked.as_array else asked.front.ping,
+            every=self._means.limits.ping,
+            silence=max(target.upstream.row.idle for target in self._plan),
+            frames=ArrayFrames() if asked.as_array else None,
+        )
+
+    async def _until_answered(self) -> None:
+        plan, turn = self._plan, self._turn
+        while True:
+            target = plan[turn.attempts % len(plan)]
+            turn.attempts += 1
+            fault = await self._attempt(target)
+            if fault is None:
+                self._means.router.succeeded(target)
+                return
+            turn.failures += ((target.upstream.name, fault.kind),)
+            final = fault.kind not in _ELSEWHERE and not is_ours_to_settle(fault)
+            if final or (self._hosting is not None and self._hosting.has_acted):
+                break
+            self._means.router.failed(target, fault.retry_after)
+            if turn.attempts % len(plan) == 0:
+                rounds = turn.attempts // len(plan) - 1
+                wait = Retries(target.upstream.row.retries).wait(fault, rounds, self._left())
+                if wait is None:
+                    break
+                await asyncio.sleep(wait)
+        await self._end_in(settled(fault, target.upstream.name))
+
+    def _left(self) -> float:
+        return self._deadline - self._means.clock()
+
+    async def _attempt(self, target: Target) -> Fault | None:
+        """One target asked: None where the answer is written, else what went wrong before anything was."""
+        began = perf_counter()
+        out = self._outbound(target)
+        turn = self._turn
+        turn.upstream, turn.upstream_model = target.upstream.name, target.model
+        turn.provider = target.upstream.row.provider or out.endpoint.wire.provider
+        turn.wire, turn.passed = out.endpoint.wire.name, isinstance(out, Passing)
+        turn.overhead += perf_counter() - began
+        try:
+            return await self._exchange(target, out)
+        except (TimeoutError, ConnectionError) as error:
+            return fault_of(error, out.endpoint.origin)
+        except UpstreamError as error:
+            return error.fault
+        except (ProtocolError, EncodeError) as error:
+            return Fault("server", f"the upstream's answer cannot be passed on: {error.message}", 502, "bad_answer")
+        finally:
+            self._note(out)
+
+    def _outbound(self, target: Target) -> Outbound:
+        runner = self._means.runner_for(self._asked.model)
+        if runner is None and not self._known and not target.row.retrieve:
+            return outbound(self._asked, None, target)
+        request = self._asked.request
+        if self._known:
+            endpoint = target.upstream.endpoint(target.model)
+            request = put_back(request, self._known, endpoint.wire.provider, endpoint.origin)
+        if target.row.retrieve and self._means.retriever is not None:
+            request = replace(request, tools=tuple(self._means.retriever.choose(request, request.tools)))
+        if runner is None:
+            return outbound(self._asked, None if request is self._asked.request else request, target)
+        self._hosting = Hosting(runner, request, self._turn.id)
+        return outbound(self._asked, self._hosting.request, target, self._hosting)
+
+    def _note(self, out: Outbound) -> None:
+        turn, seen = self._turn, out.seen
+        turn.usage, turn.stop, turn.calls = seen.usage, seen.stop, tuple(seen.calls)
+        turn.answer_id, turn.answer_model = seen.id, seen.model
+        if turn.usage is None or not turn.usage.total:
+            turn.usage = seen.estimate(len(out.body))
+            turn.estimated = turn.usage is not None
+        turn.losses, turn.repairs = tuple(out.losses), tuple(out.repairs)
+
+    async def _exchange(self, target: Target, out: Outbound) -> Fault | None:
+        endpoint, row = out.endpoint, target.upstream.row
+        url = endpoint.url(stream=self._asked.stream)
+        seconds = min(self._left(), row.timeout)
+        headers = {**out.headers, **self._turn.forward} if self._turn.forward else out.headers
+        async with target.upstream.transport.post(url, headers, endpoint.secrets, out.body, seconds) as reply:
+            if not 200 <= reply.status < 300:
+                return await _refusal(reply, out)
+            if self._down is not None and not _is_document(reply):
+                self._stream = out.stream()
+                fault = await self._relay(reply, self._stream, self._down, out)
+                if fault is not None or self._stream.fault is not None:
+                    return fault
+                data = None
+            else:
+                data = await _body(reply, self._means.limits.answer)
+        if data is not None:
+            again = None if self._down is not None else out.again(data)
+            if again is not None:
+                return await self._exchange(target, again)
+            out.take(data)
+        following = await out.following()
+        if following is not None:
+            await self._say_held()
+            return await self._exchange(target, following)
+        await self._end(out, is_taken=data is not None)
+        return None
+
+    async def _end(self, out: Outbound, *, is_taken: bool) -> None:
+        if self._down is not None:
+            if is_taken:
+                self._held = out.unfolded()
+            await self._keep(out)
+            await self._say_held()
+            await self._down.end()
+            return
+        began = perf_counter()
+        written = out.written()
+        self._turn.overhead += perf_counter() - began
+        await self._keep(out)
+        if self._cache_key is not None:
+            self._means.cache.put(self._cache_key, written, self._plan[0].row.cache)
+        await self._call.respond(200, {**self._head(), "x-toolwire-losses": str(len(out.losses))}, written)
+
+    def _head(self) -> dict[str, str]:
+        return {"content-type": "application/json", "x-request-id": self._turn.id}
+
+    async def _keep(self, out: Outbound) -> None:
+        """Before the end of the answer is written: the next request may come at once, and to another machine."""
+        if out.seen.kept:
+            maker = (out.endpoint.model, out.endpoint.origin)
+            kept = {call_id: one.by(*maker) for call_id, one in out.seen.kept.items()}
+            out.seen.kept = {}
+            await self._means.memory.keep(self._turn.caller, kept)
+
+    async def _say_held(self) -> None:
+        if self._held and self._down is not None:
+            held, self._held = self._held, b""
+            await self._down.write(held)
+
+    async def _relay(self, reply: Reply, stream: Stream, down: Downstream, out: Outbound) -> Fault | None:
+        """The upstream's stream to the client, but for its end; a fault where it failed before the first word."""
+        down.headers["x-toolwire-losses"] = str(len(out.losses))
+        left = self._means.limits.answer
+        while not _is_over(stream):
+            try:
+                data = await reply.read()
+            except TimeoutError as error:
+                return await self._broken(stream.fail(fault_of(error, out.endpoint.origin)), stream, down)
+            except ConnectionError:
+                data = b""  # what that means is for the decoder to say
+            if not data:
+                break
+            down.heard()
+            left -= len(data)
+            said = stream.feed(data) if left >= 0 else stream.fail(_endless(self._means.limits.answer))
+            if stream.fault is not None:
+                return await self._broken(said, stream, down)
+            if _is_over(stream):
+                self._held = said
+                if self._hosting is None:  # else our tools come first
+                    await self._keep(out)
+                    await self._say_held()
+            elif said:
+                await down.write(said)
+        if stream.ended:
+            await _drain(reply)
+        last = stream.close()
+        if stream.fault is not None:
+            return await self._broken(self._held + last, stream, down)
+        self._held += last
+        return None
+
+    async def _broken(self, last: bytes, stream: Stream, down: Downstream) -> Fault | None:
+        """A stream that failed: for another target to make good where nothing was said yet, else the end."""
+        if not down.spoke:
+            return stream.fault
+        self._turn.error = None if stream.fault is None else stream.fault.kind
+        await down.write(last)
+        await down.end()
+        return None
+
+    async def _end_in(self, fault: Fault) -> None:
+        """An error, as a status where that is still possible, else as an event."""
+        if self._down is None or not self._call.started:
+            raise UpstreamError(fault)
+        self._turn.error = fault.kind
+        if self._stream is not None and self._down.spoke:
+            await self._down.write(self._stream.fail(fault))
+        else:
+            encoder = self._asked.wire.stream_encoder(self._asked.request)
+            await self._down.write(encoder.feed(ResponseStart()) + encoder.feed(StreamFault(fault)))
+        await self._down.end()
+
+
+def _is_over(stream: Stream) -> bool:
+    return stream.ended or stream.should_stop
+
+
+async def _refusal(reply: Reply, out: Outbound) -> Fault:
+    if 300 <= reply.status < 400:
+        message = "the upstream points elsewhere; the key does not go there"
+        return Fault("server", message, 502, "redirect", retryable=False)
+    try:
+        data = await _body(reply, _ERROR_LIMIT)
+    except (ProtocolError, TimeoutError, ConnectionError):
+        data = b""  # the status says enough
+    headers = dict(reply.headers)
+    return with_date(out.fault(reply.status, data, headers), headers)
+
+
+async def _body(reply: Reply, limit: int) -> bytes:
+    pieces, size = [], 0
+    while data := await reply.read():
+        size += len(data)
+        if size > limit:
+            raise ProtocolError(f"an answer of more than {limit} bytes", status=502)
+        pieces.append(data)
+    return b"".join(pieces)
+
+
+async def _drain(reply: Reply) -> None:
+    try:
+        async with asyncio.timeout(_GRACE):
+            while await reply.read():
+                pass
+    except (TimeoutError, ConnectionError):
+        pass  # the answer is whole; only the connection is lost
+
+
+def _is_document(reply: Reply) -> bool:
+    return reply.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+
+
+def _endless(limit: int) -> Fault:
+    return Fault("server", f"a stream of more than {limit} bytes", 502, "too_large", retryable=False)
+
+
+def _uncancel() -> None:
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()

@@ -1,0 +1,281 @@
+"""The gateway as an ASGI application: every wire in front of every wire.
+
+app = Gateway(load(Path("toolwire.toml")))          # uvicorn module:app, or `toolwire serve`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from logging import getLogger
+from secrets import token_hex
+
+from msgspec.structs import replace
+
+from ..ir.errors import ToolwireError
+from ..ir.pointer import JSON, Object
+from ..ir.response import Fault
+from ..ir.text import to_bytes
+from ..net.h1 import H1Transport
+from ..net.http import Transport
+from ..net.runner import Runner
+from ..run.observe import Retriever
+from ..stream.strict import parse_object
+from ..wire import get
+from .answering import Answering, Means
+from .asgi import Call, Receive, Scope, Send
+from .asked import Asked
+from .cache import AnswerCache
+from .faults import Refused, fault_from
+from .fronts import Front, Place, dialect_of, methods_of, place_of
+from .guard import Guard
+from .keys import Caller, Keys
+from .limits import InProcess, Limiter
+from .listing import VERSION, count_reply, model_entry, model_list
+from .memory import Memory, in_memory
+from .routing import Router, UnknownModel
+from .settings import Settings
+from .turn import Opening, Sink, Turn
+from .upstreams import Upstream, from_environment
+
+__all__ = ["Gateway"]
+
+_log = getLogger("toolwire.gateway")
+_JSON = {"content-type": "application/json"}
+_LAST_WORDS = 1.0  # seconds
+_GONE = 499  # nginx's number for a client that went away
+
+
+class Gateway:
+    """Every front, for the upstreams of `settings`. `sinks` are told of every request when it is over.
+
+    `transports` replaces the way to an upstream, by its name: the model in this process is one. `runners` are tools that the
+    gateway runs itself, by a pattern of models; `retriever` chooses among a client's tools where a model says `retrieve`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        environment: Mapping[str, str] | None = None,
+        transports: Mapping[str, Transport] | None = None,
+        sinks: Sequence[Sink] = (),
+        limiter: Limiter | None = None,
+        memory: Memory | None = None,
+        metrics: Callable[[], bytes] | None = None,
+        runners: Mapping[str, Runner] | None = None,
+        retriever: Retriever | None = None,
+    ) -> None:
+        self._environment = os.environ if environment is None else environment
+        self._http = H1Transport(connections=settings.limits.connections)
+        self._transports = transports or {}
+        self._sinks = tuple(sinks)
+        self._openings = tuple(sink.begin for sink in sinks if isinstance(sink, Opening))
+        self._metrics = metrics
+        self._limiter: Limiter = InProcess(time.monotonic) if limiter is None else limiter
+        self._memory: Memory = in_memory(settings.state) if memory is None else memory
+        self._runners = runners or {}
+        self._retriever = retriever
+        self._cache = AnswerCache(time.monotonic)
+        self._draining = False
+        self._active = 0
+        self._idle = asyncio.Event()
+        self.apply(settings)
+
+    def apply(self, settings: Settings) -> None:
+        """New settings, for the requests to come; ConfigError leaves the old ones in place."""
+        rows = settings.upstreams or from_environment(self._environment)
+        upstreams = {
+            name: Upstream(name, row, self._transports.get(name, self._http), self._environment)
+            for name, row in rows.items()
+        }
+        router = Router(upstreams, settings.models, cooldown=settings.limits.cooldown, clock=time.monotonic)
+        keys = Keys(settings.keys)
+        server = settings.server
+        self._settings, self._keys, self._router = settings, keys, router
+        self._guard = Guard(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
+        self._means = Means(
+            router, self._memory, settings.limits, time.monotonic, self._cache, self._runners, self._retriever
+        )
+
+    @property
+    def upstreams(self) -> list[str]:
+        """The names of those that can be asked."""
+        return self._router.upstreams
+
+    def drain(self) -> None:
+        """From now on the readiness probe says no; requests are still answered."""
+        self._draining = True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http_request(Call(scope, receive, send), scope)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self._until_idle()
+                await self._http.aclose()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _until_idle(self) -> None:
+        """What was told to end writes its last words."""
+        if self._active:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORDS):
+                    await self._idle.wait()
+
+    async def _http_request(self, call: Call, scope: Scope) -> None:
+        front = dialect_of(call.path, call.headers)
+        turn = Turn(_request_id(call), time.time(), front.wire)
+        began = time.perf_counter()
+        self._active += 1
+        self._idle.clear()
+        try:
+            try:
+                self._guard.check(scope["headers"])
+                place = self._place(call)
+                front, turn.front, turn.action = place.front, place.front.wire, place.action
+                await self._handle(call, place, turn)
+            except asyncio.CancelledError:
+                if not call.gone:
+                    turn.error = "cancelled"
+                    raise
+                turn.status, turn.error = _GONE, "client_gone"
+                _uncancel()
+            except ToolwireError as error:
+                await self._refuse(call, front, turn, fault_from(error))
+            except Exception:  # noqa: BLE001  # a fault of ours stays with this request
+                _log.exception("request %s failed", turn.id)
+                await self._refuse(call, front, turn, Fault("server", "the gateway failed; see its log", 500))
+        finally:
+            self._active -= 1
+            if not self._active:
+                self._idle.set()
+            call.unwatch()
+            turn.seconds = time.perf_counter() - began
+            turn.status = turn.status or call.status
+            self._tell(turn)
+
+    def _tell(self, turn: Turn) -> None:
+        for sink in self._sinks:
+            try:
+                sink(turn)
+            except Exception:  # noqa: BLE001  # a sink is a guest
+                _log.exception("a sink failed at the end of request %s", turn.id)
+
+    def _begin(self, turn: Turn, asked: Asked, headers: Mapping[str, str]) -> None:
+        turn.begun = True
+        for begin in self._openings:
+            try:
+                begin(turn, asked, headers)
+            except Exception:  # noqa: BLE001  # a sink is a guest
+                _log.exception("a sink failed at the beginning of request %s", turn.id)
+
+    def _place(self, call: Call) -> Place:
+        place = place_of(call.method, call.path, call.headers)
+        if place is not None:
+            return place
+        methods = methods_of(call.path)
+        if methods:
+            raise Refused(f"{call.method} is not for this path", hint=f"use {' or '.join(methods)}", status=405)
+        raise UnknownModel("nothing is here", hint="docs/gateway.md lists the paths")
+
+    async def _handle(self, call: Call, place: Place, turn: Turn) -> None:
+        if place.action == "alive":
+            await call.respond(200, _JSON, b'{"status":"ok"}')
+        elif place.action == "ready":
+            await call.respond(
+                503 if self._draining else 200,
+                _JSON,
+                b'{"status":"draining"}' if self._draining else b'{"status":"ready"}',
+            )
+        else:
+            caller = self._keys.caller(call.headers, call.query)
+            turn.caller = caller.name
+            if place.action == "generate":
+                await self._generate(call, place, caller, turn)
+            else:
+                await self._look_up(call, place, caller)
+
+    async def _generate(self, call: Call, place: Place, caller: Caller, turn: Turn) -> None:
+        asked = await self._read(call, place)
+        turn.model, turn.stream = asked.model, asked.stream
+        caller.check(asked.model)
+        if caller.name:
+            await self._limiter.admit(caller)
+        self._begin(turn, asked, call.headers)
+        call.watch()
+        try:
+            await Answering(self._means, call, asked, turn).run()
+        finally:
+            call.unwatch()
+            if caller.name and turn.usage is not None:
+                await self._limiter.spend(caller, turn.usage.total)
+
+    async def _read(self, call: Call, place: Place) -> Asked:
+        limits = self._settings.limits
+        return Asked(place, await call.body(limits.body, limits.slow_client), call.headers, call.query)
+
+    async def _look_up(self, call: Call, place: Place, caller: Caller) -> None:
+        if place.action == "metrics" and self._metrics is not None:
+            await call.respond(200, {"content-type": "text/plain; version=0.0.4; charset=utf-8"}, self._metrics())
+            return
+        if place.action == "count":
+            asked = await self._read(call, place)
+            from ..audit.tokens import count_tokens
+
+            # an estimate by the bytes of the body; no provider's own tokenizer is here
+            body: Object = count_reply(place.front.wire, count_tokens(asked.body.decode("utf-8")))
+        elif place.action == "version":
+            body = {"version": VERSION}
+        elif place.action == "models":
+            body = model_list(place.front.wire, self._names(caller))
+        else:
+            body = await self._entry(call, place, caller)
+        await call.respond(200, _JSON, to_bytes(body))
+
+    async def _entry(self, call: Call, place: Place, caller: Caller) -> Object:
+        name = place.model or ""
+        if place.front.wire == "ollama":
+            limits = self._settings.limits
+            document = parse_object(await call.body(limits.body, limits.slow_client))
+            named: JSON = document.get("model", document.get("name"))
+            name = named if isinstance(named, str) else ""
+        caller.check(name)
+        self._router.plan(name, tools=False)  # UnknownModel where it is nowhere
+        return model_entry(place.front.wire, name)
+
+    def _names(self, caller: Caller) -> list[str]:
+        return [name for name in self._router.names if caller.may_use(name)]
+
+    async def _refuse(self, call: Call, front: Front, turn: Turn, fault: Fault) -> None:
+        turn.error = fault.kind
+        if call.started or call.gone:
+            return  # the connection is closed; the client sees that the answer has no end
+        status, body, headers = get(front.wire).encode_error(replace(fault, request_id=turn.id))
+        await call.respond(status, {**_JSON, "x-request-id": turn.id, **headers}, to_bytes(body))
+
+
+def _request_id(call: Call) -> str:
+    given = call.headers.get("x-request-id", "")
+    return (
+        given
+        if given.isascii() and given.replace("-", "").replace("_", "").isalnum() and len(given) <= 64
+        else token_hex(12)
+    )
+
+
+def _uncancel() -> None:
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()

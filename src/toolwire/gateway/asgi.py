@@ -1,0 +1,160 @@
+"""One HTTP exchange with a client, over ASGI: the request read within limits, the answer written, and the client watched.
+
+A client that goes away cancels the task that works for it, so that the upstream is let go at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl
+
+from ..ir.errors import ToolwireError
+
+__all__ = ["App", "Call", "Message", "Receive", "Scope", "Send", "SlowClient", "TooLarge"]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_SOON = 0.02  # seconds
+
+
+class TooLarge(ToolwireError):
+    """A body beyond the limit."""
+
+    default_status = 413
+
+
+class SlowClient(ToolwireError):
+    """A body that did not come in time."""
+
+    default_status = 408
+
+
+class Call:
+    """A request and the way to answer it."""
+
+    __slots__ = (
+        "_receive",
+        "_send",
+        "_task",
+        "_timer",
+        "_watch",
+        "gone",
+        "headers",
+        "method",
+        "path",
+        "query",
+        "started",
+        "status",
+    )
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.query = dict(parse_qsl(scope["query_string"].decode("latin-1"))) if scope["query_string"] else {}
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.status = 0
+        self.started = False
+        self.gone = False
+        self._receive = receive
+        self._send = send
+        self._task: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    async def body(self, limit: int, seconds: float) -> bytes:
+        """The whole body."""
+        declared = self.headers.get("content-length", "")
+        if declared.isdigit() and int(declared) > limit:
+            raise TooLarge(f"a body of {declared} bytes; the limit is {limit}")
+        message = await self._receive_within(seconds)
+        first: bytes = message.get("body", b"")
+        if not message.get("more_body"):
+            if len(first) > limit:
+                raise TooLarge(f"a body of more than {limit} bytes")
+            return first
+        return await self._rest(first, limit, seconds)
+
+    async def _rest(self, first: bytes, limit: int, seconds: float) -> bytes:
+        pieces, size = [first], len(first)
+        deadline = asyncio.get_running_loop().time() + seconds
+        more = True
+        while more:
+            message = await self._receive_within(deadline - asyncio.get_running_loop().time())
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+            if size > limit:
+                raise TooLarge(f"a body of more than {limit} bytes")
+            more = message.get("more_body", False)
+        return b"".join(pieces)
+
+    async def _receive_within(self, seconds: float) -> Message:
+        task = asyncio.current_task()
+        assert task is not None
+        late = False
+
+        def too_late() -> None:
+            nonlocal late
+            late = True
+            task.cancel()
+
+        timer = asyncio.get_running_loop().call_later(seconds, too_late)
+        try:
+            message = await self._receive()
+        except asyncio.CancelledError:
+            if not late:
+                raise
+            task.uncancel()
+            raise SlowClient("the body did not come in time") from None
+        finally:
+            timer.cancel()
+        if message["type"] == "http.disconnect":
+            self.gone = True
+            raise asyncio.CancelledError
+        return message
+
+    def watch(self) -> None:
+        """From here on, a client that goes away cancels the running task: soon, for most answers are there sooner."""
+        self._task = asyncio.current_task()
+        self._timer = asyncio.get_running_loop().call_later(_SOON, self._begin_to_watch)
+
+    def _begin_to_watch(self) -> None:
+        self._watch = asyncio.ensure_future(self._until_gone())
+
+    async def _until_gone(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def unwatch(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    async def respond(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        """A whole answer."""
+        await self.start(status, {**headers, "content-length": str(len(body))})
+        await self._send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
+
+    async def start(self, status: int, headers: Mapping[str, str]) -> None:
+        """The head of an answer; `write` and `end` give the rest."""
+        self.started = True
+        self.status = status
+        pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        await self._send({"type": "http.response.start", "status": status, "headers": pairs})
+
+    async def write(self, data: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self) -> None:
+        await self._send({"type": "http.response.body", "body": b""})

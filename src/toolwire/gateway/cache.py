@@ -1,0 +1,38 @@
+"""Whole answers, kept for a while for who asks for exactly the same again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import sha256
+
+__all__ = ["AnswerCache"]
+
+_MOST_BYTES = 64 * 1024 * 1024
+
+
+class AnswerCache:
+    """The newest answers, up to so many bytes. Callers do not share."""
+
+    def __init__(self, clock: Callable[[], float], most: int = _MOST_BYTES) -> None:
+        self._clock = clock
+        self._most = most
+        self._size = 0
+        self._entries: OrderedDict[bytes, tuple[float, bytes]] = OrderedDict()
+
+    @staticmethod
+    def key(caller: str, front: str, model: str, body: bytes) -> bytes:
+        return sha256(b"\0".join((caller.encode(), front.encode(), model.encode(), body))).digest()
+
+    def get(self, key: bytes) -> bytes | None:
+        until, answer = self._entries.get(key, (0.0, b""))
+        return answer if until > self._clock() else None
+
+    def put(self, key: bytes, answer: bytes, seconds: float) -> None:
+        if len(answer) > self._most:
+            return
+        self._size -= len(self._entries.pop(key, (0.0, b""))[1])
+        self._entries[key] = (self._clock() + seconds, answer)
+        self._size += len(answer)
+        while self._size > self._most:
+            self._size -= len(self._entries.popitem(last=False)[1][1])

@@ -1,0 +1,145 @@
+"""The client's end of a stream: begun with the first word or the first sign of life, and kept awake in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+
+from ..stream.sse import SSEDecoder
+from .asgi import Call
+
+__all__ = ["ArrayFrames", "Downstream", "Frames"]
+
+_SECOND_LOOK = 0.05  # seconds
+
+
+class Frames(Protocol):
+    """How the events of a stream are put on the line."""
+
+    def feed(self, data: bytes) -> bytes: ...
+
+    def close(self) -> bytes: ...
+
+
+class ArrayFrames:
+    """Server-sent events as the items of one JSON array."""
+
+    def __init__(self) -> None:
+        self._decoder = SSEDecoder()
+        self._before = b"["
+
+    def feed(self, data: bytes) -> bytes:
+        out = []
+        for _, item in self._decoder.feed(data):
+            out += [self._before, item]
+            self._before = b",\r\n"
+        return b"".join(out)
+
+    def close(self) -> bytes:
+        return b"[]" if self._before == b"[" else b"]"
+
+
+class Downstream:
+    """A stream to a client. `spoke` once there was more than a sign of life: from then on there is no way back.
+
+    `ping` goes out after so many seconds without a word. `silence` seconds without one cancel `waiting_for`: whoever waits
+    for the upstream has waited long enough.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        headers: Mapping[str, str],
+        ping: bytes,
+        *,
+        every: float,
+        silence: float,
+        frames: Frames | None = None,
+    ) -> None:
+        self.spoke = False
+        self.gave_up = False
+        self.first_after: float | None = None  # seconds
+        self._call = call
+        self.headers = dict(headers)
+        self._ping = ping
+        self._every = every
+        self._silence = silence
+        self._frames = frames
+        self._is_writing = False
+        self._is_late = False
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._began = self._heard = self._written = self._loop.time()
+        self._pinging: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(min(every, silence), self._wake)
+
+    def heard(self) -> None:
+        """The upstream gave a sign of life."""
+        self._heard = self._loop.time()
+        self._is_late = False
+
+    async def write(self, data: bytes) -> None:
+        if not self.spoke:
+            self.spoke = True
+            self.first_after = self._loop.time() - self._began
+        if self._frames is not None:
+            data = self._frames.feed(data)
+        await self._put(data)
+
+    async def end(self) -> None:
+        self._timer.cancel()
+        if self._frames is not None:
+            await self._put(self._frames.close())
+        await self._until_quiet()
+        if not self._call.started:
+            await self._call.start(200, self.headers)
+        await self._call.end()
+
+    def close(self) -> None:
+        self._timer.cancel()
+        if self._pinging is not None:
+            self._pinging.cancel()
+
+    async def _until_quiet(self) -> None:
+        """A ping that is under way is out."""
+        if self._pinging is not None:
+            await self._pinging
+            self._pinging = None
+
+    async def _put(self, data: bytes) -> None:
+        self._is_writing = True  # from here on no ping begins
+        await self._until_quiet()
+        if not self._call.started:
+            await self._call.start(200, self.headers)
+        await self._call.write(data)
+        self._is_writing = False
+        self._written = self._loop.time()
+
+    def _wake(self) -> None:
+        now = self._loop.time()
+        if now - self._heard >= self._silence:
+            self._lose_patience()
+            return
+        can_ping = self._ping and not self._is_writing and (self._pinging is None or self._pinging.done())
+        if can_ping and now - self._written >= self._every:
+            self._pinging = asyncio.ensure_future(self._say_something())
+            self._written = now
+        next_ping = self._written + self._every
+        next_silence = self._heard + self._silence
+        self._timer = self._loop.call_later(max(min(next_ping, next_silence) - now, 0.01), self._wake)
+
+    def _lose_patience(self) -> None:
+        """At the second look: after a time in which this process stood still, what has come is not yet read."""
+        if not self._is_late:
+            self._is_late = True
+            self._timer = self._loop.call_later(_SECOND_LOOK, self._wake)
+            return
+        self.gave_up = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _say_something(self) -> None:
+        if not self._call.started:
+            await self._call.start(200, self.headers)
+        await self._call.write(self._ping)

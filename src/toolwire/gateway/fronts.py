@@ -1,0 +1,111 @@
+"""The paths that clients know, and what they mean. Pure data and a look-up."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+__all__ = ["FRONTS", "Front", "Place", "dialect_of", "methods_of", "place_of"]
+
+Action: TypeAlias = Literal["generate", "count", "models", "model", "alive", "ready", "metrics", "version"]
+
+
+class Front(Struct, frozen=True):
+    """A protocol as a server speaks it."""
+
+    wire: str
+    stream_type: str = "text/event-stream"
+    ping: bytes = b": ping\n\n"  # a sign of life that its clients skip
+    streams_unless_told: bool = False
+    event_ends: tuple[bytes, ...] = (b"\n\n", b"\r\n\r\n", b"\r\r")
+
+
+FRONTS = {
+    "openai_chat": Front("openai_chat"),
+    "openai_responses": Front("openai_responses"),
+    "anthropic": Front("anthropic", ping=b'event: ping\ndata: {"type":"ping"}\n\n'),
+    "gemini": Front("gemini"),
+    # its clients read every line as an object: there is nothing that they would skip
+    "ollama": Front("ollama", "application/x-ndjson", b"", streams_unless_told=True, event_ends=(b"\n",)),
+}
+
+
+class Place(Struct, frozen=True):
+    """What a path asks for. `model` and `stream` are None where the body says it."""
+
+    action: Action
+    front: Front
+    model: str | None = None
+    stream: bool | None = None
+
+
+_ROWS: tuple[tuple[str, str, Action, str], ...] = (
+    ("POST", r"(?:/v1)?/chat/completions", "generate", "openai_chat"),
+    ("POST", r"(?:/v1)?/responses", "generate", "openai_responses"),
+    ("POST", r"(?:/v1)?/messages", "generate", "anthropic"),
+    ("POST", r"(?:/v1)?/messages/count_tokens", "count", "anthropic"),
+    (
+        "POST",
+        r"/v1(?:beta|alpha)?/models/(?P<model>.+):(?P<verb>generateContent|streamGenerateContent)",
+        "generate",
+        "gemini",
+    ),
+    ("POST", r"/v1(?:beta|alpha)?/models/(?P<model>.+):countTokens", "count", "gemini"),
+    ("POST", r"/api/chat", "generate", "ollama"),
+    ("GET", r"/api/tags", "models", "ollama"),
+    ("GET", r"/api/version", "version", "ollama"),
+    ("POST", r"/api/show", "model", "ollama"),
+    ("GET", r"/v1(?:beta|alpha)/models", "models", "gemini"),
+    ("GET", r"/v1(?:beta|alpha)/models/(?P<model>.+)", "model", "gemini"),
+    ("GET", r"(?:/v1)?/models", "models", "openai_chat"),
+    ("GET", r"(?:/v1)?/models/(?P<model>.+)", "model", "openai_chat"),
+    ("GET", r"/", "alive", "openai_chat"),
+    ("GET", r"/(?:health|healthz|livez)", "alive", "openai_chat"),
+    ("GET", r"/(?:ready|readyz)", "ready", "openai_chat"),
+    ("GET", r"/metrics", "metrics", "openai_chat"),
+)
+_USUAL = 1024  # characters of a path that is worth remembering
+_ROUTES = [(method, re.compile(path), action, FRONTS[wire]) for method, path, action, wire in _ROWS]
+
+
+def place_of(method: str, path: str, headers: dict[str, str]) -> Place | None:
+    """What a request is for; None where nothing is there."""
+    method = "GET" if method == "HEAD" else method
+    found = _by_pattern(method, path) if len(path) <= _USUAL else _matched(method, path)
+    if found is not None and found.action in ("models", "model") and "anthropic-version" in headers:
+        return Place(found.action, FRONTS["anthropic"], found.model)
+    return found
+
+
+def _matched(method: str, path: str) -> Place | None:
+    for wanted, pattern, action, front in _ROUTES:
+        match = pattern.fullmatch(path) if method == wanted else None
+        if match is not None:
+            named = match.groupdict()
+            model = named.get("model")
+            verb = named.get("verb")
+            stream = None if verb is None else verb.startswith("stream")
+            return Place(action, front, model, stream)
+    return None
+
+
+_by_pattern = lru_cache(1024)(_matched)
+
+
+def methods_of(path: str) -> list[str]:
+    """The methods that a path answers to."""
+    return sorted({method for method, pattern, _, _ in _ROUTES if pattern.fullmatch(path)})
+
+
+def dialect_of(path: str, headers: dict[str, str]) -> Front:
+    """In whose words to refuse what is nowhere."""
+    if "anthropic-version" in headers or path.startswith("/v1/messages"):
+        return FRONTS["anthropic"]
+    if path.startswith(("/v1beta", "/v1alpha")) or "x-goog-api-key" in headers:
+        return FRONTS["gemini"]
+    if path.startswith("/api/"):
+        return FRONTS["ollama"]
+    return FRONTS["openai_responses" if path.endswith("/responses") else "openai_chat"]

@@ -1,0 +1,69 @@
+"""Requests that a browser was tricked into, and requests that two servers would read differently, are turned away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from ..ir.errors import ProtocolError
+from .faults import Refused
+
+__all__ = ["Guard"]
+
+_ONCE = frozenset(
+    {b"host", b"content-length", b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key", b"content-type"}
+)
+
+
+class Guard:
+    """`hosts` are names of ours besides those of this machine, `origins` pages that may ask us; `open_to_all` where keys say
+    who may, and the name under which a client reaches us does not matter."""
+
+    def __init__(self, hosts: Iterable[str], origins: Iterable[str], *, open_to_all: bool) -> None:
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
+        self._open = open_to_all
+
+    def check(self, raw: list[tuple[bytes, bytes]]) -> None:
+        """The headers as they came."""
+        host = origin = b""
+        seen: set[bytes] = set()
+        for name, value in raw:
+            if name in _ONCE:
+                if name in seen:
+                    raise ProtocolError(f"the header {name.decode()} is there twice")
+                seen.add(name)
+            if name == b"host":
+                host = value
+            elif name == b"origin":
+                origin = value
+        if not self._open and not self._is_ours(host.decode("latin-1")):
+            raise Refused("this is not our name", hint="set server.hosts to the names that clients use")
+        if origin and not self._may_ask(origin.decode("latin-1").lower()):
+            raise Refused("a page of another origin", hint="set server.origins to those that may ask")
+
+    def _is_ours(self, host: str) -> bool:
+        name = _name(f"//{host}")
+        return name in self._hosts or _is_this_machine(name)
+
+    def _may_ask(self, origin: str) -> bool:
+        return origin in self._origins or _is_this_machine(_name(origin))
+
+
+def _name(url: str) -> str:
+    """Whose address it is; nobody's, where it says more than that."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    return "" if "@" in parts.netloc or parts.path or parts.query else parts.hostname or ""
+
+
+def _is_this_machine(name: str) -> bool:
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False

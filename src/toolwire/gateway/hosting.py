@@ -1,0 +1,157 @@
+"""Tools that the gateway runs itself. The model is offered them beside the client's; the client never sees their calls.
+
+A turn that calls only these is answered here, and the model is asked again. A turn that calls the client's as well goes to
+the client with its own calls; what ran here is remembered by them, and put back into the history when the client returns.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ..ir.errors import UpstreamError
+from ..ir.events import (
+    CallStart,
+    Event,
+    ResponseEnd,
+    ResponseStart,
+    UsageUpdate,
+)
+from ..ir.fold import Folder
+from ..ir.parts import Part, ToolCall, ToolResult
+from ..ir.request import Message, Request
+from ..ir.response import Fault, Response, Stop, Usage
+from ..net.runner import Runner
+from .seen import Kept, fingerprint
+
+__all__ = ["Hosting", "TurnEvents", "offered"]
+
+_MOST_TURNS = 16
+_KEY_SPACE = 1_000_000  # keys of one turn; those of the next begin behind them
+
+
+def offered(request: Request, runner: Runner) -> Request:
+    """`request` with the gateway's tools; where a client has one of the same name, the client's counts."""
+    own = {tool.name for tool in request.tools}
+    more = tuple(tool for tool in runner.box.tools if tool.name not in own)
+    forbidden = request.choice is not None and request.choice.mode != "auto"
+    return request if forbidden or not more else replace(request, tools=(*request.tools, *more))
+
+
+class Hosting:
+    """The turns of one request. `request` is what the model is asked next."""
+
+    def __init__(self, runner: Runner, client: Request, run_id: str) -> None:
+        self.request = offered(client, runner)
+        self.kept: dict[str, Kept] = {}
+        self.before: tuple[Part, ...] = ()  # what was said to the client in earlier turns
+        self.usage: Usage | None = None
+        self.turns = 0
+        self._runner = runner
+        self._names = {tool.name for tool in runner.box.tools} - {tool.name for tool in client.tools}
+        self._run_id = run_id
+        self._earlier: list[ToolCall] = []
+
+    @property
+    def has_acted(self) -> bool:
+        """Tools have run: to begin anew could run them twice."""
+        return bool(self._earlier)
+
+    def hosts(self, name: str) -> bool:
+        return name in self._names
+
+    def own(self, response: Response) -> list[ToolCall]:
+        return [call for call in response.calls if self.hosts(call.name)]
+
+    def is_for_the_client(self, response: Response) -> bool:
+        """Whether the client gets it: no call of ours in it, or one of the client's."""
+        return len(self.own(response)) == 0 or len(self.own(response)) < len(response.calls)
+
+    async def run(self, response: Response) -> bool:
+        """Runs our calls of this turn; whether the model is to be asked again."""
+        calls = self.own(response)
+        if not calls:
+            return False
+        earlier = tuple(self._earlier)
+        self._earlier += calls
+        results = await self._runner.run(calls, run_id=self._run_id, earlier=earlier)
+        if self.is_for_the_client(response):
+            theirs = next(call for call in response.calls if not self.hosts(call.name))
+            called = fingerprint(theirs.name, theirs.arguments, theirs.raw)
+            self.kept[theirs.id] = Kept(calls=tuple(calls), results=tuple(results), call=called)
+            return False
+        self.turns += 1
+        if self.turns >= _MOST_TURNS:
+            message = f"the model has called the gateway's tools {_MOST_TURNS} times and found no end"
+            raise UpstreamError(Fault("server", message, 502, "no_end", retryable=False))
+        self._append(response, results)
+        return True
+
+    def _append(self, response: Response, results: list[ToolResult]) -> None:
+        said, told = Message("assistant", response.parts), Message("user", tuple(results))
+        self.request = replace(self.request, messages=(*self.request.messages, said, told))
+        self.before = (*self.before, *self.visible(response).parts)
+        self.usage = _sum(self.usage, response.usage)
+
+    def visible(self, response: Response) -> Response:
+        """What the client sees of a turn."""
+        parts = tuple(part for part in response.parts if not (isinstance(part, ToolCall) and self.hosts(part.name)))
+        stop = response.stop
+        if stop is not None and stop.reason == "tool_calls" and not any(isinstance(one, ToolCall) for one in parts):
+            stop = replace(stop, reason="stop")
+        return replace(response, parts=parts, stop=stop)
+
+    def whole(self, response: Response) -> Response:
+        """The last turn, with what was said in those before."""
+        seen = self.visible(response)
+        return replace(seen, parts=(*self.before, *seen.parts), usage=_sum(self.usage, seen.usage))
+
+
+class TurnEvents:
+    """The events of one turn as the client sees them: one response, however many turns it takes."""
+
+    def __init__(self, hosting: Hosting) -> None:
+        self.response: Response | None = None  # the turn, once it is whole
+        self._hosting = hosting
+        self._folder = Folder()
+        self._hidden: set[int] = set()
+        self._theirs = False
+
+    def feed(self, event: Event) -> list[Event]:
+        self._folder.feed(event)
+        if isinstance(event, ResponseStart):
+            return [] if self._hosting.turns else [event]
+        if isinstance(event, ResponseEnd):
+            return self._end(event)
+        if isinstance(event, UsageUpdate):
+            return [UsageUpdate(_sum(self._hosting.usage, event.usage) or event.usage)]
+        key = getattr(event, "key", None)
+        if key is None:
+            return [event]
+        if isinstance(event, CallStart):
+            if self._hosting.hosts(event.name):
+                self._hidden.add(key)
+            else:
+                self._theirs = True
+        if key in self._hidden:
+            return []
+        return [replace(event, key=key + self._hosting.turns * _KEY_SPACE)]
+
+    def _end(self, event: ResponseEnd) -> list[Event]:
+        self.response = self._folder.response()
+        if not self._hosting.is_for_the_client(self.response):
+            return []
+        stops = event.stops
+        if self._hidden and not self._theirs:
+            stops = tuple(Stop("stop") if stop.reason == "tool_calls" else stop for stop in stops)
+        return [replace(event, stops=stops)]
+
+
+def _sum(first: Usage | None, second: Usage | None) -> Usage | None:
+    if first is None or second is None:
+        return first or second
+    counts = ("input", "output", "cached", "cache_write", "reasoning", "tool_input")
+    return replace(first, **{name: _plus(getattr(first, name), getattr(second, name)) for name in counts})
+
+
+def _plus(first: int | None, second: int | None) -> int | None:
+    return None if first is None and second is None else (first or 0) + (second or 0)

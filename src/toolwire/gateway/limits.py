@@ -1,0 +1,158 @@
+"""How much a key may ask for. Who is over the limit is told when there is room again.
+
+A limit holds for any minute (or day), not for those of the calendar: time is cut into slices, sixty to a minute or a day, and
+what counts is the slice at hand and the sixty before it. So nobody gets twice the limit around the turn of a minute, a key
+costs sixty-one numbers at most, and room comes back at most one slice (a second; 24 minutes of a day) later than it could.
+
+A request counts once it is let in; one that is refused counts nothing. What an answer costs is known only afterwards, so
+the requests that run when a budget of tokens is used up may still go over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from math import ceil
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from .faults import RateLimited
+from .keys import Caller
+
+__all__ = ["SLICES", "InProcess", "Limit", "Limiter", "limits_of", "over"]
+
+Counted: TypeAlias = Literal["requests", "tokens", "day"]
+SLICES = 60
+_WORDS = {"requests": "requests a minute", "tokens": "tokens a minute", "day": "tokens a day"}
+
+
+class Limiter(Protocol):
+    async def admit(self, caller: Caller) -> None:
+        """Counts a request; RateLimited where there is no room for it."""
+        ...
+
+    async def spend(self, caller: Caller, tokens: int) -> None:
+        """Counts what an answer cost. It does not raise."""
+        ...
+
+
+class Limit(Struct, frozen=True):
+    """`most` of something in `seconds`."""
+
+    name: Counted
+    most: int
+    seconds: float
+
+    @property
+    def slice(self) -> float:
+        return self.seconds / SLICES
+
+    @property
+    def counts_requests(self) -> bool:
+        return self.name == "requests"
+
+
+def limits_of(caller: Caller) -> tuple[Limit, ...]:
+    """Of a key, those that it has."""
+    row = caller.row
+    return _limits(row.requests_per_minute, row.tokens_per_minute, row.tokens_per_day)
+
+
+@lru_cache(1024)
+def _limits(requests: int | None, tokens: int | None, day: int | None) -> tuple[Limit, ...]:
+    limits: tuple[tuple[Counted, int | None, float], ...] = (
+        ("requests", requests, 60.0),
+        ("tokens", tokens, 60.0),
+        ("day", day, 86_400.0),
+    )
+    return tuple(Limit(name, most, seconds) for name, most, seconds in limits if most is not None)
+
+
+class InProcess:
+    """For one process. No two of its steps are apart: nothing is awaited between the look and the count."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._windows: dict[str, dict[str, _Window]] = {}
+
+    async def admit(self, caller: Caller) -> None:
+        now = self._clock()
+        found = self._of(caller, now)
+        for limit, window in found:
+            wait = window.wait(limit.most, now)
+            if wait > 0:
+                raise over(caller, limit, wait)
+        for limit, window in found:
+            if limit.counts_requests:
+                window.add(1, now)
+
+    async def spend(self, caller: Caller, tokens: int) -> None:
+        now = self._clock()
+        for limit, window in self._of(caller, now):
+            if not limit.counts_requests:
+                window.add(tokens, now)
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def _of(self, caller: Caller, now: float) -> list[tuple[Limit, _Window]]:
+        windows = self._windows.get(caller.name)
+        if windows is None:
+            # keys come and go with the settings; those that are gone leave nothing behind for long
+            self._windows = {name: one for name, one in self._windows.items() if not _are_over(one, now)}
+            windows = self._windows[caller.name] = {}
+        found = []
+        for limit in limits_of(caller):
+            if limit.name not in windows:
+                windows[limit.name] = _Window(limit.slice)
+            found.append((limit, windows[limit.name]))
+        return found
+
+
+class _Window:
+    """Amounts by the number of their slice, the oldest first."""
+
+    __slots__ = ("_amounts", "_slice", "_total")
+
+    def __init__(self, seconds: float) -> None:
+        self._slice = seconds
+        self._amounts: dict[int, int] = {}
+        self._total = 0
+
+    def add(self, amount: int, now: float) -> None:
+        number = int(now // self._slice)
+        self._amounts[number] = self._amounts.get(number, 0) + amount
+        self._total += amount
+
+    def wait(self, most: int, now: float) -> float:
+        """Seconds until there is less than `most`; 0 where there is less already."""
+        self._forget(now)
+        left, until = self._total, now
+        if left < most:
+            return 0.0
+        for number, amount in self._amounts.items():
+            if left < most:
+                break
+            left -= amount
+            until = (number + SLICES + 1) * self._slice
+        return until - now
+
+    def is_over(self, now: float) -> bool:
+        self._forget(now)
+        return not self._amounts
+
+    def _forget(self, now: float) -> None:
+        oldest = int(now // self._slice) - SLICES
+        while self._amounts and (first := next(iter(self._amounts))) < oldest:
+            self._total -= self._amounts.pop(first)
+
+
+def _are_over(windows: dict[str, _Window], now: float) -> bool:
+    return all(window.is_over(now) for window in windows.values())
+
+
+def over(caller: Caller, limit: Limit, wait: float) -> RateLimited:
+    """Whole seconds, rounded up: all that every client reads, and never too early."""
+    words = f"the key {caller.name!r} has used its {limit.most} {_WORDS[limit.name]}"
+    return RateLimited(words, retry_after=ceil(wait))

@@ -1,0 +1,130 @@
+"""LiteLLM's `config.yaml`, as far as it says which model is where: for who comes from there.
+
+model_list[].model_name, litellm_params.{model, api_base, api_key, timeout, weight}, general_settings.master_key, and
+`os.environ/NAME` for values. What else is in the file is refused by name, not ignored.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from ..ir.errors import ConfigError, MissingExtra
+from ..ir.pointer import JSON, Object
+from ..wire.vendors import names
+from .settings import KeyRow, ModelRow, Settings, TargetRow, UpstreamRow
+
+__all__ = ["from_litellm"]
+
+_ENVIRONMENT = "os.environ/"
+_ROUTER = {"model_list", "general_settings", "litellm_settings", "router_settings"}
+_PARAMS = {"model", "api_base", "api_key", "timeout", "weight", "max_retries"}
+
+
+def from_litellm(text: str) -> Settings:
+    """The settings that a LiteLLM file stands for; ConfigError for what we do not have."""
+    document = _parsed(text)
+    _only(document, _ROUTER, "the file")
+    for section in ("litellm_settings", "router_settings"):
+        if document.get(section):
+            raise ConfigError(f"{section} has no counterpart here", hint="remove it, or write a toolwire.toml")
+    upstreams: dict[str, UpstreamRow] = {}
+    targets: dict[str, list[TargetRow]] = {}
+    for number, entry in enumerate(_list(document.get("model_list"), "model_list")):
+        where = f"model_list[{number}]"
+        name = _text(entry, "model_name", where)
+        params = _object(entry.get("litellm_params"), f"{where}.litellm_params")
+        _only(params, _PARAMS, f"{where}.litellm_params")
+        upstream, model = _upstream(params, f"{where}.litellm_params")
+        label = next((one for one, row in upstreams.items() if row == upstream), f"litellm-{len(upstreams)}")
+        upstreams[label] = upstream
+        weight = _number(params, "weight", 1.0, f"{where}.litellm_params")
+        targets.setdefault(name, []).append(TargetRow(label, model, weight))
+    models = {name: ModelRow(targets=tuple(rows)) for name, rows in targets.items()}
+    return Settings(upstreams=upstreams, models=models, keys=_master(document.get("general_settings")))
+
+
+def _upstream(params: Object, where: str) -> tuple[UpstreamRow, str]:
+    provider, mark, model = _text(params, "model", where).partition("/")
+    if not mark:
+        provider, model = "openai", provider
+    if provider not in names():
+        raise ConfigError(f"{where}.model: no provider is called {provider!r}", hint=f"there are {', '.join(names())}")
+    if provider == "openai":
+        provider = "openai-chat"  # what LiteLLM speaks to it
+    key = params.get("api_key")
+    if key is not None and not (isinstance(key, str) and key.startswith(_ENVIRONMENT)):
+        raise ConfigError(f"{where}.api_key stands in the file", hint=f"write {_ENVIRONMENT}NAME")
+    row = UpstreamRow(
+        provider,
+        base_url=_text(params, "api_base", where) if "api_base" in params else None,
+        key_env=None if key is None else key.removeprefix(_ENVIRONMENT),
+        timeout=_number(params, "timeout", 600.0, where),
+        retries=int(_number(params, "max_retries", 2.0, where, least=0.0)),
+    )
+    return row, model
+
+
+def _master(general: JSON) -> dict[str, KeyRow]:
+    if general is None:
+        return {}
+    settings = _object(general, "general_settings")
+    _only(settings, {"master_key"}, "general_settings")
+    key = settings.get("master_key")
+    if key is None:
+        return {}
+    if isinstance(key, str) and key.startswith(_ENVIRONMENT):
+        import os
+
+        variable = key.removeprefix(_ENVIRONMENT)
+        key = os.environ.get(variable)
+        if not key:
+            raise ConfigError(f"general_settings.master_key: {variable} is not set")
+    return {"master": KeyRow(sha256(str(key).encode()).hexdigest())}
+
+
+def _parsed(text: str) -> Object:
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtra("a YAML file needs PyYAML", hint="pip install 'toolwire[gateway]'") from None
+    try:
+        return _object(yaml.safe_load(text), "the file")
+    except yaml.YAMLError as error:
+        raise ConfigError(f"not YAML: {error}") from None
+
+
+def _object(value: JSON, where: str) -> Object:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where} is not a table")
+    return value
+
+
+def _list(value: JSON, where: str) -> list[Object]:
+    if not isinstance(value, list):
+        raise ConfigError(f"{where} is not a list")
+    return [_object(one, f"{where}[{number}]") for number, one in enumerate(value)]
+
+
+def _text(value: Object, name: str, where: str) -> str:
+    found = value.get(name)
+    if not isinstance(found, str) or not found:
+        raise ConfigError(f"{where} has no {name}")
+    return found
+
+
+def _number(value: Object, name: str, default: float, where: str, *, least: float | None = None) -> float:
+    """Above 0, or at least `least`."""
+    found = value.get(name, default)
+    if not isinstance(found, (int, float)) or isinstance(found, bool) or found < (least or 0):
+        raise ConfigError(f"{where}.{name} is not a number that can be meant: {found!r}")
+    if found == 0 and least is None:
+        raise ConfigError(f"{where}.{name} is 0", hint="leave it out, or the model")
+    return float(found)
+
+
+def _only(value: Object, known: set[str], where: str) -> None:
+    unknown = sorted(set(value) - known)
+    if unknown:
+        raise ConfigError(
+            f"{where}: {', '.join(unknown)} has no counterpart here", hint=f"known: {', '.join(sorted(known))}"
+        )

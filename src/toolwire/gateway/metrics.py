@@ -1,0 +1,244 @@
+"""What Prometheus reads: counters and histograms of requests, upstreams, calls, losses and repairs.
+
+    metrics = Metrics()
+    gateway = Gateway(settings, sinks=[metrics], metrics=metrics.page)
+
+A request costs one look-up and a few additions on plain numbers; text is made of them only when somebody reads the page.
+Names of models, tools and losses come from outside, so each set of labels is bounded: what is beyond is `other`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from .asked import Asked
+from .turn import Turn
+
+if TYPE_CHECKING:
+    from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+
+__all__ = ["Metrics"]
+
+OTHER = "other"
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+_OVERHEAD = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+_PROBES = frozenset({"alive", "ready", "metrics"})
+_ROUTE = ("ingress", "upstream", "model")
+_LONGEST = 120  # characters of a label
+
+
+class _Histogram:
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """(upper bound, how many are not above it)."""
+        found, count = [], 0
+        for bound, here in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
+            count += here
+            found.append((bound, float(count)))
+        return found
+
+
+class _Route:
+    """Everything that is counted for one front, upstream and model."""
+
+    __slots__ = ("duration", "first", "overhead", "statuses", "tokens")
+
+    def __init__(self) -> None:
+        self.statuses: dict[int, int] = {}
+        self.tokens = {"input": 0, "output": 0, "cached": 0, "reasoning": 0}
+        self.duration = _Histogram(_SECONDS)
+        self.first = _Histogram(_SECONDS)
+        self.overhead = _Histogram(_OVERHEAD)
+
+    def add(self, turn: Turn) -> None:
+        self.statuses[turn.status] = self.statuses.get(turn.status, 0) + 1
+        if turn.action != "generate":
+            return
+        self.duration.observe(turn.seconds)
+        if turn.first is not None:
+            self.first.observe(turn.first)
+        if turn.attempts:
+            self.overhead.observe(turn.overhead)
+        usage, tokens = turn.usage, self.tokens
+        if usage is not None:
+            tokens["input"] += usage.input or 0
+            tokens["output"] += usage.output or 0
+            tokens["cached"] += usage.cached or 0
+            tokens["reasoning"] += usage.reasoning or 0
+
+
+class _Counts:
+    """A counter by labels, of which the one at `open_end` may have any value: the first `most` of those are kept."""
+
+    def __init__(self, open_end: int, most: int, clean: Callable[[str], str]) -> None:
+        self._open_end = open_end
+        self._most = most
+        self._clean = clean
+        self._known: dict[str, str] = {}
+        self.values: dict[tuple[str, ...], int] = {}
+
+    def add(self, *labels: str) -> None:
+        found = self.values.get(labels)
+        if found is None:
+            named = list(labels)
+            named[self._open_end] = self._name(labels[self._open_end])
+            labels = tuple(named)
+            found = self.values.get(labels, 0)
+        self.values[labels] = found + 1
+
+    def _name(self, given: str) -> str:
+        found = self._known.get(given)
+        if found is None:
+            if len(self._known) >= self._most:
+                return OTHER
+            found = self._known[given] = self._clean(given[:_LONGEST])
+        return found
+
+
+class Metrics:
+    """A sink, and a page. `clean` takes out of a label what must not be seen; `most` is how many models, and how many tools,
+    have a name of their own."""
+
+    def __init__(self, *, most: int = 200, clean: Callable[[str], str] = str) -> None:
+        self._most = most
+        self._clean = clean
+        self._routes: dict[tuple[str, str, str], _Route] = {}  # as asked for: several may share one
+        self._named: dict[tuple[str, str, str], _Route] = {}
+        self._models: set[str] = set()
+        self._in_flight = 0
+        self._attempts = _Counts(1, most, clean)
+        self._calls = _Counts(0, most, clean)
+        self._losses = _Counts(0, most, clean)
+        self._repairs = _Counts(0, most, clean)
+        self._page: Callable[[], bytes] | None = None
+
+    def begin(self, turn: Turn, asked: Asked, headers: Mapping[str, str], /) -> None:
+        self._in_flight += 1
+
+    def __call__(self, turn: Turn, /) -> None:
+        if turn.action in _PROBES:
+            return
+        if turn.begun:
+            self._in_flight -= 1
+        # a model that is nowhere is a client's word, and no label
+        key = (turn.front, turn.upstream, turn.model if turn.upstream else "")
+        route = self._routes.get(key)
+        if route is None:
+            route = self._route(*key)
+        route.add(turn)
+        if turn.attempts:
+            self._add_attempts(turn)
+        if turn.calls:
+            self._add_calls(turn)
+        for loss in turn.losses:
+            self._losses.add(loss.concept, turn.front, turn.upstream)
+
+    def _route(self, front: str, upstream: str, model: str) -> _Route:
+        name = self._clean(model[:_LONGEST])
+        own = name in self._models or len(self._models) < self._most
+        if own:
+            self._models.add(name)
+        labels = (front, upstream, name if own else OTHER)
+        route = self._named.get(labels)
+        if route is None:
+            route = self._named[labels] = _Route()
+        if own:  # the others are too many to be remembered
+            self._routes[front, upstream, model] = route
+        return route
+
+    def _add_attempts(self, turn: Turn) -> None:
+        add = self._attempts.add
+        for upstream, kind in turn.failures:
+            add(upstream, kind)
+        if len(turn.failures) < turn.attempts and turn.upstream:  # else nothing was sent
+            add(turn.upstream, turn.error or "ok")
+
+    def _add_calls(self, turn: Turn) -> None:
+        mended = {repair.name: "broken" if repair.problems else "repaired" for repair in turn.repairs}
+        usual = "ok" if turn.error is None else "cut"
+        for name in turn.calls:
+            self._calls.add(name, mended.get(name, usual))
+        for repair in turn.repairs:
+            for step in repair.steps:
+                self._repairs.add(step.name)
+
+    def page(self) -> bytes:
+        """Everything, in Prometheus' text format; with what the process itself uses."""
+        if self._page is None:
+            from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+
+            registry = CollectorRegistry(auto_describe=False)
+            registry.register(self)
+            ProcessCollector(registry=registry)
+            self._page = lambda: generate_latest(registry)
+        return self._page()
+
+    def collect(self) -> Iterator[Metric]:
+        """For a registry of prometheus_client."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        yield self._requests()
+        yield self._histogram("request_duration_seconds", "whole requests for a model", lambda route: route.duration)
+        yield self._histogram(
+            "time_to_first_chunk_seconds", "streams: until the first chunk went out", lambda route: route.first
+        )
+        yield self._histogram("overhead_seconds", "the gateway's own part of a request", lambda route: route.overhead)
+        gauge = GaugeMetricFamily("toolwire_requests_in_flight", "requests for a model that are being answered")
+        gauge.add_metric((), self._in_flight)
+        yield gauge
+        yield self._tokens()
+        yield _counter("upstream_attempts", "requests to upstreams", ("upstream", "outcome"), self._attempts)
+        yield _counter("tool_calls", "calls that models made", ("tool", "outcome"), self._calls)
+        yield _counter("losses", "what could not be carried over", ("kind", "ingress", "upstream"), self._losses)
+        yield _counter("repairs", "steps that made a call whole", ("kind",), self._repairs)
+
+    def _requests(self) -> CounterMetricFamily:
+        from prometheus_client.core import CounterMetricFamily
+
+        family = CounterMetricFamily("toolwire_requests", "requests, probes left out", labels=(*_ROUTE, "status"))
+        for labels, route in self._named.items():
+            for status, count in route.statuses.items():
+                family.add_metric((*labels, str(status)), count)
+        return family
+
+    def _tokens(self) -> CounterMetricFamily:
+        from prometheus_client.core import CounterMetricFamily
+
+        about = "tokens, by upstreams' own count; cached are among input, reasoning among output"
+        family = CounterMetricFamily("toolwire_tokens", about, labels=(*_ROUTE, "kind"))
+        for labels, route in self._named.items():
+            for kind, count in route.tokens.items():
+                if count:
+                    family.add_metric((*labels, kind), count)
+        return family
+
+    def _histogram(self, name: str, about: str, pick: Callable[[_Route], _Histogram]) -> HistogramMetricFamily:
+        from prometheus_client.core import HistogramMetricFamily
+
+        family = HistogramMetricFamily(f"toolwire_{name}", about, labels=_ROUTE)
+        for labels, route in self._named.items():
+            found = pick(route)
+            if any(found.counts):
+                family.add_metric(labels, found.buckets(), found.total)
+        return family
+
+
+def _counter(name: str, about: str, labels: tuple[str, ...], counts: _Counts) -> CounterMetricFamily:
+    from prometheus_client.core import CounterMetricFamily
+
+    family = CounterMetricFamily(f"toolwire_{name}", about, labels=labels)
+    for values, count in counts.values.items():
+        family.add_metric(values, count)
+    return family

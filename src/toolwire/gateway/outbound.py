@@ -1,0 +1,243 @@
+"""A client's request on its way to one target, and the way back of the answer: bytes in, bytes out. No I/O here.
+
+`Passing` where client and upstream speak the same wire and nothing has to be fitted: bytes pass, and are looked at.
+`Translating` for everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from ..bridge.emulate import Emulation
+from ..bridge.repair import CallMender, CallRepair, repair_calls
+from ..bridge.report_answer import AnswerReporter
+from ..ir.errors import ProtocolError, UpstreamError
+from ..ir.fold import unfold
+from ..ir.losses import Losses, refuse
+from ..ir.pointer import JSON
+from ..ir.request import Request
+from ..ir.response import Fault, Response
+from ..ir.text import finite_to_bytes
+from ..net.endpoint import Endpoint
+from ..net.question import Question, without
+from ..stream.strict import parse_object
+from ..wire.protocol import StreamEncoder
+from .asked import Asked
+from .hosting import Hosting, TurnEvents
+from .routing import Target
+from .seen import Seen
+from .splice import with_model
+from .streams import PassingStream, Stream, TranslatingStream
+
+__all__ = ["Outbound", "Passing", "Translating", "outbound"]
+
+
+class Outbound(Protocol):
+    @property
+    def endpoint(self) -> Endpoint: ...
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def losses(self) -> Losses: ...
+    @property
+    def seen(self) -> Seen: ...
+    @property
+    def repairs(self) -> list[CallRepair]: ...
+
+    def fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault: ...
+
+    def again(self, data: bytes) -> Outbound | None:
+        """The request to make instead of taking this whole answer, once."""
+        ...
+
+    def take(self, data: bytes) -> None:
+        """A whole answer has come."""
+        ...
+
+    async def following(self) -> Outbound | None:
+        """The request to make behind this answer, whole or streamed, before the client has all of its own."""
+        ...
+
+    def written(self) -> bytes:
+        """The answer that was taken, for the client."""
+        ...
+
+    def unfolded(self) -> bytes:
+        """The same as the stream that the client asked for."""
+        ...
+
+    def stream(self) -> Stream:
+        """A reader of the upstream's stream that gives the client's."""
+        ...
+
+
+def outbound(asked: Asked, changed: Request | None, target: Target, hosting: Hosting | None = None) -> Outbound:
+    """`changed` is the request where the gateway has to add something; `hosting` where it has tools of its own."""
+    endpoint = target.upstream.endpoint(target.model)
+    if changed is None and _passes(asked, target, endpoint):
+        return Passing(asked, endpoint)
+    return Translating(asked, asked.request if changed is None else changed, target, hosting)
+
+
+def _passes(asked: Asked, target: Target, endpoint: Endpoint) -> bool:
+    vendor = endpoint.vendor
+    return (
+        endpoint.wire.name == asked.wire.name
+        and target.row.emulate is None
+        and target.row.repair is None
+        and vendor.dialect is None
+        and vendor.id is None
+        and not any(field in asked.document for field in vendor.fields)
+    )
+
+
+class Passing:
+    """The same wire on both sides."""
+
+    def __init__(self, asked: Asked, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.body = with_model(asked.body, asked.document, endpoint.model)
+        self.headers = {**endpoint.headers, **asked.headers}
+        self.losses = Losses()
+        self.seen = Seen()
+        self.repairs: list[CallRepair] = []
+        self._asked = asked
+
+    def fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
+        return without(self.endpoint.key, self.endpoint.wire.decode_error(status, _document(data), headers))
+
+    def again(self, data: bytes) -> Outbound | None:
+        return None
+
+    def take(self, data: bytes) -> None:
+        self._data = data
+        self._response = self.endpoint.wire.decode_response(parse_object(data))
+        if self._response.fault is not None:
+            raise UpstreamError(without(self.endpoint.key, self._response.fault))
+        self.seen.whole(self._response)
+
+    async def following(self) -> Outbound | None:
+        return None
+
+    def written(self) -> bytes:
+        return self._data
+
+    def unfolded(self) -> bytes:
+        encoder = self.endpoint.wire.stream_encoder(self._asked.request)
+        return b"".join([encoder.feed(event) for event in unfold(self._response)])
+
+    def stream(self) -> Stream:
+        endpoint, asked = self.endpoint, self._asked
+        return PassingStream(endpoint.wire, asked.request, self.seen, asked.front.event_ends, endpoint.key)
+
+
+class Translating:
+    """Another wire, or the same one with something to fit. `before` is the turn that this one follows."""
+
+    def __init__(
+        self,
+        asked: Asked,
+        request: Request,
+        target: Target,
+        hosting: Hosting | None = None,
+        *,
+        emulation: Emulation | None = None,
+        before: Translating | None = None,
+    ) -> None:
+        self.endpoint = target.upstream.endpoint(target.model)
+        self.losses: Losses = Losses() if before is None else before.losses
+        self.seen: Seen = Seen() if before is None else before.seen
+        self.repairs: list[CallRepair] = [] if before is None else before.repairs
+        self._asked = asked
+        self._request = request
+        self._target = target
+        self._hosting = hosting
+        self._events = None if hosting is None else TurnEvents(hosting)
+        self._question = Question(
+            request,
+            self.endpoint,
+            stream=asked.stream,
+            text=target.row.emulate if request.tools and emulation is None else None,
+            losses=self.losses,
+            emulation=emulation,
+            client=asked.wire.capabilities,
+            is_alias=True,
+        )
+        if asked.strict:
+            refuse(self.losses)
+        self.body = self._question.body
+        self.headers = self.endpoint.headers
+        self._written_by: StreamEncoder | None = None if before is None else before._written_by
+
+    @property
+    def _encoder(self) -> StreamEncoder:
+        if self._written_by is None:
+            self._written_by = self._asked.wire.stream_encoder(self._request)
+            self._written_by.losses = self.losses
+        return self._written_by
+
+    def fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
+        return self._question.fault(status, data, headers)
+
+    def again(self, data: bytes) -> Outbound | None:
+        emulation = self._question.emulation
+        retry = None if emulation is None else emulation.retry(self._question.whole(data))
+        if retry is None:
+            return None
+        return Translating(self._asked, self._request, self._target, self._hosting, emulation=retry, before=self)
+
+    def take(self, data: bytes) -> None:
+        question = self._question
+        response = question.restored(question.whole(data))
+        if response.fault is not None:
+            raise UpstreamError(question.own(response.fault))
+        if self._target.row.repair is not None:
+            mended = repair_calls(response, self._request.tools, policy=self._target.row.repair)
+            response = mended.response
+            self.repairs += mended.repairs
+        self._response = response
+
+    async def following(self) -> Outbound | None:
+        hosting = self._hosting
+        if hosting is None:
+            return None
+        response = self._response if self._events is None or self._events.response is None else self._events.response
+        if not await hosting.run(response):
+            self.seen.also(hosting.kept)
+            return None
+        return Translating(self._asked, hosting.request, self._target, hosting, before=self)
+
+    def written(self) -> bytes:
+        written, more = self._asked.wire.encode_response(self._for_the_client())
+        self.losses.extend(more)
+        return finite_to_bytes(written)
+
+    def unfolded(self) -> bytes:
+        return b"".join([self._encoder.feed(event) for event in unfold(self._for_the_client())])
+
+    def _for_the_client(self) -> Response:
+        response = self._response if self._hosting is None else self._hosting.whole(self._response)
+        AnswerReporter(self._asked.wire.name, self.losses).whole(response)
+        self.seen.whole(response)
+        return response
+
+    def stream(self) -> Stream:
+        mender = None
+        if self._target.row.repair is not None:
+            mender = CallMender(self._request.tools, policy=self._target.row.repair)
+            mender.repairs = self.repairs
+        steps = [step.feed for step in (mender, self._events) if step is not None]
+        is_first = self._hosting is None or self._hosting.turns == 0
+        return TranslatingStream(
+            self._question, self._asked.wire.name, self._encoder, self.seen, steps, is_first=is_first
+        )
+
+
+def _document(data: bytes) -> JSON:
+    try:
+        return parse_object(data)
+    except ProtocolError:
+        return data

@@ -1,0 +1,136 @@
+"""HTTP/1.1 towards clients: uvicorn's, with limits on what it leaves to a proxy in front.
+
+The head of a request has a size and a time, a body that nobody waits for any more has a time, and so has a client that does
+not take its answer. Hand it to uvicorn as `http`.
+"""
+
+from __future__ import annotations
+
+from asyncio import TimerHandle, Transport
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from ..ir.text import to_bytes
+from .settings import LimitsRow
+
+__all__ = ["limited"]
+
+
+def limited(limits: LimitsRow) -> Callable[..., HttpToolsProtocol]:
+    """A protocol with these limits, as uvicorn makes one for each connection."""
+    return partial(_LimitedHttp, limits=limits)
+
+
+class _TooLarge(Exception):
+    """The parser turns it into an error of its own."""
+
+
+class _LimitedHttp(HttpToolsProtocol):
+    def __init__(self, *args: Any, limits: LimitsRow, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._head_limit = limits.head
+        self._seconds = limits.slow_client
+        self._awaits_head = True
+        self._head_raw = 0  # bytes that came while the head was awaited
+        self._head_size = 0  # bytes of it that were understood
+        self._reading: TimerHandle | None = None
+        self._writing: TimerHandle | None = None
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_reading()
+        self._stop_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._awaits_head:
+            self._head_raw += len(data)
+            self._wait_for_head()
+        super().data_received(data)
+        if self._awaits_head and self._head_raw > self._head_limit + len(data) and not self.transport.is_closing():
+            self._refuse(431, "the head of the request is too large")
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value) + 4)
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._awaits_head = False
+        self._stop_reading()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._awaits_head = True
+        self._head_raw = self._head_size = 0
+        self._stop_reading()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._awaits_head and self._reading is None:  # answered before the body was there
+            self._reading = self.loop.call_later(self._seconds, self.transport.abort)
+
+    def send_400_response(self, msg: str) -> None:
+        if self._head_size > self._head_limit:
+            self._refuse(431, "the head of the request is too large")
+        else:
+            self._refuse(400, msg)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_reader(None)
+
+    def resume_writing(self) -> None:
+        self._stop_writing()
+        super().resume_writing()
+
+    def _watch_reader(self, before: int | None) -> None:
+        """Whoever takes nothing of the answer for so long is let go."""
+        waiting = self.transport.get_write_buffer_size()
+        if before is not None and waiting >= before:
+            self.transport.abort()
+        else:
+            self._writing = self.loop.call_later(self._seconds, self._watch_reader, waiting)
+
+    def _count(self, size: int) -> None:
+        self._head_size += size
+        if self._head_size > self._head_limit:
+            raise _TooLarge
+
+    def _wait_for_head(self) -> None:
+        if self._reading is None:
+            self._reading = self.loop.call_later(self._seconds, self._head_is_late)
+
+    def _head_is_late(self) -> None:
+        self._reading = None
+        if self._head_raw == 0:
+            self.transport.close()
+        else:
+            self._refuse(408, "the head of the request did not come in time")
+
+    def _refuse(self, status: int, message: str) -> None:
+        """In the words that most fronts share: whose client it is was not said yet."""
+        body = to_bytes({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": status}})
+        headers = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.transport.write(STATUS_LINE[status] + headers + body)
+        self.transport.close()
+
+    def _stop_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    def _stop_writing(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None

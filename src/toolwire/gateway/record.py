@@ -1,0 +1,299 @@
+"""Records what goes through a gateway, both sides of it, without a word in the gateway itself.
+
+    recorder = Recorder(keep=into(Path("traces")), sanitiser=Sanitiser(Redactor()))
+    gateway = Gateway(settings, transports=recorder.transports(rows, environment), sinks=[recorder])
+    app = recorder.around(gateway)
+
+What belongs together is found by the task that works on it. Everything is cleaned before anybody gets it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from itertools import count
+from logging import getLogger
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from ..ir.errors import ConfigError
+from ..ir.losses import Loss
+from ..ir.pointer import JSON
+from ..net.http import Reply, Transport
+from .asgi import App, Message, Receive, Scope, Send
+from .fronts import dialect_of
+from .keys import given_keys
+from .sanitise import Sanitiser
+from .trace import VERSION, Answer, Exchange, Outcome, Trace, pieces_of
+from .turn import Turn
+
+__all__ = ["Recorder", "into"]
+
+_log = getLogger("toolwire.gateway")
+_MOST = 16 * 1024 * 1024  # bytes of one body that are kept
+_STREAMS = ("text/event-stream", "application/x-ndjson")
+
+
+class _Half:
+    """One side of an exchange while it happens."""
+
+    def __init__(self, began: float, wire: str, path: str, headers: Mapping[str, str], **more: str) -> None:
+        self.began = began
+        self.at = time.perf_counter() - began
+        self.wire, self.path, self.headers, self.more = wire, path, dict(headers), more
+        self.query: dict[str, str] = {}
+        self.asked: list[bytes] = []
+        self.status = 0
+        self.head_at = 0.0
+        self.answer_headers: dict[str, str] = {}
+        self.said: list[tuple[float, bytes]] = []
+        self.error: str | None = None
+        self._left = _MOST
+
+    def hear(self, data: bytes) -> None:
+        if data and self._room(data):
+            self.asked.append(data)
+
+    def head(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status, self.answer_headers, self.head_at = status, dict(headers), time.perf_counter() - self.began
+
+    def say(self, data: bytes) -> None:
+        if data and self._room(data):
+            self.said.append((time.perf_counter() - self.began, data))
+
+    def _room(self, data: bytes) -> bool:
+        self._left -= len(data)
+        if self._left < 0:
+            self.error = "too large to be recorded"
+        return self._left >= 0
+
+    def cleaned(self, sanitiser: Sanitiser) -> Exchange:
+        path = sanitiser.text(self.path)
+        return Exchange(
+            self.wire,
+            path,
+            ms=round(self.at * 1000, 3),
+            query=sanitiser.query(self.query),
+            headers=sanitiser.headers(self.headers),
+            body=_body(b"".join(self.asked), sanitiser),
+            answer=self._answer(sanitiser),
+            **self.more,
+        )
+
+    def _answer(self, sanitiser: Sanitiser) -> Answer:
+        kind = self.answer_headers.get("content-type", "").partition(";")[0]
+        streamed = kind in _STREAMS
+        return Answer(
+            self.status,
+            round(self.head_at * 1000, 3),
+            sanitiser.headers(self.answer_headers),
+            None if streamed else _body(b"".join(data for _, data in self.said), sanitiser),
+            pieces_of(sanitiser.pieces(self.said, self.wire)) if streamed and self.said else (),
+            None if self.error is None else sanitiser.text(self.error),
+        )
+
+
+class _Taking:
+    """An exchange while it happens."""
+
+    def __init__(self, front: _Half) -> None:
+        self.front = front
+        self.upstreams: list[_Half] = []
+        self.secrets: list[str] = []
+        self.turn: Turn | None = None
+
+
+class Recorder:
+    """`keep` gets every exchange with a model when it is over. It is also a sink."""
+
+    def __init__(self, keep: Callable[[Trace], None], sanitiser: Sanitiser) -> None:
+        self._keep = keep
+        self._sanitiser = sanitiser
+        self._now: ContextVar[_Taking | None] = ContextVar("toolwire_recording", default=None)
+
+    def __call__(self, turn: Turn, /) -> None:
+        taking = self._now.get()
+        if taking is not None:
+            taking.turn = turn
+
+    def around(self, app: App) -> App:
+        """The application, overheard."""
+
+        async def overheard(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http" or scope["method"] != "POST":
+                await app(scope, receive, send)
+                return
+            taking = _taking(scope)
+            token = self._now.set(taking)
+            try:
+                await app(scope, _hearing(receive, taking.front), _saying(send, taking.front))
+            finally:
+                self._now.reset(token)
+                try:
+                    self._finish(taking)
+                except Exception:  # noqa: BLE001  # a full disk is no reason to fail
+                    _log.exception("an exchange could not be recorded")
+
+        return overheard
+
+    def transport(self, inner: Transport, upstream: str, wire: str) -> Transport:
+        """The way to an upstream, overheard."""
+        return _Overheard(inner, upstream, wire, self._now)
+
+    def _finish(self, taking: _Taking) -> None:
+        turn = taking.turn
+        if turn is None or turn.action != "generate":
+            return
+        sanitiser = self._sanitiser.knowing(taking.secrets)
+        taking.front.wire = turn.front
+        recorded = datetime.fromtimestamp(turn.started, UTC).isoformat(timespec="milliseconds")
+        self._keep(
+            Trace(
+                VERSION,
+                sanitiser.text(turn.id),
+                recorded.replace("+00:00", "Z"),
+                taking.front.cleaned(sanitiser),
+                tuple(half.cleaned(sanitiser) for half in taking.upstreams),
+                _outcome(turn, sanitiser),
+            )
+        )
+
+
+class _Overheard:
+    def __init__(self, inner: Transport, upstream: str, wire: str, now: ContextVar[_Taking | None]) -> None:
+        self._inner = inner
+        self._upstream = upstream
+        self._wire = wire
+        self._now = now
+
+    def post(
+        self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
+    ) -> AbstractAsyncContextManager[Reply]:
+        posting = self._inner.post(url, headers, secrets, body, seconds)
+        taking = self._now.get()
+        if taking is None:
+            return posting
+        parts = urlsplit(url)
+        half = _Half(taking.front.began, self._wire, parts.path, {**headers, **secrets}, upstream=self._upstream)
+        half.query = dict(parse_qsl(parts.query))
+        half.hear(body)
+        taking.upstreams.append(half)
+        taking.secrets += [value.rpartition(" ")[2] for value in secrets.values()]
+        return _overhear(posting, half)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+@asynccontextmanager
+async def _overhear(posting: AbstractAsyncContextManager[Reply], half: _Half) -> AsyncIterator[Reply]:
+    try:
+        async with posting as reply:
+            half.head(reply.status, reply.headers)
+            yield _HeardReply(reply, half)
+    except (TimeoutError, ConnectionError) as error:
+        half.error = f"{type(error).__name__}: {error}"
+        raise
+
+
+class _HeardReply:
+    def __init__(self, reply: Reply, half: _Half) -> None:
+        self.status = reply.status
+        self.headers = reply.headers
+        self._reply = reply
+        self._half = half
+
+    async def read(self) -> bytes:
+        data = await self._reply.read()
+        self._half.say(data)
+        return data
+
+
+def _taking(scope: Scope) -> _Taking:
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    path: str = scope["path"]
+    taking = _Taking(_Half(time.perf_counter(), dialect_of(path, headers).wire, path, headers))
+    taking.front.query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+    taking.secrets = given_keys(headers, taking.front.query)
+    return taking
+
+
+def _hearing(receive: Receive, half: _Half) -> Receive:
+    async def hear() -> Message:
+        message = await receive()
+        half.hear(message.get("body", b""))
+        return message
+
+    return hear
+
+
+def _saying(send: Send, half: _Half) -> Send:
+    async def say(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
+            half.head(message["status"], headers)
+        else:
+            half.say(message.get("body", b""))
+        await send(message)
+
+    return say
+
+
+def _body(data: bytes, sanitiser: Sanitiser) -> JSON:
+    if not data:
+        return None
+    try:
+        return sanitiser.body(msgspec.json.decode(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return sanitiser.broken(data)
+
+
+def _outcome(turn: Turn, sanitiser: Sanitiser) -> Outcome:
+    return Outcome(
+        sanitiser.text(turn.model),
+        turn.upstream,
+        sanitiser.text(turn.upstream_model),
+        turn.status,
+        turn.error,
+        turn.stream,
+        turn.passed,
+        turn.attempts,
+        round(turn.seconds * 1000, 3),
+        None if turn.first is None else round(turn.first * 1000, 3),
+        round(turn.overhead * 1000, 3),
+        turn.stop,
+        turn.usage,
+        tuple(sanitiser.text(name) for name in turn.calls),
+        tuple(msgspec.convert(sanitiser.document(msgspec.to_builtins(loss)), Loss) for loss in turn.losses),
+        tuple(str(step) for repair in turn.repairs for step in repair.steps),
+    )
+
+
+def into(folder: Path) -> Callable[[Trace], None]:
+    """Writes each exchange into a file of its own, for its owner's eyes."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write into {folder}: {error.strerror}") from None
+
+    numbers = count(2)
+
+    def keep(trace: Trace) -> None:
+        when = trace.recorded.replace(":", "").replace(".", "-")
+        stem = f"{when}-{trace.ingress.wire}-{trace.outcome.upstream or 'nowhere'}-{trace.id}".replace("[removed]", "x")
+        path = folder / f"{stem}.json"
+        while path.exists():  # a client that gives several requests the same id
+            path = folder / f"{stem}-{next(numbers)}.json"
+        data = msgspec.json.format(msgspec.json.encode(trace), indent=2)
+        unfinished = path.with_suffix(".part")
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+            out.write(data + b"\n")
+        unfinished.replace(path)
+
+    return keep

@@ -1,0 +1,165 @@
+"""Secrets out of text, at the last moment before somebody sees it.
+
+    redactor = Redactor(["the upstream's key"])
+    redactor("Bearer abcdefghijk")                  # Bearer [removed]
+    with redactor.guarding(): …                     # … and so for all that is logged under `toolwire`
+
+What is known is removed wherever it stands, what looks like a key by its looks. Exceptions are logged as where and what kind,
+without their words, which may quote a body.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+__all__ = ["REMOVED", "Redactor"]
+
+REMOVED = "[removed]"
+_SERVERS = ("uvicorn.access", "uvicorn.error", "uvicorn.asgi", "asyncio")
+_SHORTEST = 8  # characters; what is shorter is no secret, and is part of many words
+_WORD = "[A-Za-z0-9_-]"
+
+
+class _Look(NamedTuple):
+    """How a secret looks. `mark` is quick to look for, and in lower case where case does not matter."""
+
+    mark: str
+    find: re.Pattern[str]
+    leaves: str
+    any_case: bool = False
+
+
+def _prefix(mark: str, rest: str) -> _Look:
+    """A key that begins like this, where a word begins."""
+    literal = re.escape(mark)  # first, so that it is searched for and not tried at every place
+    return _Look(mark, re.compile(f"{literal}(?<![A-Za-z0-9]{literal}){rest}"), REMOVED)
+
+
+def _behind(mark: str, before: str, then: str = r"""[^\s"'&,;@]+""") -> _Look:
+    """What stands behind something that stays."""
+    return _Look(mark, re.compile(f"(?i)({before}){then}"), rf"\1{REMOVED}", any_case=True)
+
+
+def _header(mark: str, name: str) -> _Look:
+    return _behind(mark, rf"""{name}["']?\s{{0,8}}[:=]\s{{0,8}}["']?(?!\s{{0,8}}(?:bearer|basic)\s)""")
+
+
+# Text comes from strangers, and may be made to be slow: no two of the repetitions here can share what they repeat.
+_LOOKS = (
+    *(_prefix(mark, _WORD + "{8,}") for mark in ("sk-", "rk-", "pk-", "xai-", "pplx-", "nvapi-")),
+    *(_prefix(mark, _WORD + "{16,}") for mark in ("gsk_", "hf_", "r8_", "tgp_", "csk_", "fw_", "github_pat_")),
+    *(_prefix(f"gh{kind}_", "[A-Za-z0-9]{20,}") for kind in "pousr"),
+    *(_prefix(f"xox{kind}-", "[A-Za-z0-9-]{10,}") for kind in "abeprs"),
+    *(_prefix(mark, "[0-9A-Z]{16}(?![0-9A-Za-z])") for mark in ("AKIA", "ASIA")),
+    _prefix("AIza", _WORD + "{20,}"),
+    _prefix("ya29.", "[0-9A-Za-z_.-]{10,}"),
+    _Look("eyJ", re.compile(rf"eyJ(?<!{_WORD}eyJ){_WORD}{{8,}}\.{_WORD}{{8,}}(?:\.{_WORD}*)?"), REMOVED),
+    _Look(
+        "-----BEGIN", re.compile(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*KEY-----|\Z)"), REMOVED
+    ),
+    *(_behind(mark, rf"\b{mark}\s{{1,8}}", "[A-Za-z0-9._~+/=-]{8,}") for mark in ("bearer", "basic")),
+    _behind("key=", r"""[?&'"](?:key|api_key|apikey)="""),
+    _behind("token=", r"""[?&'"](?:token|access_token)="""),
+    _header("api-key", "(?:x-)?(?:goog-)?api-key"),
+    _header("api_key", "api_key"),
+    _header("authorization", "authorization"),
+    _header("cookie", "cookie"),
+    _behind("://", r"""://[^/\s:@"']*:""", r"""[^/\s@"']+(?=@)"""),
+)
+
+
+class Redactor:
+    """`secrets` are known, `patterns` are regular expressions for more that is to go."""
+
+    def __init__(self, secrets: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
+        self._secrets: tuple[str, ...] = ()  # the longest first: one may be the beginning of another
+        self._patterns = [re.compile(pattern, re.DOTALL) for pattern in patterns]
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """More that nobody may see. What was known stays known: it may still be in somebody's hands."""
+        known = {*self._secrets, *(secret for secret in secrets if len(secret) >= _SHORTEST)}
+        self._secrets = tuple(sorted(known, key=len, reverse=True))
+
+    def with_secrets(self, secrets: Iterable[str]) -> Redactor:
+        """One that knows more, for a single request."""
+        other = Redactor((*self._secrets, *secrets))
+        other._patterns = self._patterns
+        return other
+
+    def __call__(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, REMOVED)
+        for pattern in self._patterns:
+            text = pattern.sub(REMOVED, text)
+        lower = text.lower()
+        for look in _LOOKS:
+            if look.mark in (lower if look.any_case else text):
+                text = look.find.sub(look.leaves, text)
+        return text
+
+    @contextmanager
+    def guarding(self) -> Iterator[None]:
+        """All loggers under `toolwire`, whoever listens to them; and what the server says of a request."""
+        ours = logging.getLogger("toolwire")
+        guard = _Guard(self)
+        ours.handlers.insert(0, guard)  # before anybody else sees a record, those of the root logger included
+        # who has handlers of its own does not wait for the guard
+        known = [name for name in logging.root.manager.loggerDict if f"{name}.".startswith("toolwire.")]
+        loggers = [logging.getLogger(name) for name in (*known, *_SERVERS)]
+        for logger in loggers:
+            logger.addFilter(self.filter)
+        try:
+            yield
+        finally:
+            ours.removeHandler(guard)
+            for logger in loggers:
+                logger.removeFilter(self.filter)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """A filter of `logging`: the record is changed, so that every handler behind sees what is left."""
+        if getattr(record, "clean", False):
+            return True
+        said = record.getMessage()
+        cleaned = self(said)
+        if cleaned != said:
+            record.msg, record.args = cleaned, None
+        if record.exc_info and record.exc_info[1] is not None:
+            record.exc_text = _outline(record.exc_info[1])
+            record.exc_info = None
+        record.clean = True
+        return True
+
+
+class _Guard(logging.Handler):
+    """Says nothing itself."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__()
+        self._redactor = redactor
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        return self._redactor.filter(record)
+
+
+def _outline(error: BaseException) -> str:
+    lines: list[str] = []
+    for one in _chain(error):
+        lines += ["Traceback (most recent call last):\n", *traceback.format_tb(one.__traceback__)]
+        lines.append(f"{type(one).__module__}.{type(one).__qualname__}\n")
+    return "".join(lines).rstrip()
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The first cause first."""
+    found: list[BaseException] = []
+    one: BaseException | None = error
+    while one is not None and one not in found:
+        found.append(one)
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    return found[::-1]

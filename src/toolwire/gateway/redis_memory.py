@@ -1,0 +1,68 @@
+"""Signatures that many machines share: `memory.py` in Redis, each entry for as long as the settings say.
+
+toolwire:kept:HASH     what belongs to a call, as JSON; the hash is that of the caller's name and the call's id
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+
+import msgspec
+
+from ..ir.errors import StoreError
+from .memory import Memory
+from .redis_link import Command, RedisLink
+from .seen import Kept
+
+__all__ = ["RedisMemory"]
+
+_encode = msgspec.json.encode  # MessagePack has no place for integers beyond 64 bits
+_decoder = msgspec.json.Decoder(Kept)
+
+
+class RedisMemory:
+    """What is kept is kept in `near`, too, and comes from there while Redis is away; where `strict`, nothing does."""
+
+    def __init__(self, link: RedisLink, near: Memory, seconds: float, *, strict: bool) -> None:
+        self._link = link
+        self._near = near
+        self._milliseconds = int(seconds * 1000)
+        self._strict = strict
+
+    @property
+    def has_any(self) -> bool:
+        return True  # as far as this machine knows
+
+    async def keep(self, caller: str, kept: Mapping[str, Kept]) -> None:
+        await self._near.keep(caller, kept)
+        try:
+            await self._link.ask(*(self._command(caller, call_id, one) for call_id, one in kept.items()))
+        except StoreError:
+            pass  # it is in the log; the answer is the client's all the same
+
+    def _command(self, caller: str, call_id: str, one: Kept) -> Command:
+        return ("SET", _name(caller, call_id), _encode(one), "PX", self._milliseconds)
+
+    async def recall(self, caller: str, call_ids: list[str]) -> dict[str, Kept]:
+        names = [_name(caller, call_id) for call_id in call_ids]
+        try:
+            [found] = await self._link.ask(("MGET", *names))
+        except StoreError:
+            if self._strict:
+                raise
+            return await self._near.recall(caller, call_ids)
+        read = {call_id: _read(data) for call_id, data in zip(call_ids, found, strict=True)}
+        return {call_id: one for call_id, one in read.items() if one is not None}
+
+
+def _name(caller: str, call_id: str) -> str:
+    return "toolwire:kept:" + sha256(_encode((caller, call_id))).hexdigest()
+
+
+def _read(data: bytes | None) -> Kept | None:
+    """None for what another version has written."""
+    try:
+        return None if data is None else _decoder.decode(data)
+    except msgspec.MsgspecError:
+        return None

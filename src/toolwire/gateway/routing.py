@@ -1,0 +1,137 @@
+"""Which targets a request may go to, and in which order.
+
+A name is looked up as it is, then by the patterns of the settings, then as `upstream/model`. Among the targets of a model
+chance decides by weight; what has just failed comes last; the models that it falls back to come after that. A request with
+tools goes only where tools are understood, by the model itself or by emulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from random import Random
+
+from msgspec import Struct
+
+from ..ir.errors import ToolwireError
+from .settings import ModelRow, TargetRow
+from .upstreams import Upstream
+
+__all__ = ["NoTarget", "Router", "Target", "UnknownModel"]
+
+_REMEMBERED = 1024  # names; clients may ask for any number of models
+
+
+class UnknownModel(ToolwireError):
+    """No row of the settings has this name."""
+
+    default_status = 404
+
+
+class NoTarget(ToolwireError):
+    """The model is there, and cannot do what is asked."""
+
+    default_status = 400
+
+
+class Target(Struct, frozen=True):
+    """A model at an upstream, and how it is to be treated."""
+
+    upstream: Upstream
+    model: str
+    row: ModelRow
+
+    @property
+    def label(self) -> str:
+        return f"{self.upstream.name}/{self.model}"
+
+
+class Router:
+    def __init__(
+        self,
+        upstreams: Mapping[str, Upstream],
+        models: Mapping[str, ModelRow],
+        *,
+        cooldown: float,
+        clock: Callable[[], float],
+        random: Random | None = None,
+    ) -> None:
+        self._upstreams = upstreams
+        self._models = models
+        self._patterns = sorted((name for name in models if _is_pattern(name)), key=len, reverse=True)
+        self._cooldown = cooldown
+        self._clock = clock
+        self._random = random or Random()
+        self._alone: dict[str, Target] = {}  # models with one target: there is nothing to choose
+        self._resting: dict[str, float] = {}  # until when, by label
+
+    @property
+    def upstreams(self) -> list[str]:
+        return sorted(self._upstreams)
+
+    @property
+    def names(self) -> list[str]:
+        """What clients can be told to ask for."""
+        return sorted(name for name in self._models if not _is_pattern(name))
+
+    def plan(self, model: str, *, tools: bool) -> list[Target]:
+        """The targets for a request, the first to be tried first."""
+        alone = self._alone.get(model)
+        if alone is not None and (alone.row.tools or not tools):
+            return [alone]
+        name, row = self._find(model)
+        plan: list[Target] = []
+        for alias in (name, *row.fallbacks):
+            plan += self._shuffled(self._targets(alias, model if alias == name else alias))
+        able = [target for target in plan if target.row.tools or not tools]
+        if not able:
+            raise NoTarget(f"{model!r} takes no tools", hint="ask without tools, or give the model an `emulate` format")
+        if len(plan) == 1:
+            if len(self._alone) >= _REMEMBERED:
+                self._alone.clear()
+            self._alone[model] = plan[0]
+            return able
+        now = self._clock()
+        return sorted(able, key=lambda target: self._resting.get(target.label, 0.0) > now)
+
+    def failed(self, target: Target, wait: float | None = None) -> None:
+        """It rests, as long as it asked for or as long as is usual."""
+        now = self._clock()
+        if len(self._resting) >= _REMEMBERED:
+            resting = {label: until for label, until in self._resting.items() if until > now}
+            self._resting = resting if len(resting) < _REMEMBERED else {}
+        self._resting[target.label] = now + (self._cooldown if wait is None else wait)
+
+    def succeeded(self, target: Target) -> None:
+        self._resting.pop(target.label, None)
+
+    def _find(self, model: str) -> tuple[str, ModelRow]:
+        for name in (model, model.replace(":", "/", 1)):
+            if name in self._models:
+                return name, self._models[name]
+        for pattern in self._patterns:
+            if fnmatchcase(model, pattern):
+                return pattern, self._models[pattern]
+        head, mark, rest = model.replace(":", "/", 1).partition("/")
+        if mark and rest and head in self._upstreams:
+            return model, ModelRow(upstream=head, model=rest)
+        near = get_close_matches(model, self.names, 1, 0.5)
+        hint = f"did you mean {near[0]!r}?" if near else "`/v1/models` lists what there is"
+        raise UnknownModel(f"no model is called {model[:200]!r} here", pointer="/model", hint=hint)
+
+    def _targets(self, name: str, asked: str) -> list[tuple[Target, float]]:
+        row = self._models[name] if name in self._models else self._find(name)[1]
+        rows = row.targets or (TargetRow(row.upstream or "", row.model),)
+        return [(Target(self._upstreams[one.upstream], one.model or asked, row), one.weight) for one in rows]
+
+    def _shuffled(self, weighted: list[tuple[Target, float]]) -> list[Target]:
+        if len(weighted) == 1:
+            return [weighted[0][0]]
+        # each gets a random key whose expectation grows with its weight (Efraimidis and Spirakis)
+        drawn = [(self._random.random() ** (1 / weight), target) for target, weight in weighted]
+        return [target for _, target in sorted(drawn, key=lambda pair: pair[0], reverse=True)]
+
+
+def _is_pattern(name: str) -> bool:
+    return any(mark in name for mark in "*?[")

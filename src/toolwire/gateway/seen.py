@@ -1,0 +1,177 @@
+"""What was seen of an answer on its way: for accounts, metrics and the log. And for the memory: what a client may not keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..ir.events import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseEnd,
+    ResponseStart,
+    TextDelta,
+    UsageUpdate,
+)
+from ..ir.fold import fold
+from ..ir.parts import Artefact, Reasoning, ToolCall, ToolResult
+from ..ir.pointer import JSON, Object
+from ..ir.response import Response, Usage
+
+__all__ = ["Kept", "Seen", "fingerprint"]
+
+_BYTES_A_TOKEN = 4
+_ENTRY = 500  # bytes of what is around the text
+
+
+class Kept(Struct, frozen=True):
+    """What belongs to a call and is not in it: its signatures, the reasoning before it, and what the gateway itself did in
+    the same turn.
+
+    `origin` is the server that made it. `call` is what was called: some servers count their calls from zero in every
+    answer, so an id alone does not say that it is the same call.
+    """
+
+    artefacts: tuple[Artefact, ...] = ()
+    reasoning: tuple[Reasoning, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+    call: bytes = b""
+    origin: str = ""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        thoughts = sum(len(one.text) + sum(map(len, one.summary)) + _size(one.artefacts) for one in self.reasoning)
+        ours = sum(len(one.text) for one in self.calls) + sum(len(one.text) for one in self.results)
+        return _ENTRY + _size(self.artefacts) + thoughts + ours
+
+    def by(self, model: str, origin: str) -> Kept:
+        """The same, bound to the model and the server that made it."""
+        return replace(
+            self,
+            artefacts=_by(model, self.artefacts),
+            reasoning=tuple(replace(one, artefacts=_by(model, one.artefacts)) for one in self.reasoning),
+            calls=tuple(replace(one, artefacts=_by(model, one.artefacts)) for one in self.calls),
+            origin=origin,
+        )
+
+    def elsewhere(self) -> Kept:
+        """What another server may know of it."""
+        return replace(self, artefacts=(), reasoning=(), calls=tuple(replace(one, artefacts=()) for one in self.calls))
+
+
+def fingerprint(name: str, arguments: Object | None, raw: str | None) -> bytes:
+    """The same for the same call, however a client spells its arguments.
+
+    >>> fingerprint("f", {"a": 1, "b": [2.0]}, None) == fingerprint("f", {"b": [2], "a": 1.0}, None)
+    True
+    """
+    said: JSON = raw if arguments is None else _plain(arguments)
+    return sha256(msgspec.json.encode((name, said), order="sorted")).digest()
+
+
+def _plain(value: JSON) -> JSON:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value  # JavaScript knows no 1.0
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list) else value
+
+
+def _size(artefacts: tuple[Artefact, ...]) -> int:
+    return sum(len(one.data) for one in artefacts)
+
+
+def _by(model: str, artefacts: tuple[Artefact, ...]) -> tuple[Artefact, ...]:
+    return tuple(replace(one, model=one.model or model) for one in artefacts)
+
+
+class Seen:
+    """Fed with the events of an answer, or with the whole of it."""
+
+    __slots__ = ("_calls", "_open", "_thinking", "calls", "id", "kept", "model", "said", "stop", "usage")
+
+    def __init__(self) -> None:
+        self.usage: Usage | None = None
+        self.calls: list[str] = []  # names
+        self.kept: dict[str, Kept] = {}  # by call id
+        self.stop: str | None = None
+        self.id = ""
+        self.model = ""
+        self.said = 0  # bytes of words and arguments
+        self._calls: dict[int, CallStart] = {}
+        self._open: dict[int, list[Event]] = {}
+        self._thinking: list[Reasoning] = []
+
+    def whole(self, response: Response) -> None:
+        self.usage, self.id, self.model = response.usage, response.id, response.model
+        self.stop = None if response.stop is None else response.stop.reason
+        if self.usage is None:
+            self.said = sum(len(getattr(part, "text", "")) for part in response.parts)
+        for part in response.parts:
+            if isinstance(part, Reasoning) and part.artefacts:
+                self._thinking.append(part)
+            elif isinstance(part, ToolCall):
+                self.calls.append(part.name)
+                self._keep(part.id, part.name, part)
+
+    def event(self, event: Event) -> None:
+        kind = type(event)
+        if kind is TextDelta or kind is CallDelta:
+            self.said += len(event.escaped)  # type: ignore[union-attr]
+            return
+        if kind is ReasoningDelta:
+            self._open[event.key].append(event)  # type: ignore[union-attr]
+            self.said += len(event.escaped)  # type: ignore[union-attr]
+        elif isinstance(event, CallStart):
+            self._calls[event.key] = event
+            self.calls.append(event.name)
+        elif isinstance(event, CallEnd):
+            start = self._calls[event.key]
+            self._keep(start.id, start.name, event)
+        elif isinstance(event, ReasoningStart):
+            self._open[event.key] = [event]
+        elif isinstance(event, ReasoningEnd):
+            self._thought([*self._open.pop(event.key), event])
+        elif isinstance(event, UsageUpdate):
+            self.usage = event.usage
+        elif isinstance(event, ResponseStart):
+            self.id, self.model = event.id, event.model
+        elif isinstance(event, ResponseEnd) and event.stops:
+            self.stop = event.stops[0].reason
+
+    def estimate(self, asked: int) -> Usage | None:
+        """What an answer to `asked` bytes will have used, where the upstream does not say; None where there is none."""
+        if not self.said:
+            return None
+        return Usage(-(-asked // _BYTES_A_TOKEN), -(-self.said // _BYTES_A_TOKEN))
+
+    def also(self, hosted: Mapping[str, Kept]) -> None:
+        """What the gateway did, beside what was seen."""
+        for call_id, more in hosted.items():
+            there = self.kept.get(call_id, more)
+            self.kept[call_id] = replace(there, calls=more.calls, results=more.results)
+
+    def _thought(self, events: list[Event]) -> None:
+        end = events[-1]
+        if isinstance(end, ReasoningEnd) and end.artefacts:
+            parts = fold([ResponseStart(), *events, ResponseEnd(())]).parts
+            self._thinking += [part for part in parts if isinstance(part, Reasoning)]
+
+    def _keep(self, call_id: str, name: str, call: ToolCall | CallEnd) -> None:
+        if call.artefacts or self._thinking:
+            called = fingerprint(name, call.arguments, call.raw)
+            there = self.kept.get(call_id, Kept())
+            thoughts = tuple(self._thinking)
+            self.kept[call_id] = replace(there, artefacts=call.artefacts, reasoning=thoughts, call=called)
+            self._thinking = []

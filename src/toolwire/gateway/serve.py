@@ -1,0 +1,145 @@
+"""The gateway on a port: bound where it is safe, drained when it is told to stop, reloaded when its settings change.
+
+SIGTERM, SIGINT    no new connections; what runs may finish within `server.drain` seconds, then it ends in an error
+SIGHUP             the settings are read anew; a mistake in them is logged, and the old ones stay
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from ipaddress import ip_address
+from logging import getLogger
+from typing import TYPE_CHECKING
+
+from ..ir.errors import ConfigError, MissingExtra, ToolwireError
+from .app import Gateway
+from .asgi import App
+from .settings import Settings
+
+if TYPE_CHECKING:
+    import uvicorn
+
+__all__ = ["bind", "serve"]
+
+_log = getLogger("toolwire.gateway")
+_KEEP_ALIVE = 75  # seconds; longer than the minute that balancers wait
+_BACKLOG = 2048
+_TRIES = 20  # ports after the usual one
+
+
+def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
+    """A socket to listen on. The usual port gives way to the next free one; a port that was asked for does not."""
+    host = settings.server.host
+    if not settings.keys and not _is_loopback(host):
+        hint = "`toolwire serve keys new NAME` makes a key; or bind to 127.0.0.1"
+        raise ConfigError(f"without keys, {host} would be open to everybody who can reach it", hint=hint)
+    ports = [port] if port is not None else range(settings.server.port, settings.server.port + _TRIES)
+    for number in ports:
+        try:
+            return _listening(host, number)
+        except OSError as error:
+            reason = error.strerror or str(error)
+    raise ConfigError(f"cannot listen on {host}:{ports[0]}: {reason}", hint="--port 0 takes any free one")
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def serve(
+    gateway: Gateway,
+    settings: Settings,
+    listener: socket.socket,
+    *,
+    reload: Callable[[], Settings] | None = None,
+    ready: Callable[[], None] | None = None,
+    app: App | None = None,
+) -> None:
+    """Serves until it is told to stop. `reload` gives the settings of now, `ready` is called once it listens, `app` is the
+    gateway with something around it."""
+    await _server(gateway, settings, reload, ready, app or gateway).serve(sockets=[listener])
+
+
+def _server(
+    gateway: Gateway,
+    settings: Settings,
+    reload: Callable[[], Settings] | None,
+    ready: Callable[[], None] | None,
+    app: App,
+) -> uvicorn.Server:
+    try:
+        import uvicorn
+
+        from .protocol import limited
+    except ImportError:
+        raise MissingExtra("the gateway needs uvicorn", hint="pip install 'toolwire[gateway]'") from None
+
+    class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """Ours: uvicorn's would raise the signal once more when it is done."""
+            with _signals({signal.SIGINT: self._stop, signal.SIGTERM: self._stop, signal.SIGHUP: self._reload}):
+                yield
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if ready is not None:
+                ready()
+
+        def _stop(self) -> None:
+            gateway.drain()
+            self.force_exit = self.should_exit  # the second time
+            self.should_exit = True
+
+        def _reload(self) -> None:
+            try:
+                gateway.apply(settings if reload is None else reload())
+                _log.info("settings read anew")
+            except ToolwireError as error:
+                _log.error("the settings stay as they were: %s", error)
+
+    return Server(
+        uvicorn.Config(
+            app,
+            http=limited(settings.limits),  # type: ignore[arg-type]  # uvicorn only calls it
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=_KEEP_ALIVE,
+            timeout_graceful_shutdown=max(1, int(settings.server.drain)),
+        )
+    )
+
+
+@contextmanager
+def _signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
+    try:
+        yield
+    finally:
+        for number in handlers:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,87 @@
+"""What a gateway shares with others, or keeps to itself, as its settings say: limits, signatures, usage.
+
+state = open_state(settings, os.environ)
+gateway = Gateway(settings, limiter=state.limiter, memory=state.memory, sinks=state.sinks)
+…
+await state.aclose()                         # usage that waits is written
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+from msgspec import Struct
+
+from ..ir.errors import ConfigError
+from .limits import InProcess, Limiter
+from .memory import Memory, in_memory
+from .settings import Settings, StateRow
+from .turn import Sink
+
+__all__ = ["State", "open_state", "usage_address"]
+
+_SCHEMES = ("redis://", "rediss://", "unix://")
+
+
+class State(Struct, frozen=True):
+    limiter: Limiter
+    memory: Memory
+    sinks: tuple[Sink, ...] = ()
+    closing: tuple[Callable[[], Awaitable[None]], ...] = ()
+
+    async def aclose(self) -> None:
+        for close in self.closing:
+            await close()
+
+
+def open_state(settings: Settings, environment: Mapping[str, str]) -> State:
+    """Nothing is connected before the first use; ConfigError or MissingExtra where it never could be."""
+    row = settings.state
+    url = _address(row.url, row.url_env, "url", environment)
+    limiter: Limiter = InProcess(time.monotonic)
+    memory: Memory = in_memory(row)
+    closing: list[Callable[[], Awaitable[None]]] = []
+    if url is not None:
+        limiter, memory, close = _shared(url, row, limiter, memory)
+        closing.append(close)
+    elif row.strict:
+        raise ConfigError("state.strict without state.url", hint="there is nothing shared to be strict about")
+    usage = usage_address(settings, environment)
+    if usage is None:
+        return State(limiter, memory, (), tuple(closing))
+    from .usage import UsageSink
+    from .usage_stores import open_usage
+
+    sink = UsageSink(open_usage(usage))
+    return State(limiter, memory, (sink,), (*closing, lambda: asyncio.to_thread(sink.close)))
+
+
+def usage_address(settings: Settings, environment: Mapping[str, str]) -> str | None:
+    return _address(settings.state.usage, settings.state.usage_env, "usage", environment)
+
+
+def _shared(
+    url: str, row: StateRow, near: Limiter, near_memory: Memory
+) -> tuple[Limiter, Memory, Callable[[], Awaitable[None]]]:
+    if not url.startswith(_SCHEMES):
+        raise ConfigError("state.url is not for Redis", hint="redis://host:6379/0, rediss://… or unix://…")
+    from .redis_limits import RedisLimiter
+    from .redis_link import RedisLink
+    from .redis_memory import RedisMemory
+
+    link = RedisLink(url, time.monotonic)
+    limiter = RedisLimiter(link, None if row.strict else near)
+    return limiter, RedisMemory(link, near_memory, row.signature_seconds, strict=row.strict), link.aclose
+
+
+def _address(given: str | None, variable: str | None, name: str, environment: Mapping[str, str]) -> str | None:
+    if given is not None and variable is not None:
+        raise ConfigError(f"state.{name} and state.{name}_env", hint="one of them is enough")
+    if variable is None:
+        return given
+    found = environment.get(variable, "").strip()
+    if not found:
+        raise ConfigError(f"state.{name}_env: {variable} is not set")
+    return found

@@ -1,0 +1,198 @@
+"""A stream on its way through: the upstream's bytes in, the client's bytes out.
+
+A stream that breaks ends in an error in the client's own words, never in a normal end; `fault` then says what happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from ..bridge.report_answer import AnswerReporter
+from ..ir.errors import ToolwireError, TruncatedStream
+from ..ir.events import CallDelta, Event, ResponseEnd, ResponseStart, StreamFault, TextDelta
+from ..ir.request import Request
+from ..ir.response import Fault
+from ..net.question import Question, without
+from ..wire.protocol import StreamEncoder, Wire
+from .seen import Seen
+
+__all__ = ["PassingStream", "Stream", "TranslatingStream"]
+
+_WORDS = frozenset({TextDelta, CallDelta})  # nobody but the encoder wants to see them
+
+
+class Stream(Protocol):
+    @property
+    def fault(self) -> Fault | None: ...
+    @property
+    def ended(self) -> bool:
+        """The answer is whole."""
+        ...
+
+    @property
+    def should_stop(self) -> bool:
+        """Nothing that comes now counts: let the upstream go."""
+        ...
+
+    def feed(self, data: bytes) -> bytes:
+        """Whole events, so that anything may be put between two of what it gives."""
+        ...
+
+    def close(self) -> bytes: ...
+
+    def fail(self, fault: Fault) -> bytes:
+        """The error event for something that happened on the way."""
+        ...
+
+
+class PassingStream:
+    """The same wire on both sides: what comes in goes out, event by event, and is followed."""
+
+    should_stop = False
+
+    def __init__(
+        self, wire: Wire, request: Request, seen: Seen, ends: tuple[bytes, ...], key: str | None = None
+    ) -> None:
+        """`ends` are the marks of which one ends an event; `key` is what no error may repeat."""
+        self.fault: Fault | None = None
+        self.ended = False
+        self._decoder = wire.stream_decoder()
+        self._encoder = wire.stream_encoder(request)
+        self._seen = seen
+        self._ends = ends
+        self._key = key
+        self._held: list[bytes] = []  # the beginning of an event
+        self._passed = False
+
+    def feed(self, data: bytes) -> bytes:
+        if self.fault is not None:
+            return b""
+        try:
+            self._follow(self._decoder.feed(data))
+            self._follow(self._decoder.feed(b""))  # raises what was wrong behind the last event
+        except ToolwireError as error:
+            return self.fail(_broken(error))
+        return self._without_key(self._whole(data))
+
+    def close(self) -> bytes:
+        if self.fault is not None:
+            return b""
+        try:
+            self._follow(self._decoder.close())
+        except ToolwireError as error:
+            return self.fail(_broken(error))
+        return self._without_key(b"".join(self._held))
+
+    def _whole(self, data: bytes) -> bytes:
+        """Up to the end of the last event; the rest waits."""
+        before = self._held[-1][-3:] if self._held else b""
+        seam = before + data
+        cut = max([seam.rfind(end) + len(end) for end in self._ends if end in seam], default=0) - len(before)
+        if cut <= 0:
+            self._held.append(data)
+            return b""
+        out = b"".join([*self._held, data[:cut]])
+        self._held = [data[cut:]] if cut < len(data) else []
+        self._passed = True
+        return out
+
+    def _without_key(self, data: bytes) -> bytes:
+        return data if self.fault is None or not self._key else data.replace(self._key.encode(), b"[key]")
+
+    def _follow(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, StreamFault):
+                self.fault = without(self._key, event.fault)
+                continue
+            self._seen.event(event)
+            if isinstance(event, ResponseEnd):
+                self.ended = True
+
+    def fail(self, fault: Fault) -> bytes:
+        self.fault = fault
+        start = self._encoder.feed(ResponseStart())
+        return (b"" if self._passed else start) + self._encoder.feed(StreamFault(fault))
+
+
+class TranslatingStream:
+    """One wire in, another out. `steps` are what every event goes through in between, each giving none, one or more."""
+
+    def __init__(
+        self,
+        question: Question,
+        wire: str,
+        encoder: StreamEncoder,
+        seen: Seen,
+        steps: Sequence[Callable[[Event], list[Event]]],
+        *,
+        is_first: bool,
+    ) -> None:
+        self.fault: Fault | None = None
+        self.ended = False
+        self._question = question
+        self._reading = question.reading()
+        self._encoder = encoder
+        self._reporter = AnswerReporter(wire, question.losses)
+        self._seen = seen
+        self._steps = steps
+        self._started = not is_first
+
+    @property
+    def should_stop(self) -> bool:
+        return self._reading.should_stop
+
+    def feed(self, data: bytes) -> bytes:
+        if self.fault is not None:
+            return b""
+        try:
+            return self._write(self._reading.feed(data))
+        except ToolwireError as error:
+            return self.fail(_broken(error))
+
+    def close(self) -> bytes:
+        if self.fault is not None or self.ended:
+            return b""
+        try:
+            return self._write(self._reading.close())
+        except ToolwireError as error:
+            return self.fail(_broken(error))
+
+    def _write(self, events: Iterable[Event]) -> bytes:
+        out: list[bytes] = []
+        encode, plain = self._encoder.feed, not self._steps
+        for event in events:
+            if plain and type(event) in _WORDS:
+                out.append(encode(event))
+                self._seen.said += len(event.escaped)  # type: ignore[union-attr]
+                continue
+            if isinstance(event, ResponseEnd):
+                self.ended = True
+            out += [self._one(made) for made in self._through(event)]
+        if out:
+            self._started = True
+        return b"".join(out)
+
+    def _through(self, event: Event) -> list[Event]:
+        events = [event]
+        for step in self._steps:
+            events = [made for one in events for made in step(one)]
+        return events
+
+    def _one(self, event: Event) -> bytes:
+        if isinstance(event, StreamFault):
+            self.fault = fault = self._question.own(event.fault)
+            return self._encoder.feed(StreamFault(fault, event.stop))
+        self._reporter.event(event)
+        self._seen.event(event)
+        return self._encoder.feed(event)
+
+    def fail(self, fault: Fault) -> bytes:
+        self.fault = fault
+        start = b"" if self._started else self._encoder.feed(ResponseStart())
+        return start + self._encoder.feed(StreamFault(fault))
+
+
+def _broken(error: ToolwireError) -> Fault:
+    code = "stream_truncated" if isinstance(error, TruncatedStream) else "stream_broken"
+    return Fault("server", error.message, 502, code, retryable=True)

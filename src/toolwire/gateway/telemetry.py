@@ -1,0 +1,177 @@
+"""What operators see of a gateway, put together by its settings.
+
+telemetry = open_telemetry(settings, os.environ)
+gateway = Gateway(settings, sinks=telemetry.sinks, metrics=telemetry.metrics, transports=telemetry.transports())
+app = telemetry.around(gateway)
+…
+await telemetry.aclose()
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from logging import getLogger
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ..ir.errors import MissingExtra
+from ..net.h1 import H1Transport
+from ..net.http import Transport
+from ..run.observe import Observer
+from ..wire.vendors import codec_of, find
+from .asgi import App
+from .log import AccessLog, LogLines, Write, to_file, to_logger, to_stderr
+from .metrics import Metrics
+from .record import Recorder, into
+from .redact import Redactor
+from .sanitise import Sanitiser
+from .settings import Settings, UpstreamRow
+from .trace import Trace
+from .turn import Sink
+from .upstreams import from_environment, known_keys
+
+__all__ = ["Telemetry", "open_telemetry"]
+
+_log = getLogger("toolwire.gateway")
+_OTLP = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+class Telemetry:
+    """`sinks` and `metrics` are for a Gateway, `observers` for the runners of its tools. From its making on, no secret gets
+    into a log of ours."""
+
+    def __init__(self, settings: Settings, environment: Mapping[str, str], *, lines: bool = True) -> None:
+        self._settings = settings
+        self._lines = lines
+        self._environment = environment
+        self._open = ExitStack()
+        self._http: H1Transport | None = None
+        row = settings.log
+        self.redactor = Redactor(patterns=row.remove)
+        self.learn(settings)
+        self._open.enter_context(self.redactor.guarding())
+        metrics = Metrics(clean=self.redactor)
+        self.metrics = metrics.page
+        self.sinks: list[Sink] = [metrics]
+        self.observers: list[Observer] = []
+        self._recorder: Recorder | None = None
+        try:
+            self._add_sinks()
+        except BaseException:
+            self._open.close()
+            raise
+
+    def _add_sinks(self) -> None:
+        write = self._writer()
+        if write is not None:
+            self.sinks.append(AccessLog(write, self.redactor))
+        if self._settings.log.to != "logger":
+            self._log_to(write or to_stderr())
+        self._recorder = self._make_recorder(write)
+        if self._recorder is not None:
+            self.sinks.append(self._recorder)
+        if self._wants_otel():
+            from . import otel
+
+            sink, observer, close = otel.from_environment(self.redactor)
+            self._open.callback(close)
+            self.sinks.append(sink)
+            self.observers.append(observer)
+
+    def learn(self, settings: Settings) -> None:
+        """Keys and passwords of new settings, to be kept out of sight."""
+        rows = _rows(settings, self._environment)
+        self.redactor.learn(known_keys(rows, self._environment))
+        urls = (settings.state.url, settings.state.usage)
+        self.redactor.learn(urlsplit(url).password or "" for url in urls if url and "://" in url)
+
+    def transports(self, given: Mapping[str, Transport] | None = None) -> dict[str, Transport]:
+        """`given`, and where everything is recorded those of all upstreams."""
+        found = dict(given or {})
+        if self._recorder is None:
+            return found
+        self._http = self._http or H1Transport(connections=self._settings.limits.connections)
+        for name, row in _rows(self._settings, self._environment).items():
+            found[name] = self._recorder.transport(found.get(name, self._http), name, _wire(row))
+        return found
+
+    def around(self, app: App) -> App:
+        return app if self._recorder is None else self._recorder.around(app)
+
+    async def aclose(self) -> None:
+        """Sends what has not been sent yet."""
+        if self._http is not None:
+            await self._http.aclose()
+        await asyncio.to_thread(self._open.close)
+
+    def _writer(self) -> Write | None:
+        row = self._settings.log
+        if row.file is not None:
+            write, close = to_file(Path(row.file))
+            self._open.callback(close)
+            return write
+        if row.to == "logger":
+            return to_logger()
+        return to_stderr() if row.to == "stderr" or (row.to is None and self._lines) else None
+
+    def _log_to(self, write: Write) -> None:
+        handler = LogLines(write)
+        logger = getLogger("toolwire")
+        logger.addHandler(handler)
+        self._open.callback(logger.removeHandler, handler)
+
+    def _make_recorder(self, write: Write | None) -> Recorder | None:
+        keepers: list[Callable[[Trace], None]] = []
+        row = self._settings.trace
+        if row.record is not None:
+            keepers.append(into(Path(row.record)))
+        if self._settings.log.bodies and write is not None:
+            keepers.append(lambda trace: write(_as_line(trace)))
+        if not keepers:
+            return None
+
+        def keep(trace: Trace) -> None:
+            for keeper in keepers:
+                keeper(trace)
+
+        return Recorder(keep, Sanitiser(self.redactor, shorten_media=row.shorten_media or row.record is None))
+
+    def _wants_otel(self) -> bool:
+        wanted = self._settings.trace.otel
+        if wanted is not None:
+            return wanted
+        if self._environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
+            return False
+        if not any(self._environment.get(name) for name in _OTLP):
+            return False
+        try:
+            import opentelemetry.sdk  # noqa: F401
+        except ImportError:  # a variable that was set for somebody else is no reason not to start
+            _log.warning("no traces: %s", MissingExtra("OpenTelemetry is missing", hint="pip install 'toolwire[otel]'"))
+            return False
+        return True
+
+
+def open_telemetry(settings: Settings, environment: Mapping[str, str], *, lines: bool = True) -> Telemetry:
+    """Everything that the settings ask for; ConfigError or MissingExtra where that cannot be. `lines` where they do not say
+    whether each request is a line on standard error."""
+    return Telemetry(settings, environment, lines=lines)
+
+
+def _rows(settings: Settings, environment: Mapping[str, str]) -> Mapping[str, UpstreamRow]:
+    return settings.upstreams or from_environment(environment)
+
+
+def _wire(row: UpstreamRow) -> str:
+    if row.wire is not None:
+        return row.wire
+    return "openai_chat" if row.provider is None else codec_of(find(row.provider), None).name
+
+
+def _as_line(trace: Trace) -> str:
+    document = {"ts": trace.recorded, "level": "info", "event": "exchange", "request_id": trace.id}
+    return msgspec.json.encode({**document, **msgspec.to_builtins(trace)}).decode()

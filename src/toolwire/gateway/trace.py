@@ -1,0 +1,136 @@
+"""A recorded exchange: what a client asked, what the upstreams were asked and said, what the client got. One JSON file each.
+
+    trace = load(Path("traces/…json"))
+    trace.ingress.body, trace.upstreams[0].answer, trace.outcome.losses
+
+Times are milliseconds since the request came. `body` is JSON where it was JSON, else text; a stream is `pieces`, cut where
+it was cut. Bytes that are no text (half a character, a picture) are in `base64`.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from pathlib import Path
+
+import msgspec
+
+from ..ir.errors import ConfigError
+from ..ir.losses import Loss
+from ..ir.pointer import JSON
+from ..ir.response import Usage
+from ..ir.text import to_bytes
+from ..ir.value import Value
+
+__all__ = ["VERSION", "Answer", "Exchange", "Outcome", "Piece", "Trace", "load", "pieces_of"]
+
+VERSION = 1
+
+
+class Piece(Value, frozen=True, omit_defaults=True):
+    ms: float
+    text: str | None = None
+    base64: str | None = None
+
+    @property
+    def data(self) -> bytes:
+        return b64decode(self.base64) if self.base64 is not None else (self.text or "").encode()
+
+
+class Answer(Value, frozen=True, omit_defaults=True):
+    """`error` where there was none, or where it stopped in the middle."""
+
+    status: int = 0
+    ms: float = 0.0  # until its head was there
+    headers: dict[str, str] = {}
+    body: JSON = None
+    pieces: tuple[Piece, ...] = ()
+    error: str | None = None
+
+    @property
+    def data(self) -> bytes:
+        if self.pieces:
+            return b"".join(piece.data for piece in self.pieces)
+        return data_of(self.body)
+
+
+class Exchange(Value, frozen=True, omit_defaults=True):
+    """A request and its answer. `upstream` is the name of one, empty for the client's side."""
+
+    wire: str
+    path: str
+    method: str = "POST"
+    upstream: str = ""
+    ms: float = 0.0  # when it began
+    query: dict[str, str] = {}
+    headers: dict[str, str] = {}
+    body: JSON = None
+    answer: Answer | None = None
+
+    @property
+    def data(self) -> bytes:
+        return data_of(self.body)
+
+
+class Outcome(Value, frozen=True, omit_defaults=True):
+    """What the gateway noted."""
+
+    model: str = ""
+    upstream: str = ""
+    upstream_model: str = ""
+    status: int = 0
+    error: str | None = None
+    stream: bool = False
+    passed: bool = False
+    attempts: int = 0
+    ms: float = 0.0
+    ttfc_ms: float | None = None
+    overhead_ms: float = 0.0
+    stop: str | None = None
+    usage: Usage | None = None
+    calls: tuple[str, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    repairs: tuple[str, ...] = ()
+
+
+class Trace(Value, frozen=True):
+    toolwire_trace: int
+    id: str
+    recorded: str
+    ingress: Exchange
+    upstreams: tuple[Exchange, ...] = ()
+    outcome: Outcome = Outcome()
+
+
+def load(path: Path) -> Trace:
+    """A recorded exchange; ConfigError for what is none."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        trace = msgspec.json.decode(data, type=Trace)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path.name} is not a recorded exchange: {error}", hint="`toolwire trace record` makes them"
+        ) from None
+    if trace.toolwire_trace != VERSION:
+        raise ConfigError(f"{path.name} is of version {trace.toolwire_trace}; this toolwire reads version {VERSION}")
+    return trace
+
+
+def data_of(body: JSON) -> bytes:
+    if body is None:
+        return b""
+    return body.encode() if isinstance(body, str) else to_bytes(body)
+
+
+def pieces_of(pieces: list[tuple[float, bytes]]) -> tuple[Piece, ...]:
+    """Seconds and bytes, as they are written."""
+    return tuple(_piece(round(seconds * 1000, 3), data) for seconds, data in pieces)
+
+
+def _piece(ms: float, data: bytes) -> Piece:
+    try:
+        return Piece(ms, data.decode())
+    except UnicodeDecodeError:
+        return Piece(ms, base64=b64encode(data).decode())

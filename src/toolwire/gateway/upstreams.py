@@ -1,0 +1,88 @@
+"""The providers behind the gateway: one row of the settings each. A request can choose among them, never add one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..ir.errors import ConfigError
+from ..net.endpoint import Endpoint, endpoint_of
+from ..net.http import Transport, transport_to
+from ..wire.vendors import COMPATIBLE, find, names
+from .settings import UpstreamRow
+
+__all__ = ["Upstream", "from_environment", "known_keys"]
+
+_REMEMBERED = 1024  # endpoints; clients may ask for any number of models
+
+
+class Upstream:
+    """A provider, the key for it and the connections to it."""
+
+    def __init__(self, name: str, row: UpstreamRow, transport: Transport, environment: Mapping[str, str]) -> None:
+        self.name = name
+        self.row = row
+        self._vendor = COMPATIBLE if row.provider is None else find(row.provider)
+        self.transport = transport if self._vendor.transport is None else transport_to(self._vendor.transport)
+        self._environment = environment
+        self._key = _key(name, row, environment)
+        self._endpoints: dict[str, Endpoint] = {}
+        self.endpoint("any")  # a wrong row is an error at the start, not at the first request
+
+    def endpoint(self, model: str) -> Endpoint:
+        """Where `model` is."""
+        found = self._endpoints.get(model)
+        if found is None:
+            if len(self._endpoints) >= _REMEMBERED:
+                self._endpoints.clear()
+            found = self._endpoints[model] = self._resolve(model)
+        return found
+
+    def _resolve(self, model: str) -> Endpoint:
+        row = self.row
+        if row.provider is None and row.base_url is None:
+            raise ConfigError(f"upstreams.{self.name} needs a provider or a base_url")
+        try:
+            return endpoint_of(
+                self._vendor,
+                model,
+                self._environment,
+                base_url=row.base_url,
+                key=self._key,
+                wire=row.wire,
+                insecure=row.insecure,
+            )
+        except ConfigError as error:
+            raise ConfigError(f"upstreams.{self.name}: {error.message}", hint=error.hint) from None
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, UpstreamRow]:
+    """Every provider whose key is there."""
+    return {
+        name: UpstreamRow(name)
+        for name in names()
+        if any(environment.get(key.variable, "").strip() for key in find(name).keys)
+    }
+
+
+def known_keys(rows: Mapping[str, UpstreamRow], environment: Mapping[str, str]) -> list[str]:
+    """The keys for upstreams, for those who have to keep them out of sight."""
+    found = [_key(name, row, environment) for name, row in rows.items()]
+    found += [environment.get(key.variable, "").strip() for name in names() for key in find(name).keys]
+    return [key for key in found if key]
+
+
+def _key(name: str, row: UpstreamRow, environment: Mapping[str, str]) -> str | None:
+    if row.key_env is not None and row.key_file is not None:
+        raise ConfigError(f"upstreams.{name} has a key_env and a key_file", hint="one of them is enough")
+    if row.key_env is not None:
+        key = environment.get(row.key_env, "").strip()
+        if not key:
+            raise ConfigError(f"upstreams.{name}: {row.key_env} is not set")
+        return key
+    if row.key_file is not None:
+        try:
+            return Path(row.key_file).read_text("utf-8").strip()
+        except OSError as error:
+            raise ConfigError(f"upstreams.{name}: cannot read key_file: {error.strerror}") from None
+    return None

@@ -1,0 +1,163 @@
+"""What was used: a row for every request that named a model, written by a thread of its own.
+
+A request never waits for it. Rows go into a queue with an end; whatever does not fit, because the place for them is away or
+too slow, is counted, logged and lost. What is in the queue when the gateway stops is written before it is gone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from logging import getLogger
+from secrets import token_hex
+from time import monotonic, sleep
+from typing import Protocol
+
+from msgspec import Struct
+
+from ..ir.errors import StoreError
+from .turn import Turn
+
+__all__ = ["UsageRow", "UsageSink", "UsageStore", "UsageSum"]
+
+_log = getLogger("toolwire.gateway")
+_QUEUE = 20_000  # rows
+_BATCH = 1_000  # rows a transaction
+_EVERY = 0.2  # seconds
+_REST = 1.0  # seconds after a failure
+_LAST = 5.0  # seconds at the end
+_NAME = 200  # characters of what a client says
+
+
+class UsageRow(Struct, frozen=True):
+    """One request. `id` is ours, so that a row that is written twice counts once.
+
+    `estimated` where the upstream did not say how many tokens there were.
+    """
+
+    id: str
+    time: float
+    key: str
+    model: str
+    upstream: str
+    upstream_model: str
+    status: int
+    error: str | None
+    input: int
+    output: int
+    cached: int
+    reasoning: int
+    estimated: bool
+    calls: int
+    seconds: float
+
+
+class UsageSum(Struct, frozen=True, array_like=True):
+    """What belongs together, added up. `what` is a key, a model or a day."""
+
+    what: str
+    requests: int
+    errors: int
+    input: int
+    output: int
+    cached: int
+    reasoning: int
+    calls: int
+    seconds: float
+
+
+class UsageStore(Protocol):
+    def add(self, rows: list[UsageRow]) -> None:
+        """All of them or none; StoreError."""
+        ...
+
+    def sums(self, by: str, since: float) -> list[UsageSum]:
+        """By `key`, `model` or `day`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def row_of(turn: Turn) -> UsageRow:
+    usage = turn.usage
+    return UsageRow(
+        token_hex(12),
+        turn.started,
+        turn.caller,
+        turn.model[:_NAME],
+        turn.upstream,
+        turn.upstream_model[:_NAME],
+        turn.status,
+        turn.error,
+        (usage and usage.input) or 0,
+        (usage and usage.output) or 0,
+        (usage and usage.cached) or 0,
+        (usage and usage.reasoning) or 0,
+        turn.estimated,
+        len(turn.calls),
+        round(turn.seconds, 6),
+    )
+
+
+class UsageSink:
+    """A sink for a store. `dropped` rows were lost since the start."""
+
+    def __init__(self, store: UsageStore, *, queue: int = _QUEUE) -> None:
+        self.dropped = 0
+        self._store = store
+        self._most = queue
+        self._rows: deque[UsageRow] = deque()
+        self._told = 0  # rows whose loss is in the log
+        self._failing = False
+        self._stop = threading.Event()
+        self._deadline = float("inf")
+        self._thread = threading.Thread(target=self._work, name="toolwire-usage", daemon=True)
+        self._thread.start()
+
+    def __call__(self, turn: Turn, /) -> None:
+        if not turn.model:
+            return  # a probe, a list of models, or somebody without a key: nobody's usage
+        if len(self._rows) < self._most:
+            self._rows.append(row_of(turn))
+        else:
+            self.dropped += 1
+
+    def close(self) -> None:
+        """Waits for what is still to be written, some seconds at most."""
+        self._deadline = monotonic() + _LAST
+        self._stop.set()
+        self._thread.join()
+        self.dropped += len(self._rows)
+        self._rows.clear()
+        self._tell()
+        self._store.close()
+
+    def _work(self) -> None:
+        while not self._stop.wait(_REST if self._failing else _EVERY):
+            self._write_all()
+            self._tell()
+        while self._rows and monotonic() < self._deadline:
+            self._write_all()
+            if self._failing:
+                sleep(_EVERY)
+
+    def _write_all(self) -> None:
+        while self._rows:
+            batch = [self._rows[at] for at in range(min(_BATCH, len(self._rows)))]
+            try:
+                self._store.add(batch)
+            except StoreError as error:
+                if not self._failing:
+                    _log.error("usage is not written: %s", error)
+                self._failing = True
+                return
+            for _ in batch:
+                self._rows.popleft()
+            if self._failing:
+                self._failing = False
+                _log.warning("usage is written again")
+
+    def _tell(self) -> None:
+        if self.dropped > self._told:
+            _log.error("%d rows of usage are lost: the queue is full", self.dropped - self._told)
+            self._told = self.dropped

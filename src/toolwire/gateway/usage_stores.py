@@ -1,0 +1,176 @@
+"""Where usage is written: a SQLite file, or a table of PostgreSQL. Both are made on first use."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import convert
+from msgspec.structs import astuple
+
+from ..ir.errors import ConfigError, MissingExtra, StoreError
+from ..net.stores.address import name_of, redact
+from .usage import UsageRow, UsageStore, UsageSum
+
+__all__ = ["PostgresUsage", "SqliteUsage", "open_usage"]
+
+_PATIENCE = 10.0  # seconds for the writers of other processes
+_TABLE = """
+CREATE TABLE IF NOT EXISTS toolwire_usage (
+    id TEXT PRIMARY KEY, time DOUBLE PRECISION NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, upstream TEXT NOT NULL,
+    upstream_model TEXT NOT NULL, status INTEGER NOT NULL, error TEXT, input BIGINT NOT NULL, output BIGINT NOT NULL,
+    cached BIGINT NOT NULL, reasoning BIGINT NOT NULL, estimated BOOLEAN NOT NULL, calls INTEGER NOT NULL,
+    seconds DOUBLE PRECISION NOT NULL
+)"""
+_INDEX = "CREATE INDEX IF NOT EXISTS toolwire_usage_time ON toolwire_usage (time)"
+_INSERT = (
+    f"INSERT INTO toolwire_usage VALUES ({', '.join('?' * len(UsageRow.__struct_fields__))}) ON CONFLICT DO NOTHING"
+)
+_WHAT = {"key": "key", "model": "model"}
+_SUMS = """
+SELECT {what}, count(*), sum(CASE WHEN status >= 400 OR error IS NOT NULL THEN 1 ELSE 0 END), sum(input), sum(output),
+    sum(cached), sum(reasoning), sum(calls), sum(seconds)
+FROM toolwire_usage WHERE time >= ? GROUP BY 1 ORDER BY 1
+"""
+
+
+def open_usage(address: str) -> UsageStore:
+    """The store at `address`. Nothing is opened before the first use."""
+    scheme = address.partition("://")[0] if "://" in address else ""
+    if scheme in ("postgresql", "postgres"):
+        return PostgresUsage(address)
+    if not scheme and address:
+        return SqliteUsage(address)
+    raise ConfigError(f"no place for usage: {name_of(address)}", hint="a file, or postgresql://user@host/database")
+
+
+class SqliteUsage:
+    """Safe between processes of one machine. The file is for its owner's eyes only."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._connection: sqlite3.Connection | None = None
+        self._lock = threading.Lock()
+
+    def add(self, rows: list[UsageRow]) -> None:
+        self._run(lambda connection: connection.executemany(_INSERT, map(astuple, rows)))
+
+    def sums(self, by: str, since: float) -> list[UsageSum]:
+        what = {**_WHAT, "day": "date(time, 'unixepoch')"}[by]
+        found = self._run(lambda connection: connection.execute(_SUMS.format(what=what), (since,)).fetchall())
+        return _sums(found)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _run(self, work: Any) -> Any:
+        with self._lock:
+            try:
+                if self._connection is None:
+                    self._connection = self._connect()
+                with self._connection:
+                    return work(self._connection)
+            except (sqlite3.Error, OSError) as error:
+                hint = "the folder must exist, and be ours to write; one machine only"
+                raise StoreError(f"SQLite, {self._path}: {error}", hint=hint) from None
+
+    def _connect(self) -> sqlite3.Connection:
+        os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+        connection = sqlite3.connect(self._path, timeout=_PATIENCE, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(_TABLE)
+            connection.execute(_INDEX)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+class PostgresUsage:
+    """For any number of machines."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise MissingExtra(
+                "the package psycopg is not installed", hint="pip install 'toolwire[postgres]'"
+            ) from None
+        self._psycopg: Any = psycopg
+        self._url = url
+        self._connection: Any = None
+        self._lock = threading.Lock()
+        try:
+            psycopg.conninfo.conninfo_to_dict(url)
+        except psycopg.Error:
+            hint = "postgresql://user:password@host:5432/database"
+            raise ConfigError(f"state.usage cannot be read: {name_of(url)}", hint=hint) from None
+
+    def add(self, rows: list[UsageRow]) -> None:
+        self._run(lambda cursor: cursor.executemany(_postgres(_INSERT), [_storable(row) for row in rows]))
+
+    def sums(self, by: str, since: float) -> list[UsageSum]:
+        what = {**_WHAT, "day": "to_char(to_timestamp(time) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"}[by]
+        statement = _postgres(_SUMS.format(what=what))
+        return _sums(self._run(lambda cursor: cursor.execute(statement, (since,)).fetchall()))
+
+    def close(self) -> None:
+        with self._lock:
+            self._disconnect()
+
+    def _run(self, work: Any) -> Any:
+        with self._lock:
+            try:
+                if self._connection is None or self._connection.closed:
+                    self._connection = self._connect()
+                with self._connection.transaction(), self._connection.cursor() as cursor:
+                    return work(cursor)
+            except (self._psycopg.Error, OSError) as error:
+                self._disconnect()
+                words = redact(str(error), self._url) or type(error).__name__
+                hint = "is it running, and may we in?"
+                raise StoreError(f"PostgreSQL, {name_of(self._url)}: {words}", hint=hint) from None
+
+    def _connect(self) -> Any:
+        options = {"connect_timeout": 3, "tcp_user_timeout": 10_000}
+        given = self._psycopg.conninfo.conninfo_to_dict(self._url)
+        connection = self._psycopg.connect(**{**options, **given}, autocommit=True)
+        try:
+            _make_table(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _make_table(connection: Any) -> None:
+    there = connection.execute("SELECT to_regclass('toolwire_usage')::text").fetchone()[0]
+    if there is None:  # one of several that start at once makes it, and the others wait
+        connection.execute(f"SELECT pg_advisory_xact_lock(hashtext('toolwire_usage')); {_TABLE}; {_INDEX}")
+
+
+def _postgres(statement: str) -> str:
+    return statement.replace("?", "%s")
+
+
+def _storable(row: UsageRow) -> tuple[Any, ...]:
+    """PostgreSQL has no place for NUL in a text."""
+    return tuple(one.replace("\0", "\ufffd") if isinstance(one, str) else one for one in astuple(row))
+
+
+def _sums(rows: Sequence[Sequence[Any]]) -> list[UsageSum]:
+    return [convert((what, *map(int, counts), seconds), UsageSum) for what, *counts, seconds in rows]

@@ -1,0 +1,158 @@
+"""A chat-only model in this process: OpenAI's chat protocol as bytes, in and out, without tools.
+
+async for piece in chat.stream(body): …     # the bytes of a stream, `data: [DONE]` at the end
+await chat.complete(body)                   # a whole answer
+
+Who leaves the loop, or is cancelled, stops the generation. Requests wait for a free slot in the order in which they came.
+What cannot be answered is an UpstreamError, as it would be with a server far away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from threading import Event as Flag
+from threading import Lock
+
+from ..ir.errors import ProtocolError, ToolwireError, UpstreamError
+from ..ir.fold import Folder
+from ..ir.pointer import Object
+from ..ir.response import Fault
+from ..ir.text import to_bytes
+from ..stream.strict import parse_object
+from ..wire import get
+from .engine import Engine
+
+__all__ = ["MOST_TOKENS", "Chat", "counted", "read_body", "whole"]
+
+MOST_TOKENS = 512
+"""Of an answer whose request sets no limit: a small model may never come to an end by itself."""
+
+_PROGRESS = b'"prompt_progress":{'  # cannot stand in a text: there its quotes are escaped
+_FAULT = b'{"error":'
+
+
+class Chat:
+    """`start` makes the engine, at the first request."""
+
+    def __init__(self, start: Callable[[], Engine], slots: int) -> None:
+        self._start = start
+        self._engine: Engine | None = None
+        self._loading = Lock()
+        self._pool = ThreadPoolExecutor(slots, "toolwire-local")
+        self._turns: set[_Turn] = set()
+
+    async def stream(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        async with aclosing(self.chunks(read_body(body))) as chunks:
+            async for chunk in chunks:
+                yield b"data: " + chunk + b"\n\n"
+        yield b"data: [DONE]\n\n"
+
+    async def complete(self, body: bytes) -> bytes:
+        return await whole(self.stream(to_bytes(counted(read_body(body)))))
+
+    async def chunks(self, body: Object) -> AsyncGenerator[bytes, None]:
+        """The JSON of each chunk."""
+        turn = _Turn(asyncio.get_running_loop())
+        self._turns.add(turn)
+        job = self._pool.submit(self._work, to_bytes(_wish(body)), turn)
+        try:
+            while (chunk := await turn.heard.get()) is not None:
+                if isinstance(chunk, ToolwireError):
+                    raise chunk
+                if chunk.startswith(_FAULT):
+                    raise UpstreamError(_fault(chunk))
+                if _PROGRESS not in chunk:
+                    yield chunk
+        finally:
+            turn.left.set()
+            job.cancel()
+            self._turns.discard(turn)
+
+    def close(self) -> None:
+        """Stops what is being said, and gives the memory back."""
+        for turn in tuple(self._turns):
+            turn.left.set()
+        self._pool.shutdown(cancel_futures=True)
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    def _work(self, body: bytes, turn: _Turn) -> None:
+        try:
+            self._loaded().chat(body, turn.said)
+        except (ValueError, RuntimeError) as error:
+            turn.tell(UpstreamError(Fault("invalid_request", f"llama.cpp cannot read it: {error}", 400)))
+        except ToolwireError as error:
+            turn.tell(error)
+        finally:
+            turn.tell(None)
+
+    def _loaded(self) -> Engine:
+        with self._loading:
+            if self._engine is None:
+                self._engine = self._start()
+            return self._engine
+
+
+class _Turn:
+    """One answer on its way from the thread that makes it to the loop that waits for it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.heard: asyncio.Queue[bytes | ToolwireError | None] = asyncio.Queue()
+        self.left = Flag()
+        self._loop = loop
+
+    def said(self, chunk: bytes) -> bool:
+        """True where nobody listens any more."""
+        self.tell(chunk)
+        return self.left.is_set()
+
+    def tell(self, what: bytes | ToolwireError | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self.heard.put_nowait, what)
+        except RuntimeError:  # the loop is closed, and who waited is gone with it
+            self.left.set()
+
+
+async def whole(stream: AsyncGenerator[bytes, None]) -> bytes:
+    """A stream of OpenAI's chat protocol as the document that it would have been."""
+    codec = get("openai_chat")
+    decoder, folder = codec.stream_decoder(), Folder()
+    async with aclosing(stream):
+        async for piece in stream:
+            for event in decoder.feed(piece):
+                folder.feed(event)
+    for event in decoder.close():
+        folder.feed(event)
+    return to_bytes(codec.encode_response(folder.response())[0])
+
+
+def read_body(body: bytes) -> Object:
+    """The document, or a fault of the request."""
+    try:
+        return parse_object(body)
+    except ProtocolError as error:
+        raise UpstreamError(Fault("invalid_request", str(error), 400)) from None
+
+
+def counted(body: Object) -> Object:
+    """The request with the wish for a count of tokens: a whole answer always has one."""
+    return {**body, "stream_options": {"include_usage": True}}
+
+
+def _wish(body: Object) -> Object:
+    """The request as llama.cpp gets it: always a stream, for only a stream can be stopped; progress while it reads."""
+    asked = {name: value for name, value in body.items() if name not in ("model", "max_completion_tokens")}
+    most = body.get("max_tokens") or body.get("max_completion_tokens") or MOST_TOKENS
+    return {**asked, "max_tokens": most, "stream": True, "return_progress": True}
+
+
+def _fault(chunk: bytes) -> Fault:
+    """What llama.cpp says is wrong; a conversation that is too long by the name that clients know it by."""
+    told = get("openai_chat").decode_error(None, parse_object(chunk))
+    too_long = b"exceed_context_size_error" in chunk
+    code = "context_length_exceeded" if too_long else told.code
+    return Fault("invalid_request" if too_long else told.kind, told.message, told.status, code, retryable=False)

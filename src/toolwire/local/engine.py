@@ -1,0 +1,64 @@
+"""llama.cpp in this process, by xllamacpp: the only module that knows it. Everything here blocks.
+
+llama.cpp brings an HTTP server along that cannot be left out. It listens on a socket in a folder of ours that is gone when
+the engine is up, and wants a key that nobody has: the only way in is `chat`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from secrets import token_hex
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from xllamacpp import Server
+
+__all__ = ["Engine", "threads_here"]
+
+_PROMPT_BATCH = 64  # tokens that are read between two chances to stop
+
+
+class Engine:
+    def __init__(self, weights: Path, name: str, *, threads: int, slots: int, context: int) -> None:
+        from xllamacpp import CommonParams, Server
+
+        params = CommonParams()
+        params.model.path = str(weights)
+        params.model_alias = {name}
+        params.n_parallel = slots
+        params.kv_unified = False
+        params.n_ctx = slots * context
+        params.n_batch = params.n_ubatch = _PROMPT_BATCH
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+        params.cache_ram_mib = 0  # else finished conversations stay in memory, up to gigabytes
+        params.n_threads_http = 1
+        params.verbosity = -1
+        params.warmup = False
+        params.ui = False
+        params.api_keys = [token_hex(16)]
+        with TemporaryDirectory() as folder:
+            if os.name == "posix":
+                params.hostnames = [f"{folder}/engine.sock"]
+            self._server: Server | None = Server(params)
+
+    def chat(self, body: bytes, said: Callable[[bytes], Any]) -> None:
+        """Asks; `said` gets each piece of the answer as JSON, and stops the generation where it returns True.
+
+        ValueError and RuntimeError for what llama.cpp cannot read at all.
+        """
+        assert self._server is not None, "closed"
+        self._server.handle_chat_completions(body, said)
+
+    def close(self) -> None:
+        """Gives the memory back. Nobody may be in `chat`."""
+        self._server = None
+
+
+def threads_here() -> int:
+    """As many as there are cores, and one where others want them: threads of llama.cpp wait for each other by spinning."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > cores / 2
+    return 1 if busy or os.environ.get("CI") else cores

@@ -1,0 +1,47 @@
+"""A conversation with calls and results, retold for a model that would copy a call that it sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from ..ir.parts import Part, Text, ToolCall, ToolResult
+from ..ir.request import Message
+
+__all__ = ["retold"]
+
+_SYSTEM = "Tell the user the result in one sentence."
+_LAST = "\nTell me the result."
+
+
+def retold(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Calls and results in plain words; where the last word is a result's, with the wish to hear of it."""
+    names: dict[str, str] = {}
+    told = [replace(message, parts=_plain(message.parts, names)) for message in messages]
+    if not messages or not any(isinstance(part, ToolResult) for part in messages[-1].parts):
+        return tuple(told)
+    wish = replace(told[-1], parts=(*told[-1].parts, Text(_LAST)))
+    return _with_system((*told[:-1], wish))
+
+
+def _plain(parts: Iterable[Part], names: dict[str, str]) -> tuple[Part, ...]:
+    plain: list[Part] = []
+    for part in parts:
+        if isinstance(part, ToolCall):
+            names[part.id] = part.name
+            plain.append(Text(f"I will use {part.name}."))
+        elif isinstance(part, ToolResult):
+            name = part.name or names.get(part.call_id, "it")
+            what = "error" if part.is_error else "result"
+            plain.append(Text(f"The {what} of {name} is: {part.text}"))
+        else:
+            plain.append(part)
+    return tuple(plain)
+
+
+def _with_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    first = messages[0]
+    if first.role in ("system", "developer"):
+        return (replace(first, parts=(*first.parts, Text(f"\n\n{_SYSTEM}"))), *messages[1:])
+    return (Message("system", (Text(_SYSTEM),)), *messages)

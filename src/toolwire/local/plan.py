@@ -1,0 +1,137 @@
+"""What a request with tools comes to for a model of this size: a call, or words.
+
+    plan = call(request)        # the request in words, with a grammar that leaves nothing but a call
+    plan = words(request)       # … without tools
+    probe(request)              # the question to the model whether it wants a call at all
+
+It was measured (bench/local.py) what a model of 135 million parameters can do: it fills in arguments when shown how, and it
+tells whether a function is asked for with one word, better than chance. Free, it does not call at all, so it cannot be left
+to choose while it writes.
+"""
+
+from __future__ import annotations
+
+from math import exp, log
+
+from msgspec.structs import replace
+
+from ..bridge.emulate import Emulation, emulate
+from ..ir.errors import ConfigError
+from ..ir.parts import Text, ToolResult
+from ..ir.pointer import Object
+from ..ir.request import Message, Request, Role
+from ..ir.tools import ToolChoice
+from ..ir.value import Value
+from ..text import get
+from ..text.engine.declare import Declare, Results
+from ..wire import get as get_wire
+from .grammar import grammar_of
+from .history import retold
+
+__all__ = ["Plan", "answers_a_result", "call", "demanded", "forbidden", "probe", "wants_call", "words"]
+
+_FUNCTIONS = "You have these functions:\n"
+_FORM = replace(
+    get("generic_json"),
+    declare=Declare(
+        _FUNCTIONS,
+        "\nAnswer with the call that does what the user asks for, as JSON, with values from the user's words.",
+        entry="signature",
+        explain=False,
+    ),
+    results=Results("The result of {name} is: {content}"),
+)
+# A model of this size copies what it is shown. Placeholders would come back as arguments; these show where values come from.
+_SHOWN = (
+    ("What does the word gentle mean?", '{"name": "look_up", "arguments": {"word": "gentle"}}'),
+    (
+        "Remind Ann to call Tom at 5 pm.",
+        '{"name": "remind", "arguments": {"who": "Ann", "what": "call Tom", "when": "5 pm"}}',
+    ),
+)
+_ASK = "\nSay Yes if the user asks for what a function does. Say No if not."
+_LEANS = -0.55  # of the logarithm of the odds of a yes, where the prompts of bench/local.py part best
+
+_COOL: Object = {"temperature": 0}  # unless the request says otherwise: values come from the words, not from chance
+
+
+class Plan(Value, frozen=True):
+    """A request for the chat, and how its answer becomes one to the original. Without `emulation` it already is."""
+
+    body: Object
+    emulation: Emulation | None = None
+
+
+def forbidden(request: Request) -> bool:
+    return all(tool.kind == "builtin" for tool in request.tools) or (
+        request.choice is not None and request.choice.mode == "none"
+    )
+
+
+def demanded(request: Request) -> bool:
+    choice = request.choice
+    return choice is not None and (choice.mode in ("required", "tool") or choice.required)
+
+
+def answers_a_result(request: Request) -> bool:
+    """The conversation ends with what a tool said: now the user wants words."""
+    last = request.messages[-1:]
+    return any(isinstance(part, ToolResult) for message in last for part in message.parts)
+
+
+def call(request: Request) -> Plan:
+    choice = request.choice if demanded(request) else _required(request.choice)
+    emulation = emulate(replace(request, choice=choice, output=None, parallel=False), _FORM, constrain=True)
+    said = emulation.request
+    shown = [one for asked, made in _SHOWN for one in (_says("user", asked), _says("assistant", made))]
+    body = _encoded(replace(said, messages=(said.messages[0], *shown, *said.messages[1:]), output=None))
+    if said.output is None or not isinstance(said.output.schema, dict):
+        raise ConfigError("a call is demanded, and no function is offered")
+    return Plan({**_COOL, **body, "grammar": grammar_of(said.output.schema["properties"]["tool_call"])}, emulation)
+
+
+def _says(role: Role, text: str) -> Message:
+    return Message(role, (Text(text),))
+
+
+def words(request: Request) -> Plan:
+    spoken = replace(request, messages=retold(request.messages), tools=(), choice=None, parallel=None)
+    cool = _COOL if answers_a_result(request) else {}
+    return Plan({**cool, **_encoded(spoken)})
+
+
+def probe(request: Request) -> Object:
+    """A request for one word: yes, or no."""
+    asked = [
+        part.text
+        for message in request.messages
+        if message.role == "user"
+        for part in message.parts[-1:]
+        if isinstance(part, Text)
+    ]
+    listed = _FORM.render_tools(request.tools).removesuffix(_FORM.declare.after)
+    return {
+        "messages": [{"role": "system", "content": listed + _ASK}, {"role": "user", "content": "".join(asked[-1:])}],
+        "max_tokens": 1,
+        "temperature": 0,
+        "logprobs": True,
+        "top_logprobs": 100,
+    }
+
+
+def wants_call(top: list[Object]) -> bool:
+    """What the first token of the answer to `probe` leans to."""
+    return _weight(top, "yes") - _weight(top, "no") > _LEANS
+
+
+def _weight(top: list[Object], word: str) -> float:
+    found = sum(exp(one["logprob"]) for one in top if one["token"].strip().lower() == word)
+    return log(found) if found else -20.0
+
+
+def _required(choice: ToolChoice | None) -> ToolChoice:
+    return ToolChoice("required") if choice is None or not choice.names else replace(choice, required=True)
+
+
+def _encoded(request: Request) -> Object:
+    return get_wire("openai_chat").encode_request(request)[0]

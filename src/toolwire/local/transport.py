@@ -1,0 +1,81 @@
+"""The way from a `ModelClient` to the model in this process: a `Transport` like HTTP's, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from contextlib import aclosing, asynccontextmanager
+
+from ..ir.errors import UpstreamError
+from ..ir.response import Fault
+from ..ir.text import to_bytes
+from ..net.http import Reply
+from ..stream.strict import parse_object
+from ..wire import get
+from .model import open_model
+
+__all__ = ["LocalTransport"]
+
+_EVENTS = {"content-type": "text/event-stream"}
+_DOCUMENT = {"content-type": "application/json"}
+
+
+class LocalTransport:
+    """Several clients may share it, as they share the model. It has nothing to close."""
+
+    @asynccontextmanager
+    async def post(
+        self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
+    ) -> AsyncIterator[Reply]:
+        document = parse_object(body)
+        model = open_model(document.get("model") or "smollm2")
+        deadline = asyncio.get_running_loop().time() + max(seconds, 0.001)
+        answer = model.stream(body) if document.get("stream") else _one(model.complete(body))
+        async with aclosing(answer):
+            try:
+                async with asyncio.timeout_at(deadline):
+                    first = await anext(answer)
+            except UpstreamError as error:
+                yield _Reply(error.status, _DOCUMENT, _error(error.fault), None, deadline)
+                return
+            kind = _EVENTS if document.get("stream") else _DOCUMENT
+            yield _Reply(200, kind, first, answer, deadline)
+
+    async def aclose(self) -> None: ...
+
+
+class _Reply:
+    """The first piece, and where the others come from."""
+
+    def __init__(
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        first: bytes,
+        more: AsyncGenerator[bytes, None] | None,
+        deadline: float,
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        self._first = first
+        self._more = more
+        self._deadline = deadline
+
+    async def read(self) -> bytes:
+        first, self._first = self._first, b""
+        if first or self._more is None:
+            return first
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                return await anext(self._more, b"")
+        except UpstreamError as error:  # the head is gone: the fault travels in the stream
+            self._more = None
+            return b"data: " + _error(error.fault) + b"\n\n"
+
+
+def _error(fault: Fault) -> bytes:
+    return to_bytes(get("openai_chat").encode_error(fault).body)
+
+
+async def _one(whole: Awaitable[bytes]) -> AsyncGenerator[bytes, None]:
+    yield await whole

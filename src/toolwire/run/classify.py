@@ -1,0 +1,49 @@
+"""What became of a function's run: the result that the model reads, and what is known of its effect."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from ..ir.parts import ToolCall, ToolResult
+from ..ir.tools import Effect
+from .failures import NotExecuted, ToolError, Transient
+from .requests import Failed, Returned, TimedOut, Unfit
+from .results import refusal, sized_result, spoken, told
+
+__all__ = ["Ending", "classify"]
+
+Ending: TypeAlias = Literal["done", "unknown", "nothing"]
+"""It ran to its end; it may or may not have had its effect; surely it had none."""
+
+
+def classify(
+    call: ToolCall, effect: Effect, outcome: Returned | Failed | TimedOut | Unfit
+) -> tuple[ToolResult, int | None, Ending]:
+    """The result, how many characters it has at most where that is known, and how it ended."""
+    if isinstance(outcome, Returned):
+        return *sized_result(call, outcome.value), "done"
+    if isinstance(outcome, TimedOut):
+        return _timed_out(call, effect, outcome.seconds)
+    if isinstance(outcome, Unfit):
+        words = f"Nothing was run: {outcome.words}. Call it again."
+        return refusal(call, "invalid_arguments", words), None, "nothing"
+    return _failed(call, effect, outcome.error)
+
+
+def _timed_out(call: ToolCall, effect: Effect, seconds: float) -> tuple[ToolResult, None, Ending]:
+    words = f"{call.name} did not finish within {seconds:g} seconds."
+    if effect == "write":
+        return refusal(call, "outcome_unknown", f"{words} It may have taken effect."), None, "unknown"
+    after = " It changed nothing." if effect in ("pure", "read") else ""
+    return refusal(call, "timeout", words + after), None, "nothing"
+
+
+def _failed(call: ToolCall, effect: Effect, error: BaseException) -> tuple[ToolResult, None, Ending]:
+    if isinstance(error, ToolError):
+        said = spoken(error, name=False) or "The tool refused."
+        return told(call.result(said, is_error=True), code="failed"), None, "done"
+    untouched = isinstance(error, NotExecuted) or (isinstance(error, Transient) and error.before_effect)
+    if untouched or effect in ("pure", "read", "idempotent"):
+        return refusal(call, "failed", f"{call.name} failed: {spoken(error)}"), None, "nothing"
+    said = f"{call.name} failed, and may have taken effect before it did: {spoken(error)}"
+    return refusal(call, "outcome_unknown", said), None, "unknown"

@@ -1,0 +1,41 @@
+"""Recorded exchanges as scripts: what a real provider once said, said again to the code under test.
+
+trace = load_trace("tests/traces/two-calls.json")
+async with Upstream(*script_of(trace)) as upstream:
+    … ask upstream.url what trace.ingress asked
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+from ..gateway.redact import REMOVED
+from ..gateway.trace import Answer, Trace, load
+from .upstream import Line, Partly, Recorded
+
+__all__ = ["Trace", "load_trace", "script_of"]
+
+_OF_THE_CONNECTION = frozenset({"content-length", "transfer-encoding", "content-encoding", "connection", "keep-alive"})
+
+
+def load_trace(path: str | Path) -> Trace:
+    """What `toolwire trace record` wrote; ConfigError for what it did not."""
+    return load(Path(path))
+
+
+def script_of(trace: Trace, *, in_time: bool = False) -> list[Line]:
+    """The answers of the upstreams, in their order and cut as they were; `in_time` with the pauses that they had."""
+    return [_line(one.answer, one.ms, in_time=in_time) for one in trace.upstreams if one.answer is not None]
+
+
+def _line(answer: Answer, began: float, *, in_time: bool) -> Line:
+    if not answer.status:
+        return Partly(then="stall" if (answer.error or "").startswith("Timeout") else "reset")
+    headers = {
+        name: value for name, value in answer.headers.items() if name not in _OF_THE_CONNECTION and value != REMOVED
+    }
+    times = [began, *(piece.ms for piece in answer.pieces)]
+    waits = [(after - before) / 1000 if in_time else 0.0 for before, after in pairwise(times)]
+    pieces = [(wait, piece.data) for wait, piece in zip(waits, answer.pieces, strict=True)]
+    return Recorded(tuple(pieces or [(0.0, answer.data)]), answer.status, headers)

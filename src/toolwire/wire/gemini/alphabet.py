@@ -1,0 +1,38 @@
+"""Bytes in JSON: Google takes both alphabets of base64, with and without padding, and its Python SDK writes the one for URLs.
+
+Nobody else takes that one, so it is form here: the canonical value is the usual alphabet, padded.
+"""
+
+from __future__ import annotations
+
+from ...ir.pointer import Object
+
+__all__ = ["respelled", "usual"]
+
+_TO_USUAL = str.maketrans("-_", "+/")
+_TO_URL = str.maketrans("+/", "-_")
+_URL = ":url_alphabet"
+_BARE = ":unpadded"
+
+
+def usual(data: str) -> tuple[str, Object]:
+    """`data` as everybody writes it, and how it was written.
+
+    >>> usual("-_8")
+    ('+/8=', {':url_alphabet': True, ':unpadded': True})
+    """
+    form: Object = {}
+    if "-" in data or "_" in data:
+        data = data.translate(_TO_USUAL)
+        form[_URL] = True
+    if len(data) % 4 > 1:
+        data += "=" * (-len(data) % 4)
+        form[_BARE] = True
+    return data, form
+
+
+def respelled(data: str, form: Object) -> str:
+    """The way back."""
+    if _URL in form:
+        data = data.translate(_TO_URL)
+    return data.rstrip("=") if _BARE in form else data

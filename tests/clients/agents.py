@@ -1,0 +1,97 @@
+"""How to run each coding agent without a terminal, with a key that is none, at an address of ours."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+KEY = "not-a-key"
+MODEL = "scripted"
+ASKED = "Read alpha.txt and beta.txt and tell me what they say."
+
+
+class Agent(NamedTuple):
+    """`read` is the call that makes it read a file; `settle` writes its settings into its home."""
+
+    name: str
+    package: str
+    front: str
+    command: tuple[str, ...]
+    environment: Callable[[str], dict[str, str]]
+    read: Callable[[Path], tuple[str, dict[str, Any]]]
+    settle: Callable[[Path, str], None] = lambda home, url: None
+
+
+def _codex_settings(home: Path, url: str) -> None:
+    folder = home / ".codex"
+    folder.mkdir()
+    (folder / "config.toml").write_text(
+        f'model = "{MODEL}"\nmodel_provider = "toolwire"\n\n'
+        f'[model_providers.toolwire]\nname = "toolwire"\nbase_url = "{url}/v1"\nenv_key = "TOOLWIRE_KEY"\n'
+        'wire_api = "responses"\n'
+    )
+
+
+def _gemini_settings(home: Path, url: str) -> None:
+    folder = home / ".gemini"
+    folder.mkdir()
+    (folder / "settings.json").write_text(json.dumps({"security": {"auth": {"selectedType": "gemini-api-key"}}}))
+
+
+def _opencode_settings(home: Path, url: str) -> None:
+    folder = home / ".config" / "opencode"
+    folder.mkdir(parents=True)
+    options = {"baseURL": f"{url}/v1", "apiKey": KEY}
+    provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {MODEL: {"tool_call": True}}}
+    (folder / "opencode.json").write_text(json.dumps({"provider": {"toolwire": provider}, "autoupdate": False}))
+
+
+AGENTS = (
+    Agent(
+        "Claude Code",
+        "@anthropic-ai/claude-code",
+        "anthropic",
+        ("claude", "-p", ASKED, "--model", MODEL, "--allowedTools", "Read"),
+        lambda url: {
+            "ANTHROPIC_BASE_URL": url,
+            "ANTHROPIC_API_KEY": KEY,
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        },
+        lambda path: ("Read", {"file_path": str(path)}),
+    ),
+    Agent(
+        "Codex",
+        "@openai/codex",
+        "openai_responses",
+        ("codex", "exec", "--skip-git-repo-check", "--sandbox", "read-only", ASKED),
+        lambda url: {"TOOLWIRE_KEY": KEY},
+        lambda path: ("exec_command", {"cmd": f"cat {path}"}),
+        _codex_settings,
+    ),
+    Agent(
+        "Gemini CLI",
+        "@google/gemini-cli",
+        "gemini",
+        ("gemini", "-p", ASKED, "--model", MODEL, "--skip-trust"),
+        lambda url: {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": url},
+        lambda path: ("read_file", {"file_path": str(path)}),
+        _gemini_settings,
+    ),
+    Agent(
+        "Qwen Code",
+        "@qwen-code/qwen-code",
+        "openai_chat",
+        ("qwen", "-p", ASKED, "--auth-type", "openai"),
+        lambda url: {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_MODEL": MODEL},
+        lambda path: ("read_file", {"file_path": str(path)}),
+    ),
+    Agent(
+        "opencode",
+        "opencode-ai",
+        "openai_chat",
+        ("opencode", "run", "--model", f"toolwire/{MODEL}", ASKED),
+        lambda url: {},
+        lambda path: ("read", {"filePath": str(path)}),
+        _opencode_settings,
+    ),
+)

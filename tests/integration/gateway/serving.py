@@ -1,0 +1,63 @@
+"""A gateway on a real socket, for as long as its context lasts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+
+from toolwire.gateway.app import Gateway
+from toolwire.gateway.protocol import limited
+from toolwire.gateway.settings import LimitsRow, from_document
+from toolwire.gateway.turn import Turn
+
+WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
+
+
+class Serving:
+    """Where it is, and what it was told when requests were over."""
+
+    def __init__(self, gateway: Gateway, turns: list[Turn]) -> None:
+        self.gateway = gateway
+        self.turns = turns
+        self.url = ""
+
+
+def upstream_rows(url: str, **more: Any) -> dict[str, Any]:
+    """One upstream for every wire, at `url`, named like the wire; `WIRE/MODEL` asks for it."""
+    return {wire: {"base_url": url, "wire": wire, "retries": 0, **more} for wire in WIRES}
+
+
+@asynccontextmanager
+async def serving(document: dict[str, Any], **options: Any) -> AsyncIterator[Serving]:
+    """The gateway that these settings describe."""
+    turns: list[Turn] = []
+    sinks = [turns.append, *options.pop("sinks", ())]
+    environment = options.pop("environment", {})
+    settings = from_document(document)
+    gateway = Gateway(settings, environment=environment, sinks=sinks, **options)
+    async with listening(gateway, settings.limits) as url:
+        serving = Serving(gateway, turns)
+        serving.url = url
+        yield serving
+
+
+@asynccontextmanager
+async def listening(app: Any, limits: LimitsRow | None = None) -> AsyncIterator[str]:
+    http = limited(limits or LimitsRow())
+    config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1, ws="none", http=http)
+    server = uvicorn.Server(config)
+    task = asyncio.ensure_future(server.serve())
+    while not server.started:
+        if task.done():
+            task.result()
+        await asyncio.sleep(0.005)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        await task

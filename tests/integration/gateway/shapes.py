@@ -1,0 +1,324 @@
+"""Answers in the providers' own shapes, written down from what their clients recorded: nothing here comes from our encoders.
+
+`spoken(upstream, said, stream=…)` is what an upstream of that kind says.
+"""
+
+import json
+from typing import Any, NamedTuple
+
+from toolwire.testing.upstream import Raw
+
+SIGNATURE = "c2lnbmF0dXJl"
+USAGE = (10, 5)
+
+
+class Call(NamedTuple):
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class Said(NamedTuple):
+    """`thought` is for those who show and sign it; the others keep it to themselves."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    thought: str = ""
+
+
+def spoken(upstream: str, said: Said, *, stream: bool) -> Raw:
+    """`upstream` is a wire, or a text format that a chat server without calls writes."""
+    if upstream in _TEXTS:
+        said = Said(said.text + _TEXTS[upstream](said.calls))
+        upstream = "openai_chat"
+    whole, chunks = _SHAPES[upstream]
+    if not stream:
+        return Raw(json.dumps(whole(said)).encode())
+    if upstream == "ollama":
+        lines = "".join(json.dumps(line) + "\n" for line in chunks(said))
+        return Raw(lines.encode(), headers={"content-type": "application/x-ndjson"}, streamed=True)
+    named = upstream in ("anthropic", "openai_responses")
+    events = [f"event: {one.get('type')}\n" * named + f"data: {json.dumps(one)}\n\n" for one in chunks(said)]
+    events += ["data: [DONE]\n\n"] if upstream == "openai_chat" else []
+    return Raw("".join(events).encode(), streamed=True)
+
+
+def _halves(text: str) -> tuple[str, str]:
+    return text[: len(text) // 2], text[len(text) // 2 :]
+
+
+# --- OpenAI Chat
+
+
+def _chat_whole(said: Said) -> dict:
+    message: dict = {"role": "assistant", "content": said.text or None, "refusal": None, "annotations": []}
+    if said.calls:
+        message["tool_calls"] = [
+            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": json.dumps(c.arguments)}}
+            for c in said.calls
+        ]
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if said.calls else "stop", "logprobs": None}
+    head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1700000000, "model": "gpt-5.1"}
+    return {**head, "choices": [choice], "usage": _CHAT_USAGE, "service_tier": "default"}
+
+
+_CHAT_USAGE = {"prompt_tokens": USAGE[0], "completion_tokens": USAGE[1], "total_tokens": sum(USAGE)}
+
+
+def _chat_chunks(said: Said) -> list[dict]:
+    deltas: list[dict] = [{"role": "assistant", "content": "" if said.text else None}]
+    deltas += [{"content": half} for half in _halves(said.text) if half]
+    for index, call in enumerate(said.calls):
+        function = {"name": call.name, "arguments": ""}
+        deltas.append({"tool_calls": [{"index": index, "id": call.id, "type": "function", "function": function}]})
+        for half in _halves(json.dumps(call.arguments)):
+            deltas.append({"tool_calls": [{"index": index, "function": {"arguments": half}}]})
+    choices = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas]
+    choices.append([{"index": 0, "delta": {}, "finish_reason": "tool_calls" if said.calls else "stop"}])
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1700000000, "model": "gpt-5.1"}
+    return [
+        *({**head, "choices": one, "usage": None} for one in choices),
+        {**head, "choices": [], "usage": _CHAT_USAGE},
+    ]
+
+
+# --- OpenAI Responses
+
+
+def _responses_items(said: Said) -> list[dict]:
+    words = {"type": "output_text", "text": said.text, "annotations": [], "logprobs": []}
+    message = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": [words]}
+    calls = [
+        {
+            "type": "function_call",
+            "id": f"fc_{call.id}",
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": json.dumps(call.arguments),
+            "status": "completed",
+        }
+        for call in said.calls
+    ]
+    summary = [{"type": "summary_text", "text": said.thought}]
+    thought = {"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": SIGNATURE}
+    return [thought] * bool(said.thought) + [message] * bool(said.text) + calls
+
+
+def _responses_whole(said: Said) -> dict:
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1700000000,
+        "status": "completed",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "model": "gpt-5.1",
+        "output": _responses_items(said),
+        "parallel_tool_calls": True,
+        "temperature": 1.0,
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": 1.0,
+        "usage": {
+            "input_tokens": USAGE[0],
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": USAGE[1],
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": sum(USAGE),
+        },
+    }
+
+
+def _responses_chunks(said: Said) -> list[dict]:
+    whole = _responses_whole(said)
+    begun = {**whole, "status": "in_progress", "output": [], "usage": None}
+    events = [{"type": "response.created", "response": begun}, {"type": "response.in_progress", "response": begun}]
+    for index, item in enumerate(whole["output"]):
+        place = {"item_id": item["id"], "output_index": index}
+        events += _ITEM_EVENTS[item["type"]](item, place)
+    events.append({"type": "response.completed", "response": whole})
+    return [{**event, "sequence_number": number} for number, event in enumerate(events)]
+
+
+def _message_events(item: dict, place: dict) -> list[dict]:
+    index, part = place["output_index"], item["content"][0]
+    spot = {**place, "content_index": 0}
+    empty = {**item, "status": "in_progress", "content": []}
+    deltas = [
+        {"type": "response.output_text.delta", **spot, "delta": half, "logprobs": []} for half in _halves(part["text"])
+    ]
+    return [
+        {"type": "response.output_item.added", "output_index": index, "item": empty},
+        {"type": "response.content_part.added", **spot, "part": {**part, "text": ""}},
+        *deltas,
+        {"type": "response.output_text.done", **spot, "text": part["text"], "logprobs": []},
+        {"type": "response.content_part.done", **spot, "part": part},
+        {"type": "response.output_item.done", "output_index": index, "item": item},
+    ]
+
+
+def _call_events(item: dict, place: dict) -> list[dict]:
+    index, kind = place["output_index"], "response.function_call_arguments"
+    empty = {**item, "status": "in_progress", "arguments": ""}
+    return [
+        {"type": "response.output_item.added", "output_index": index, "item": empty},
+        *({"type": f"{kind}.delta", **place, "delta": half} for half in _halves(item["arguments"])),
+        {"type": f"{kind}.done", **place, "name": item["name"], "arguments": item["arguments"]},
+        {"type": "response.output_item.done", "output_index": index, "item": item},
+    ]
+
+
+def _reasoning_events(item: dict, place: dict) -> list[dict]:
+    index, part, kind = place["output_index"], item["summary"][0], "response.reasoning_summary"
+    spot = {**place, "summary_index": 0}
+    return [
+        {"type": "response.output_item.added", "output_index": index, "item": {**item, "summary": []}},
+        {"type": f"{kind}_part.added", **spot, "part": {**part, "text": ""}},
+        *({"type": f"{kind}_text.delta", **spot, "delta": half} for half in _halves(part["text"])),
+        {"type": f"{kind}_text.done", **spot, "text": part["text"]},
+        {"type": f"{kind}_part.done", **spot, "part": part},
+        {"type": "response.output_item.done", "output_index": index, "item": item},
+    ]
+
+
+_ITEM_EVENTS = {"reasoning": _reasoning_events, "message": _message_events, "function_call": _call_events}
+
+
+# --- Anthropic
+
+
+def _anthropic_blocks(said: Said) -> list[dict]:
+    thought = [{"type": "thinking", "thinking": said.thought, "signature": SIGNATURE}] if said.thought else []
+    words = [{"type": "text", "text": said.text}] if said.text else []
+    return (
+        thought + words + [{"type": "tool_use", "id": c.id, "name": c.name, "input": c.arguments} for c in said.calls]
+    )
+
+
+def _anthropic_whole(said: Said) -> dict:
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-sonnet-4-5",
+        "content": _anthropic_blocks(said),
+        "stop_reason": "tool_use" if said.calls else "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": USAGE[0], "output_tokens": USAGE[1]},
+    }
+
+
+def _anthropic_chunks(said: Said) -> list[dict]:
+    whole = _anthropic_whole(said)
+    usage = {"input_tokens": USAGE[0], "output_tokens": 1}
+    begun = {**whole, "content": [], "stop_reason": None, "usage": usage}
+    events: list[dict] = [{"type": "message_start", "message": begun}, {"type": "ping"}]
+    for index, block in enumerate(whole["content"]):
+        if block["type"] == "text":
+            start: dict = {**block, "text": ""}
+            deltas = [{"type": "text_delta", "text": half} for half in _halves(block["text"])]
+        elif block["type"] == "thinking":
+            start = {**block, "thinking": "", "signature": ""}
+            deltas = [{"type": "thinking_delta", "thinking": half} for half in _halves(block["thinking"])]
+            deltas.append({"type": "signature_delta", "signature": block["signature"]})
+        else:
+            start = {**block, "input": {}}
+            pieces = ("", *_halves(json.dumps(block["input"])))
+            deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+        events.append({"type": "content_block_start", "index": index, "content_block": start})
+        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        events.append({"type": "content_block_stop", "index": index})
+    stop = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+    events.append({"type": "message_delta", "delta": stop, "usage": {"output_tokens": USAGE[1]}})
+    return [*events, {"type": "message_stop"}]
+
+
+# --- Gemini: STOP whatever it says; the first call of a turn is signed
+
+
+def _gemini_parts(said: Said) -> list[dict]:
+    parts: list[dict] = [{"text": said.thought, "thought": True}] if said.thought else []
+    parts += [{"text": said.text}] if said.text else []
+    for number, call in enumerate(said.calls):
+        signed = {} if number else {"thoughtSignature": SIGNATURE}
+        parts.append({"functionCall": {"id": call.id, "name": call.name, "args": call.arguments}, **signed})
+    return parts
+
+
+_GEMINI_USAGE = {"promptTokenCount": USAGE[0], "candidatesTokenCount": USAGE[1], "totalTokenCount": sum(USAGE)}
+_GEMINI_HEAD = {"modelVersion": "gemini-3-pro", "responseId": "r1"}
+
+
+def _gemini_whole(said: Said) -> dict:
+    content = {"role": "model", "parts": _gemini_parts(said)}
+    candidate = {"content": content, "finishReason": "STOP", "index": 0}
+    return {"candidates": [candidate], "usageMetadata": _GEMINI_USAGE, **_GEMINI_HEAD}
+
+
+def _gemini_chunks(said: Said) -> list[dict]:
+    thought = [{"text": half, "thought": True} for half in _halves(said.thought) if half]
+    words = [{"text": half} for half in _halves(said.text) if half]
+    parts = [*thought, *words, *_gemini_parts(Said(calls=said.calls))]
+    chunks = [
+        {"candidates": [{"index": 0, "content": {"role": "model", "parts": [part]}}], **_GEMINI_HEAD} for part in parts
+    ]
+    end = {"index": 0, "content": {"role": "model", "parts": []}, "finishReason": "STOP"}
+    return [*chunks, {"candidates": [end], "usageMetadata": _GEMINI_USAGE, **_GEMINI_HEAD}]
+
+
+# --- Ollama
+
+
+_OLLAMA_HEAD = {"model": "qwen3", "created_at": "2026-08-21T18:48:22.196249Z"}
+_OLLAMA_END = {"done": True, "done_reason": "stop", "prompt_eval_count": USAGE[0], "eval_count": USAGE[1]}
+
+
+def _ollama_calls(said: Said) -> list[dict]:
+    return [
+        {"id": call.id, "function": {"index": index, "name": call.name, "arguments": call.arguments}}
+        for index, call in enumerate(said.calls)
+    ]
+
+
+def _ollama_whole(said: Said) -> dict:
+    message: dict = {"role": "assistant", "content": said.text}
+    if said.calls:
+        message["tool_calls"] = _ollama_calls(said)
+    return {**_OLLAMA_HEAD, "message": message, **_OLLAMA_END}
+
+
+def _ollama_chunks(said: Said) -> list[dict]:
+    messages: list[dict] = [{"role": "assistant", "content": half} for half in _halves(said.text) if half]
+    messages += [{"role": "assistant", "content": "", "tool_calls": [call]} for call in _ollama_calls(said)]
+    lines = [{**_OLLAMA_HEAD, "message": message, "done": False} for message in messages]
+    return [*lines, {**_OLLAMA_HEAD, "message": {"role": "assistant", "content": ""}, **_OLLAMA_END}]
+
+
+# --- models that write their calls into the text
+
+
+def _hermes(calls: tuple[Call, ...]) -> str:
+    bodies = [json.dumps({"name": call.name, "arguments": call.arguments}) for call in calls]
+    return "".join(f"\n<tool_call>\n{body}\n</tool_call>" for body in bodies)
+
+
+def _qwen3_xml(calls: tuple[Call, ...]) -> str:
+    blocks = []
+    for call in calls:
+        values = "".join(f"<parameter={name}>\n{value}\n</parameter>\n" for name, value in call.arguments.items())
+        blocks.append(f"\n<tool_call>\n<function={call.name}>\n{values}</function>\n</tool_call>")
+    return "".join(blocks)
+
+
+_SHAPES = {
+    "openai_chat": (_chat_whole, _chat_chunks),
+    "openai_responses": (_responses_whole, _responses_chunks),
+    "anthropic": (_anthropic_whole, _anthropic_chunks),
+    "gemini": (_gemini_whole, _gemini_chunks),
+    "ollama": (_ollama_whole, _ollama_chunks),
+}
+_TEXTS = {"hermes": _hermes, "qwen3_xml": _qwen3_xml}
+WIRES = tuple(_SHAPES)
+FORMATS = tuple(_TEXTS)

@@ -1,0 +1,223 @@
+"""Keys as real clients send them, and what each protocol says to those who may not."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from gateway.serving import serving, upstream_rows
+from gateway.state.asking import Http
+
+from toolwire.gateway.keys import digest
+from toolwire.ir.parts import Text
+from toolwire.ir.response import Response, Stop, Usage
+from toolwire.testing.upstream import Raw, Upstream
+from toolwire.wire import get
+
+KEY = "sk-tw-of-ann"
+SAID = [{"role": "user", "content": "hi"}]
+GEMINI = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+FRONTS = {
+    "openai_chat": ("/v1/chat/completions", {"messages": SAID}),
+    "openai_responses": ("/v1/responses", {"input": "hi"}),
+    "anthropic": ("/v1/messages", {"messages": SAID, "max_tokens": 9}),
+    "gemini": ("/v1beta/models/{model}:generateContent", GEMINI),
+    "ollama": ("/api/chat", {"messages": SAID, "stream": False}),
+}
+AUTH = {
+    "authorization": ({"authorization": f"Bearer {KEY}"}, ""),
+    "authorization, in small letters": ({"authorization": f"bearer  {KEY}"}, ""),
+    "x-api-key": ({"x-api-key": KEY}, ""),
+    "x-goog-api-key": ({"x-goog-api-key": KEY}, ""),
+    "api-key": ({"api-key": KEY}, ""),
+    "?key=": ({}, f"?key={KEY}"),
+    "two, of which one is ours": ({"authorization": "Bearer of-another", "x-api-key": KEY}, ""),
+}
+WRONG = {
+    "none": ({}, ""),
+    "empty": ({"authorization": "Bearer "}, ""),
+    "unknown": ({"x-api-key": "sk-tw-of-nobody"}, ""),
+    "almost": ({"x-api-key": KEY[:-1]}, ""),
+    "its hash": ({"x-api-key": digest(KEY)}, ""),
+    "no bearer": ({"authorization": f"Basic {KEY}"}, ""),
+    "in the query": ({}, "?key=sk-tw-of-nobody"),
+    "not ASCII": ({"x-api-key": "schlüssel"}, "?key=%00%ff"),
+}
+
+
+def hello(**usage):
+    return Response(parts=(Text("Hello"),), stop=Stop("stop"), usage=Usage(**usage) if usage else Usage(7, 5))
+
+
+@asynccontextmanager
+async def gateway_for(*script, **limits):
+    async with Upstream(*script) as upstream, Http() as http:
+        models = {name: {"upstream": "openai_chat", "model": "m"} for name in ("small", "large", "huge")}
+        keys = {"ann": {"hash": digest(KEY), **limits}, "bob": {"hash": digest("sk-tw-of-bob")}}
+        async with serving({"upstreams": upstream_rows(upstream.url), "models": models, "keys": keys}) as gateway:
+            yield gateway, http, upstream
+
+
+async def ask(gateway, http, front, model="small", headers=None, query="", **more):
+    path, body = FRONTS[front]
+    url = gateway.url + path.format(model=model) + query
+    return await http.post(url, {"model": model, **body, **more}, {"x-api-key": KEY} if headers is None else headers)
+
+
+def said(front, reply):
+    return get(front).decode_error(reply.status, reply.json(), reply.headers)
+
+
+@pytest.mark.parametrize("how", AUTH)
+@pytest.mark.parametrize("front", FRONTS)
+def test_every_header_that_clients_send_is_taken(front, how):
+    async def run():
+        async with gateway_for(hello()) as (gateway, http, upstream):
+            headers, query = AUTH[how]
+            reply = await ask(gateway, http, front, headers=headers, query=query)
+            assert reply.status == 200, reply.text
+            assert [turn.caller for turn in gateway.turns] == ["ann"]
+            assert KEY not in str(upstream.heard)  # ours, and not the upstream's business
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("how", WRONG)
+@pytest.mark.parametrize("front", FRONTS)
+def test_without_a_key_nothing_happens(front, how):
+    async def run():
+        async with gateway_for(hello()) as (gateway, http, upstream):
+            headers, query = WRONG[how]
+            reply = await ask(gateway, http, front, headers=headers, query=query)
+            assert (reply.status, said(front, reply).kind) == (401, "authentication")
+            assert KEY not in reply.text
+            assert not upstream.heard
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1beta/models", "/api/tags", "/v1/models/small", "/metrics"])
+def test_nothing_is_told_without_a_key_but_that_we_are_there(path):
+    async def run():
+        async with gateway_for() as (gateway, http, _):
+            assert (await http.get(gateway.url + path)).status == 401
+            for probe in ("/health", "/ready", "/"):
+                assert (await http.get(gateway.url + probe)).status == 200
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_a_key_is_for_its_models(front):
+    async def run():
+        async with gateway_for(hello(), hello(), models=["sm*", "large"]) as (gateway, http, upstream):
+            assert (await ask(gateway, http, front, "small")).status == 200
+            assert (await ask(gateway, http, front, "large")).status == 200
+            for model in ("huge", "anthropic/m", "nowhere"):
+                reply = await ask(gateway, http, front, model)
+                assert (reply.status, said(front, reply).kind) == (403, "permission")
+            assert len(upstream.heard) == 2
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "names"),
+    [
+        ("/v1/models", {}, lambda body: [one["id"] for one in body["data"]]),
+        ("/v1/models", {"anthropic-version": "2023-06-01"}, lambda body: [one["id"] for one in body["data"]]),
+        ("/v1beta/models", {}, lambda body: [one["name"].removeprefix("models/") for one in body["models"]]),
+        ("/api/tags", {}, lambda body: [one["name"] for one in body["models"]]),
+    ],
+)
+def test_lists_have_what_the_key_is_for(path, headers, names):
+    async def run():
+        async with gateway_for(models=["sm*", "large"]) as (gateway, http, _):
+            mine = await http.get(gateway.url + path, {**headers, "x-api-key": KEY})
+            all_there_are = await http.get(gateway.url + path, {**headers, "x-api-key": "sk-tw-of-bob"})
+            assert names(mine.json()) == ["large", "small"]
+            assert names(all_there_are.json()) == ["huge", "large", "small"]
+            assert (await http.get(gateway.url + "/v1/models/huge", {"x-api-key": KEY})).status == 403
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_too_many_requests(front):
+    async def run():
+        async with gateway_for(hello(), hello(), hello(), requests_per_minute=2) as (gateway, http, upstream):
+            statuses = [(await ask(gateway, http, front)).status for _ in range(2)]
+            reply = await ask(gateway, http, front)
+            assert (*statuses, reply.status) == (200, 200, 429)
+            assert said(front, reply).kind == "rate_limit"
+            assert said(front, reply).retry_after in (60, 61)
+            assert reply.headers["retry-after"] in ("60", "61")
+            other = await ask(gateway, http, front, headers={"x-api-key": "sk-tw-of-bob"})
+            assert other.status == 200
+            assert len(upstream.heard) == 3
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("limit", ["tokens_per_minute", "tokens_per_day"])
+@pytest.mark.parametrize("front", FRONTS)
+def test_tokens_are_used_up(front, limit):
+    async def run():
+        async with gateway_for(*[hello(input=60, output=30)] * 2, **{limit: 100}) as (gateway, http, upstream):
+            statuses = [(await ask(gateway, http, front)).status for _ in range(3)]
+            assert statuses == [200, 200, 429]
+            assert len(upstream.heard) == 2
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("front", ["openai_chat", "anthropic"])
+def test_an_upstream_that_does_not_count_is_counted_for(front, stream):
+    """Chat streams say what they used only to those who ask: no way around a budget."""
+
+    async def run():
+        words = Response(parts=(Text("word " * 80),), stop=Stop("stop"))
+        async with gateway_for(words, words, tokens_per_minute=100) as (gateway, http, _):
+            assert (await ask(gateway, http, front, stream=stream)).status == 200
+            [turn] = gateway.turns
+            assert turn.estimated
+            assert turn.usage.output == 100
+            assert (await ask(gateway, http, front, stream=stream)).status == 429
+
+    asyncio.run(run())
+
+
+def test_a_whole_answer_for_a_stream_counts_as_well():
+    async def run():
+        body = b'{"id":"1","object":"chat.completion","created":0,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":90,"completion_tokens":20,"total_tokens":110}}'
+        async with gateway_for(Raw(body)) as (gateway, http, _):
+            reply = await ask(gateway, http, "openai_chat", stream=True)
+            assert "[DONE]" in reply.text
+            assert gateway.turns[0].usage.total == 110
+            assert not gateway.turns[0].estimated
+
+    asyncio.run(run())
+
+
+def test_a_request_that_fails_before_the_upstream_costs_no_tokens():
+    async def run():
+        async with gateway_for(hello(), tokens_per_minute=100) as (gateway, http, _):
+            for _ in range(20):
+                assert (await ask(gateway, http, "anthropic", messages=5)).status == 400
+            assert (await ask(gateway, http, "openai_chat")).status == 200
+
+    asyncio.run(run())
+
+
+def test_two_keys_in_one_header_line_each_are_one_too_many():
+    async def run():
+        async with gateway_for() as (gateway, _, _):
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(gateway.url.rpartition(":")[2]))
+            writer.write(
+                f"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\napi-key: a\r\napi-key: {KEY}\r\n\r\n".encode()
+            )
+            answer = await reader.read()
+            writer.close()
+            assert answer.startswith(b"HTTP/1.1 400 ")
+
+    asyncio.run(run())

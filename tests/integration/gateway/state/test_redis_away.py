@@ -1,0 +1,89 @@
+"""A gateway whose Redis goes away: requests go on, unless the settings say that they must not."""
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+from gateway.serving import serving, upstream_rows
+from gateway.state.asking import Http
+from gateway.state.test_client_keys import FRONTS, KEY, ask, hello, said
+from stores.servers import Redis
+
+from toolwire.gateway.keys import digest
+from toolwire.gateway.settings import from_document
+from toolwire.gateway.state import open_state
+from toolwire.testing.upstream import Upstream
+
+NOWHERE = "redis://me:geheim@127.0.0.1:1/0"
+
+
+@asynccontextmanager
+async def gateway_with(state_row, answers, **limits):
+    async with Upstream(*[hello()] * answers) as upstream, Http() as http:
+        keys = {"ann": {"hash": digest(KEY), **limits}}
+        models = {"small": {"upstream": "openai_chat", "model": "m"}}
+        document = {"upstreams": upstream_rows(upstream.url), "models": models, "keys": keys, "state": state_row}
+        state = open_state(from_document(document), {})
+        async with serving(document, limiter=state.limiter, memory=state.memory) as gateway:
+            yield gateway, http
+        await state.aclose()
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_this_machine_counts_for_itself(front):
+    async def run():
+        async with gateway_with({"url": NOWHERE}, 2, requests_per_minute=2) as (gateway, http):
+            return [(await ask(gateway, http, front)).status for _ in range(3)]
+
+    assert asyncio.run(run()) == [200, 200, 429]
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_strict_refuses_in_the_words_of_the_client(front):
+    async def run():
+        async with gateway_with({"url": NOWHERE, "strict": True}, 0, requests_per_minute=2) as (gateway, http):
+            return await ask(gateway, http, front)
+
+    reply = asyncio.run(run())
+    assert said(front, reply).kind in ("overloaded", "server")
+    assert reply.status in (503, 529)
+    assert "geheim" not in reply.text
+    assert "127.0.0.1" not in reply.text
+
+
+@pytest.fixture
+def own_redis(redis_server):
+    """Not that of the other tests: this one may go."""
+    server = Redis(keeps=False)
+    yield server
+    server.stop()
+
+
+def test_it_may_go_and_come_back_while_requests_run(own_redis, caplog):
+    async def burst(gateway, http, count):
+        began = time.monotonic()
+        replies = await asyncio.gather(*(ask(gateway, http, "openai_chat") for _ in range(count)))
+        return {reply.status for reply in replies}, time.monotonic() - began
+
+    async def run():
+        async with gateway_with({"url": own_redis.url}, 200, requests_per_minute=1000) as (gateway, http):
+            assert (await burst(gateway, http, 20))[0] == {200}
+            own_redis._process.kill()
+            own_redis._process.wait()
+            statuses, seconds = await burst(gateway, http, 50)
+            assert statuses == {200}
+            assert seconds < 10
+            await asyncio.to_thread(own_redis.start)
+            await asyncio.sleep(1.1)
+            assert (await burst(gateway, http, 20))[0] == {200}
+            client = own_redis._client()
+            counted = sum(int(count) for count in client.hvals("{toolwire:limit:ann}:requests"))
+            client.close()
+            return counted
+
+    assert asyncio.run(run()) == 20
+    lines = [record.getMessage() for record in caplog.records if "shared state" in record.getMessage()]
+    assert len(lines) == 2
+    assert "cannot be used" in lines[0]
+    assert lines[1].endswith("is back")

@@ -1,0 +1,189 @@
+"""Limits in Redis: the same decisions as in one process, counted once for all, and what happens while Redis is away."""
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toolwire.gateway.faults import RateLimited
+from toolwire.gateway.keys import Caller
+from toolwire.gateway.limits import InProcess
+from toolwire.gateway.redis_limits import RedisLimiter
+from toolwire.gateway.redis_link import RedisLink
+from toolwire.gateway.settings import KeyRow
+from toolwire.ir.errors import ConfigError, StoreError
+
+NOWHERE = "redis://me:geheim@127.0.0.1:1/0"
+
+
+def caller(name="team", **limits):
+    return Caller(name, KeyRow("0" * 64, **limits))
+
+
+@asynccontextmanager
+async def linked(url, now=lambda: 0.0):
+    link = RedisLink(url, now)
+    try:
+        yield link
+    finally:
+        await link.aclose()
+
+
+async def answer(limiter, who):
+    try:
+        await limiter.admit(who)
+    except RateLimited as refused:
+        return str(refused), refused.retry_after
+    return None
+
+
+steps = st.lists(st.tuples(st.floats(0, 40), st.sampled_from(["ask", "ask", "spend"])), min_size=1, max_size=25)
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(steps=steps, most=st.integers(1, 4), tokens=st.integers(1, 40))
+def test_it_decides_as_the_limiter_in_the_process_does(redis_server, steps, most, tokens):
+    url = redis_server.fresh(None)
+    who = caller(requests_per_minute=most, tokens_per_minute=tokens, tokens_per_day=3 * tokens)
+    now = 1_000_000.0
+
+    async def compare():
+        nonlocal now
+        near = InProcess(lambda: now)
+        async with linked(url) as link:
+            far = RedisLimiter(link, None, lambda: now)
+            for pause, what in steps:
+                now = round(now + pause, 3)
+                if what == "spend":
+                    await asyncio.gather(near.spend(who, 10), far.spend(who, 10))
+                else:
+                    assert await answer(far, who) == await answer(near, who)
+
+    asyncio.run(compare())
+
+
+def test_several_count_as_one_to_the_request(redis_url):
+    async def ask():
+        async with linked(redis_url) as one, linked(redis_url) as two, linked(redis_url) as three:
+            limiters = [RedisLimiter(link, None) for link in (one, two, three)]
+            answers = [answer(limiters[number % 3], caller(requests_per_minute=50)) for number in range(300)]
+            return await asyncio.gather(*answers)
+
+    answers = asyncio.run(ask())
+    assert answers.count(None) == 50
+    assert all(refused[1] in (60, 61) for refused in answers if refused)
+
+
+def test_what_is_counted_goes_away_by_itself(redis_url):
+    async def look():
+        async with linked(redis_url) as link:
+            who = caller("a } key", requests_per_minute=5, tokens_per_day=5)
+            limiter = RedisLimiter(link, None)
+            await limiter.admit(who)
+            await limiter.spend(who, 3)
+            return {name: await link.client.pttl(name) for name in await link.client.keys("*")}
+
+    left = asyncio.run(look())
+    assert set(left) == {b"{toolwire:limit:a } key}:requests", b"{toolwire:limit:a } key}:day"}
+    assert 60_000 < left[b"{toolwire:limit:a } key}:requests"] <= 62_000
+    assert 86_400_000 < left[b"{toolwire:limit:a } key}:day"] <= 62 * 1_440_000
+
+
+def test_a_key_without_limits_asks_nobody():
+    async def ask():
+        async with linked(NOWHERE) as link:
+            limiter = RedisLimiter(link, None)
+            await limiter.admit(caller())
+            await limiter.spend(caller(), 5)
+
+    asyncio.run(ask())
+
+
+def test_while_redis_is_away_every_machine_counts_for_itself(caplog):
+    async def ask():
+        async with linked(NOWHERE) as link:
+            limiter = RedisLimiter(link, InProcess(lambda: 0.0))
+            return [await answer(limiter, caller(requests_per_minute=2)) for _ in range(3)]
+
+    first, second, third = asyncio.run(ask())
+    assert (first, second) == (None, None)
+    assert third is not None
+    [line] = [record.getMessage() for record in caplog.records if record.name == "toolwire.gateway"]
+    assert "redis://127.0.0.1:1 cannot be used" in line
+    assert "geheim" not in line
+
+
+def test_strict_lets_nobody_in_without_redis():
+    async def ask():
+        async with linked(NOWHERE) as link:
+            limiter = RedisLimiter(link, None)
+            await limiter.spend(caller(tokens_per_day=1), 5)  # never an error: the answer is given
+            await limiter.admit(caller(requests_per_minute=2))
+
+    with pytest.raises(StoreError) as error:
+        asyncio.run(ask())
+    assert error.value.status == 503
+    assert "127.0.0.1" not in str(error.value)
+
+
+def test_it_is_left_alone_for_a_moment_and_used_again(redis_server, redis_url, caplog):
+    caplog.set_level(logging.WARNING)
+    now = 0.0
+
+    async def ask():
+        nonlocal now
+        async with linked(redis_url, lambda: now) as link:
+            with pytest.raises(StoreError):
+                await link.ask(("NOSUCHCOMMAND",))
+            with pytest.raises(StoreError):
+                await link.ask(("PING",))  # not even asked
+            now = 1.0
+            assert await link.ask(("ECHO", "a"), ("ECHO", "b")) == [b"a", b"b"]
+
+    asyncio.run(ask())
+    first, second = [record.getMessage() for record in caplog.records]
+    assert "unknown command" in first
+    assert second.endswith("is back")
+
+
+def test_what_one_asks_wrong_is_not_the_fault_of_others(redis_url):
+    async def ask():
+        async with linked(redis_url) as link:
+            asked = [link.ask(("ECHO", 1)), link.ask(("NOSUCHCOMMAND",)), link.ask(("ECHO", 2), ("ECHO", 3))]
+            return await asyncio.gather(*asked, return_exceptions=True)
+
+    first, second, third = asyncio.run(ask())
+    assert (first, third) == ([b"1"], [b"2", b"3"])
+    assert isinstance(second, StoreError)
+
+
+def test_who_goes_away_takes_nobody_along(redis_url):
+    async def ask():
+        async with linked(redis_url) as link:
+            gone = asyncio.ensure_future(link.ask(("ECHO", 1)))
+            stays = asyncio.ensure_future(link.ask(("ECHO", 2)))
+            await asyncio.sleep(0)
+            gone.cancel()
+            return await stays
+
+    assert asyncio.run(ask()) == [b"2"]
+
+
+def test_a_server_that_was_started_again_is_used_again(redis_server, redis_url):
+    async def ask():
+        async with linked(redis_url) as link:
+            limiter = RedisLimiter(link, None)
+            who = caller(requests_per_minute=1)
+            assert await answer(limiter, who) is None
+            await asyncio.to_thread(redis_server.crash)  # forgets all, and the script, too
+            assert await answer(limiter, who) is None
+
+    asyncio.run(ask())
+
+
+def test_an_address_that_cannot_be_read():
+    with pytest.raises(ConfigError, match="cannot be read"):
+        RedisLink("redis://me:geheim@host:port/0", lambda: 0.0)

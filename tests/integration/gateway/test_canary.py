@@ -1,0 +1,350 @@
+"""Canaries: keys, and secrets in bodies, that must not be seen in any log, metric, span, recording or error, whatever happens."""
+
+import asyncio
+import io
+import json
+import logging
+from contextlib import asynccontextmanager, contextmanager
+
+import pytest
+import uvicorn
+from asking import HELLO, post
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from serving import upstream_rows
+
+from toolwire import Response, Text, ToolCall
+from toolwire.gateway.answering import Answering
+from toolwire.gateway.app import Gateway
+from toolwire.gateway.keys import digest
+from toolwire.gateway.otel import OtelSink
+from toolwire.gateway.redact import Redactor
+from toolwire.gateway.settings import from_document
+from toolwire.gateway.telemetry import open_telemetry
+from toolwire.ir.response import Fault, Stop
+from toolwire.testing import Partly, Raw, Upstream
+
+UPSTREAM = "canary7upstream7key7abcdefgh"  # looks like nothing: it must be known
+CLIENT = "canary7client7key7abcdefgh"
+WRONG = "canary7wrong7key7abcdefgh"
+SECRET = "sk-canary7secret7in7a7body"
+PASSWORD = "canary7password"
+WORDS = "canary7words7of7a7prompt"  # a recording may have these; nothing else may
+MARK = "canary7"
+SAID = Response(
+    id="r1",
+    parts=(Text(f"{WORDS} {SECRET}"), ToolCall("c1", "look", {"password": PASSWORD, "note": SECRET})),
+    stop=Stop("tool_calls"),
+)
+TOOL = {"type": "function", "function": {"name": "look", "description": WORDS, "parameters": {"type": "object"}}}
+BODY = {
+    "model": "WIRE/m",
+    "messages": [
+        {"role": "system", "content": WORDS},
+        {"role": "user", "content": f"{WORDS}; the key is {SECRET}"},
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {
+                    "id": "c0",
+                    "type": "function",
+                    "function": {"name": "look", "arguments": json.dumps({"password": PASSWORD})},
+                }
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c0", "content": json.dumps({"token": PASSWORD, "text": SECRET})},
+    ],
+    "tools": [TOOL],
+    "user": f"{MARK}user",
+    "metadata": {"a": f"{MARK}user"},
+}
+ECHO = {"error": {"message": f"Incorrect API key: {UPSTREAM}", "type": "invalid_request_error", "code": UPSTREAM}}
+JSON = {"content-type": "application/json"}
+SSE = {"content-type": "text/event-stream"}
+LATE = b'data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\ndata: %b\n\n' % json.dumps(ECHO).encode()
+AUTH = {"authorization": f"Bearer {CLIENT}", "cookie": f"a={MARK}cookie", "x-odd": f"{MARK}header"}
+
+
+class Crash:
+    """A sink that fails, with words of a body in its error."""
+
+    def begin(self, turn, asked, headers):
+        raise RuntimeError(f"{WORDS} {headers}")
+
+    def __call__(self, turn):
+        raise RuntimeError(WORDS)
+
+
+class Watched:
+    """A gateway that tells everything to everybody, and all that was told."""
+
+    def __init__(self, folder, upstream):
+        key = folder / "key"
+        key.write_text(UPSTREAM)
+        self.folder = folder
+        self.settings = from_document(
+            {
+                "upstreams": upstream_rows(upstream.url, key_file=str(key), timeout=0.4),
+                "keys": {"ann": {"hash": digest(CLIENT)}},
+                "log": {"file": str(folder / "access.log"), "bodies": True},
+                "trace": {"record": str(folder / "traces")},
+            }
+        )
+        self.spans, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
+        self.heard = io.StringIO()
+        self.answers = []
+        self.url = ""
+
+    @asynccontextmanager
+    async def running(self):
+        self.telemetry = telemetry = open_telemetry(self.settings, {})
+        tracers = TracerProvider()
+        tracers.add_span_processor(SimpleSpanProcessor(self.spans))
+        otel = OtelSink(tracers, MeterProvider([self.reader]), clean=telemetry.redactor)
+        sinks = [Crash(), otel, *telemetry.sinks]
+        gateway = Gateway(
+            self.settings,
+            environment={},
+            sinks=sinks,
+            metrics=telemetry.metrics,
+            transports=telemetry.transports(),
+        )
+        config = uvicorn.Config(
+            telemetry.around(gateway),
+            port=0,
+            log_config=None,
+            log_level="trace",
+            timeout_graceful_shutdown=1,
+            ws="none",
+        )
+        server = uvicorn.Server(config)
+        task = asyncio.ensure_future(server.serve())
+        while not server.started:  # noqa: ASYNC110  # it has no event for that
+            await asyncio.sleep(0.005)
+        self.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            await task
+            self.page = telemetry.metrics().decode()
+            await telemetry.aclose()
+
+    async def ask(self, path="/v1/chat/completions", body=BODY, headers=AUTH, wire="openai_chat"):
+        if isinstance(body, dict):
+            body = {**body, "model": body["model"].replace("WIRE", wire)}
+        self.answers.append(await post(self.url, path, body, headers))
+        return self.answers[-1]
+
+    def seen(self):
+        """Everything but recordings, by its name."""
+        return {
+            "logs": self.heard.getvalue(),
+            "access log": "\n".join(line for line in self.lines() if '"event":"exchange"' not in line),
+            "metrics": self.page,
+            "spans": "\n".join(span.to_json() for span in self.spans.get_finished_spans()),
+            "histograms": self.reader.get_metrics_data().to_json() if self.reader.get_metrics_data() else "",
+            "names of recordings": "\n".join(path.name for path in (self.folder / "traces").iterdir()),
+        }
+
+    def recordings(self):
+        bodies = "\n".join(line for line in self.lines() if '"event":"exchange"' in line)
+        return bodies + "".join(path.read_text() for path in (self.folder / "traces").iterdir())
+
+    def lines(self):
+        return (self.folder / "access.log").read_text().splitlines()
+
+
+@contextmanager
+def all_loggers_at_debug(out):
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(logging.Formatter("%(name)s %(levelname)s %(message)s"))
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(1)
+    yield
+    root.removeHandler(handler)
+    root.setLevel(level)
+
+
+def watch(tmp_path, *script, scene):
+    async def play():
+        async with Upstream(*script) as upstream:
+            watched = Watched(tmp_path, upstream)
+            with all_loggers_at_debug(watched.heard):
+                async with watched.running():
+                    await scene(watched)
+            return watched, upstream
+
+    return asyncio.run(play())
+
+
+def check(watched, *, answers=True):
+    for name, text in watched.seen().items():
+        assert MARK not in text, (name, [line for line in text.splitlines() if MARK in line][:3])
+    assert MARK not in watched.recordings().replace(WORDS, ""), "recordings"
+    if answers:
+        assert MARK not in repr(watched.answers), watched.answers
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("wire", ["openai_chat", "anthropic", "gemini"])
+def test_success(tmp_path, wire, stream):
+    async def scene(watched):
+        await watched.ask(body={**BODY, "stream": stream}, wire=wire)
+
+    watched, upstream = watch(tmp_path, SAID, scene=scene)
+    check(watched, answers=False)  # the client gets what the model said to it
+    assert watched.answers[0][0] == 200
+    assert UPSTREAM in repr(upstream.heard[0].headers)
+    assert WORDS.encode() in upstream.heard[0].body
+    for header in ("cookie", "x-odd"):
+        assert header not in upstream.heard[0].headers
+    assert "toolwire_requests_total{" in watched.page
+    assert len(watched.spans.get_finished_spans()) == 1
+    assert len(list((tmp_path / "traces").iterdir())) == 1
+    assert WORDS in watched.recordings()
+    for name in ("request_id", "ms", "upstream"):
+        assert name in watched.lines()[-1] or name in watched.lines()[0]
+    assert UPSTREAM not in repr(watched.answers)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("wire", ["openai_chat", "anthropic"])
+def test_an_upstream_that_repeats_its_key(tmp_path, wire, stream):
+    script = (
+        Raw(json.dumps(ECHO).encode(), 401, JSON),
+        Raw(f"who is {UPSTREAM}?".encode(), 400, {"content-type": "text/plain", "x-key": UPSTREAM}),
+        Raw(LATE, 200, SSE),
+        Raw(json.dumps({**ECHO, "object": "error"}).encode(), 200, JSON),
+    )
+
+    async def scene(watched):
+        for _ in script:
+            await watched.ask(body={**BODY, "stream": stream}, wire=wire)
+
+    watched, upstream = watch(tmp_path, *script, scene=scene)
+    check(watched)
+    assert len(upstream.heard) == len(script)
+
+
+BAD = {
+    "cut off": b'{"model": "openai_chat/m", "messages": [{"content": "%b %b' % (WORDS.encode(), SECRET.encode()),
+    "no JSON": f"{WORDS} {SECRET}".encode(),
+    "not UTF-8": WORDS.encode() + b"\xff\xfe" + SECRET.encode(),
+    "twice": json.dumps({"model": "openai_chat/m"})[:-1].encode() + b', "x": "%b", "x": 1}' % WORDS.encode(),
+    "messages of a wrong kind": {"model": "WIRE/m", "messages": WORDS},
+    "content of a wrong kind": {"model": "WIRE/m", "messages": [{"role": "user", "content": {WORDS: SECRET}}]},
+    "an unknown part": {
+        "model": "WIRE/m",
+        "messages": [{"role": "user", "content": [{"type": "text", "text": [WORDS]}]}],
+    },
+    "tools of a wrong kind": {"model": "WIRE/m", "messages": [], "tools": [WORDS]},
+    "a key in the body": {**BODY, "api_key": SECRET},
+    "an address in the body": {**BODY, "base_url": f"http://host/{SECRET}"},
+}
+
+
+@pytest.mark.parametrize("body", BAD.values(), ids=BAD)
+def test_bodies_that_cannot_be_read(tmp_path, body):
+    async def scene(watched):
+        status, _, _ = await watched.ask(body=body, wire="anthropic")
+        assert 400 <= status < 500
+
+    watched, upstream = watch(tmp_path, scene=scene)
+    check(watched)
+    assert upstream.heard == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        (Partly(then="stall"),),
+        (Partly(then="reset"),),
+        (Partly(SAID, 150),),
+        (Partly(SAID, 150, "stall"),),
+        (Raw(f"<html>{WORDS} {SECRET}</html>".encode(), 200, {"content-type": "text/html"}),),
+        (Raw(b'{"choices": "%b"}' % SECRET.encode(), 200, JSON),),
+        (Fault("rate_limit", "slow down", 429),),
+    ],
+    ids=["silent", "reset", "cut", "silent later", "a page", "garbage", "too many requests"],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_upstreams_that_fail(tmp_path, script, stream):
+    async def scene(watched):
+        await watched.ask(
+            body={**BODY, "stream": stream}, wire="anthropic" if "garbage" in repr(script) else "openai_chat"
+        )
+
+    watched, _ = watch(tmp_path, *script, scene=scene)
+    check(watched, answers=False)
+    (status, _, body) = watched.answers[0]
+    assert status >= 400 or b"error" in body
+    assert not any(one in repr(watched.answers) for one in (UPSTREAM, CLIENT, PASSWORD))
+
+
+def test_wrong_keys_in_every_place(tmp_path):
+    async def scene(watched):
+        for headers in ({"authorization": f"Bearer {WRONG}"}, {"x-api-key": WRONG}, {"x-goog-api-key": WRONG}):
+            assert (await watched.ask(headers=headers))[0] == 401
+        assert (await watched.ask(f"/v1beta/models/gemini%2Fm:generateContent?key={WRONG}", headers={}))[0] == 401
+        assert (await watched.ask(f"/v1/chat/completions?key={CLIENT}", headers={}))[0] == 200
+
+    watched, _ = watch(tmp_path, HELLO, scene=scene)
+    check(watched)
+    assert "/v1/chat/completions?key=[removed]" in watched.heard.getvalue()  # the server's own log has the line
+
+
+def test_secrets_in_places_that_are_shown(tmp_path):
+    async def scene(watched):
+        await watched.ask(body={**BODY, "model": SECRET})
+        await watched.ask(body={**BODY, "model": f"openai_chat/{SECRET}"})
+        await watched.ask(headers={**AUTH, "x-request-id": SECRET})
+        await watched.ask(body={**BODY, SECRET: SECRET}, wire="anthropic")
+
+    watched, _ = watch(tmp_path, *[HELLO] * 3, scene=scene)
+    check(watched, answers=False)
+
+
+def test_losses_that_are_refused(tmp_path):
+    async def scene(watched):
+        headers = {**AUTH, "x-toolwire-strict": "1"}
+        status, _, _ = await watched.ask(body={**BODY, "logit_bias": {WORDS: 1}}, headers=headers, wire="gemini")
+        assert status == 400
+
+    watched, upstream = watch(tmp_path, scene=scene)
+    check(watched)
+    assert upstream.heard == []
+
+
+def test_a_fault_of_our_own(tmp_path, monkeypatch):
+    async def broken(self, target):
+        raise RuntimeError(f"{WORDS} {self._asked.body!r} {UPSTREAM} {SECRET}")
+
+    monkeypatch.setattr(Answering, "_attempt", broken)
+
+    async def scene(watched):
+        status, _, _ = await watched.ask()
+        assert status == 500
+
+    watched, _ = watch(tmp_path, scene=scene)
+    check(watched)
+    assert "builtins.RuntimeError" in watched.heard.getvalue()
+
+
+def test_who_does_not_clean_sees_them(tmp_path, monkeypatch):
+    """The same scene without a guard: the canaries are where they are looked for."""
+    monkeypatch.setattr(Redactor, "__call__", lambda self, text: text)
+    monkeypatch.setattr(Redactor, "filter", lambda self, record: True)
+
+    async def scene(watched):
+        await watched.ask(body={**BODY, "model": f"openai_chat/{SECRET}"})
+
+    watched, _ = watch(tmp_path, SAID, scene=scene)
+    seen = watched.seen()
+    assert {name for name, text in seen.items() if MARK in text} == set(seen) - {"names of recordings"}
+    assert SECRET in watched.recordings()

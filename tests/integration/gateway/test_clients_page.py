@@ -1,0 +1,19 @@
+"""docs/clients-matrix.md is of the agents that `make test-clients` installs, and of all upstreams."""
+
+import json
+import runpy
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_page_is_of_the_versions_that_are_pinned():
+    pinned = json.loads((ROOT / "tests/clients/package.json").read_text("utf-8"))["optionalDependencies"]
+    agents = runpy.run_path(str(ROOT / "tests/clients/agents.py"))["AGENTS"]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in (ROOT / "docs/clients-matrix.md").read_text("utf-8").splitlines()
+        if line.startswith("| ")
+    ]
+    assert [row[0] for row in rows[1:]] == [f"{agent.name} {pinned[agent.package]}" for agent in agents]
+    assert all(row[2:] == ["works"] * 6 for row in rows[1:])

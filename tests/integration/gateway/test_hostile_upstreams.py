@@ -1,0 +1,450 @@
+"""Upstreams that misbehave, behind a gateway on a real socket: the client gets its answer, or an error in its own words."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import time
+import tracemalloc
+
+import pytest
+from gateway.hostile import (
+    ASKED,
+    ONE,
+    SECRET,
+    WORDS,
+    ask,
+    body_of,
+    connect,
+    gateway_to,
+    path_of,
+    read_answer,
+    refused,
+    request_bytes,
+    responded,
+    run,
+)
+from gateway.serving import WIRES
+
+from toolwire import Response, Text, ToolCall
+from toolwire.ir.errors import ToolwireError
+from toolwire.ir.events import StreamFault
+from toolwire.ir.response import Fault, Stop
+from toolwire.ir.text import to_bytes
+from toolwire.testing import Partly, Raw
+from toolwire.wire import get
+
+every_front = pytest.mark.parametrize("front", WIRES)
+STREAM = {"content-type": "text/event-stream"}
+
+
+def stream_of(wire, response=ONE):
+    """The bytes of a sound stream."""
+    from toolwire.ir.fold import unfold
+
+    encoder = get(wire).stream_encoder(ASKED)
+    return b"".join(encoder.feed(event) for event in unfold(response))
+
+
+def fault_in(answer, front):
+    """The error event that ends a stream."""
+    assert answer.status == 200 and answer.whole, answer
+    decoder = get(front).stream_decoder()
+    try:
+        events = [*decoder.feed(answer.body), *decoder.close()]
+    except ToolwireError as error:
+        pytest.fail(f"{front}: a stream without an end: {error}\n{answer.body[-500:]!r}")
+    (fault,) = [event.fault for event in events if isinstance(event, StreamFault)]
+    assert SECRET not in str(fault)
+    return fault
+
+
+def chat_call(arguments):
+    call = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    return {"id": "x", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+
+
+def chat_call_stream(arguments):
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+    deltas = [({"role": "assistant", "tool_calls": [call]}, None), ({}, "tool_calls")]
+    chunks = [{"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": end}]} for delta, end in deltas]
+    return b"".join(b"data: " + to_bytes(chunk) + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
+
+
+BAD_ARGUMENTS = (
+    "null",
+    "[]",
+    '"{\\"a\\": 1}"',
+    '{"a":1}<|call|>',
+    '{"a":1}{"a":1}',
+    "{'a': 1}",
+    "{a: 1}",
+    '{"a": [1, 2',
+)
+
+
+@pytest.mark.gateway_bad_input(17, 19, 20, 21, 22, 23, 24)
+@every_front
+@pytest.mark.parametrize("stream", [False, True])
+@run
+async def test_arguments_that_are_no_object(front, stream):
+    """A wire that carries text carries them as they are; for the others the answer is an error, or a stop that is none of "run it"."""
+    lines = [
+        Raw(chat_call_stream(text), headers=STREAM) if stream else Raw(to_bytes(chat_call(text)))
+        for text in BAD_ARGUMENTS
+    ]
+    async with gateway_to(*lines) as (gateway, _):
+        for text in BAD_ARGUMENTS:
+            answer = await ask(gateway, front, stream=stream)
+            if answer.status == 200 and not stream:
+                came = responded(answer, front)
+                assert not [call for call in came.calls if call.state == "complete"] or came.stop.reason == "length"
+            elif answer.status == 200:
+                _nothing_to_run(answer.body, front, text)
+            else:
+                refused(answer, front, 502)
+
+
+def _nothing_to_run(body, front, text):
+    decoder = get(front).stream_decoder()
+    events = [*decoder.feed(body), *decoder.close()]
+    if not [event for event in events if isinstance(event, StreamFault)]:
+        from toolwire import fold
+
+        came = fold(events)
+        assert not [call for call in came.calls if call.state == "complete"] or came.stop.reason == "length", text
+
+
+@pytest.mark.gateway_bad_input(18)
+@every_front
+@pytest.mark.parametrize("stream", [False, True])
+@run
+async def test_empty_arguments(front, stream):
+    line = Raw(chat_call_stream(""), headers=STREAM) if stream else Raw(to_bytes(chat_call("")))
+    async with gateway_to(line) as (gateway, _):
+        came = responded(await ask(gateway, front, stream=stream), front, stream=stream)
+    assert came.calls[0].arguments == {}
+
+
+@pytest.mark.gateway_bad_input(59, 60)
+@every_front
+@run
+async def test_a_stream_cut_anywhere_arrives_whole(front):
+    words = Response(
+        parts=(Text("Zürich 😀 \u2028 日本"), ToolCall("c", "get_weather", {"city": "Köln 😀"})),
+        stop=Stop("tool_calls"),
+    )
+    async with gateway_to(*[words] * len(WIRES), upstream={"piece": 3}) as (gateway, _):
+        for wire in WIRES:
+            came = responded(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
+            assert came.text == words.text
+            assert [call.arguments for call in came.calls] == [{"city": "Köln 😀"}]
+
+
+def _line_ends(data):
+    return [data.replace(b"\n", b"\r\n"), data.replace(b"\n", b"\r"), data.replace(b"\n\n", b"\r\n\n")]
+
+
+def _multi_line(data):
+    """Each object over two lines of data."""
+    return data.replace(b'data: {"id":', b'data: {\ndata: "id":')
+
+
+SSE = [wire for wire in WIRES if wire != "ollama"]
+
+
+@pytest.mark.gateway_bad_input(61, 62, 63)
+@every_front
+@run
+async def test_server_sent_events_in_every_spelling(front):
+    for wire in SSE:
+        await _every_spelling(front, wire)
+
+
+async def _every_spelling(front, wire):
+    sound = stream_of(wire, WORDS)
+    spellings = [*_line_ends(sound), sound.replace(b"data: ", b"data:"), _multi_line(sound), b"\xef\xbb\xbf" + sound]
+    async with gateway_to(*(Raw(one, headers=STREAM) for one in spellings)) as (gateway, _):
+        for _ in spellings:
+            came = responded(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
+            assert came.text == WORDS.text
+
+
+@pytest.mark.gateway_bad_input(64)
+@pytest.mark.parametrize("front", ["openai_chat", "anthropic"])
+@pytest.mark.parametrize("wire", ["openai_chat", "anthropic"])
+@run
+async def test_a_flood_of_comments(front, wire):
+    """Passed on where bytes pass, left out elsewhere, and bounded by the limit on an answer."""
+    flood = b": ping\n\n" * 100_000
+    lines = [
+        Raw(flood + stream_of(wire, WORDS), headers=STREAM),
+        Raw(flood * 3 + stream_of(wire, WORDS), headers=STREAM),
+    ]
+    async with gateway_to(*lines, document={"limits": {"answer": 1_000_000}}) as (gateway, _):
+        started = time.process_time()
+        came = responded(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
+        assert came.text == WORDS.text
+        answer = await ask(gateway, front, wire=wire, stream=True)
+        if answer.status == 200:
+            assert "bytes" in fault_in(answer, front).message
+        else:
+            refused(answer, front, 502)
+        assert time.process_time() - started < 3
+
+
+@pytest.mark.gateway_bad_input(65, 66)
+@pytest.mark.parametrize("front", WIRES)
+@run
+async def test_what_comes_after_the_end_and_an_end_that_does_not_come(front):
+    sound = stream_of("openai_chat", WORDS)
+    for data in (
+        sound.replace(b"data: [DONE]\n\n", b""),
+        sound + b'data: {"choices":[{"index":0,"delta":{"content":"more"}}]}\n\n',
+        sound + b"\xff\xff",
+    ):
+        async with gateway_to(Raw(data, headers=STREAM)) as (gateway, _):
+            came = responded(await ask(gateway, front, stream=True), front, stream=True)
+            assert came.text == WORDS.text
+
+
+OUT_OF_ORDER = [
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}\n\n',
+    b'event: message_stop\ndata: {"type":"message_stop"}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n',
+    b'event: content_block_stop\ndata: {"type":"content_block_stop","index":7}\n\n',
+    b'event: content_block_start\ndata: {"type":"content_block_start","index":-1,"content_block":{"type":"text","text":""}}\n\n',
+    b'event: content_block_start\ndata: {"type":"content_block_start","index":1000000000,"content_block":{"type":"text","text":""}}\n\n',
+    b"data: {not json}\n\n",
+    b"data: []\n\n",
+    b'data: {"type":"nobody knows"}\n\n',
+    b"<html>502 Bad Gateway</html>",
+    bytes(range(256)) * 4,
+    b"",
+]
+
+
+@pytest.mark.gateway_bad_input(67, 68)
+@every_front
+@run
+async def test_events_that_make_no_sense(front):
+    """In a stream and instead of one, over the same wire and another: an error in the client's words, or an answer."""
+    for wire in ("anthropic", "openai_chat"):
+        lines = [Raw(noise, headers=STREAM) for noise in OUT_OF_ORDER]
+        lines += [Raw(stream_of(wire, WORDS)[:300] + b"\n\n" + noise, headers=STREAM) for noise in OUT_OF_ORDER]
+        async with gateway_to(*lines, document={"limits": {"cooldown": 0.0}}) as (gateway, _):
+            for _ in lines:
+                answer = await ask(gateway, front, wire=wire, stream=True)
+                if answer.status == 200:
+                    decoder = get(front).stream_decoder()
+                    [*decoder.feed(answer.body), *decoder.close()]  # it has its end
+                else:
+                    refused(answer, front, 502)
+
+
+@pytest.mark.gateway_bad_input(68, 69)
+@every_front
+@run
+async def test_two_calls_at_once_with_gaps_between_their_numbers(front):
+    def delta(index, **call):
+        return {"tool_calls": [{"index": index, **call}]}
+
+    chunks = [
+        delta(0, id="a", type="function", function={"name": "get_weather", "arguments": ""}),
+        delta(7, id="b", type="function", function={"name": "get_weather", "arguments": ""}),
+        delta(0, function={"arguments": '{"city":'}),
+        delta(7, function={"arguments": '{"city":"R'}),
+        delta(0, function={"arguments": '"Paris"}'}),
+        delta(7, function={"arguments": 'ome"}'}),
+    ]
+    events = [{"choices": [{"index": 0, "delta": one, "finish_reason": None}]} for one in chunks]
+    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+    data = b"".join(b"data: " + to_bytes({"id": "x", **one}) + b"\n\n" for one in events) + b"data: [DONE]\n\n"
+    async with gateway_to(Raw(data, headers=STREAM)) as (gateway, _):
+        came = responded(await ask(gateway, front, stream=True), front, stream=True)
+    assert [call.arguments["city"] for call in came.calls] == ["Paris", "Rome"]
+
+
+@pytest.mark.gateway_bad_input(70)
+@every_front
+@run
+async def test_words_that_look_like_events_stay_words(front):
+    text = 'x\n\ndata: {"choices":[]}\n\nevent: error\ndata: [DONE]\n\n\r\n\r\n{"done":true}\n'
+    said = Response(parts=(Text(text),), stop=Stop("stop"))
+    async with gateway_to(*[said] * len(WIRES)) as (gateway, _):
+        for wire in WIRES:
+            came = responded(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
+            assert came.text == text
+
+
+@pytest.mark.gateway_bad_input(71)
+@every_front
+@pytest.mark.parametrize("then", ["cut", "reset"])
+@run
+async def test_an_upstream_that_dies_in_the_middle_of_a_call(front, then):
+    long = Response(parts=(ToolCall("c1", "get_weather", {"city": "Paris " * 100}),), stop=Stop("tool_calls"))
+    for wire in WIRES:
+        size = len(stream_of(wire, long)) * 2 // 3
+        async with gateway_to(Partly(long, size, then), ONE) as (gateway, _):
+            answer = await ask(gateway, front, wire=wire, stream=True)
+            if answer.status == 200:
+                assert fault_in(answer, front).kind == "server"
+            else:
+                refused(answer, front, 502)  # it had not said a word that could be passed on
+            # the next request is not hurt by it
+            assert responded(await ask(gateway, front, wire=wire), front).calls
+
+
+@pytest.mark.gateway_bad_input(71)
+@every_front
+@run
+async def test_an_upstream_that_dies_in_a_whole_answer(front):
+    ways = [Partly(ONE, size, then) for size in (None, 0, 20) for then in ("cut", "reset")]
+    async with gateway_to(*ways) as (gateway, _):
+        for _ in ways:
+            refused(await ask(gateway, front), front, 502)
+
+
+@pytest.mark.gateway_bad_input(72)
+@every_front
+@pytest.mark.parametrize("stream", [False, True])
+@run
+async def test_a_page_instead_of_an_answer(front, stream):
+    page = b"<!doctype html><html><body>Sign in to continue</body></html>"
+    types = ["text/html", "application/json", "text/event-stream", ""]
+    lines = [Raw(page, headers={"content-type": kind}) for kind in types]
+    for wire in ("anthropic", "gemini", "openai_chat"):
+        async with gateway_to(*lines) as (gateway, _):
+            for _ in types:
+                refused(await ask(gateway, front, wire=wire, stream=stream), front, 502)
+
+
+BOMB = gzip.compress(b" " * 50_000_000, 6)
+
+
+@pytest.mark.gateway_bad_input(73)
+@every_front
+@pytest.mark.parametrize("stream", [False, True])
+@run
+async def test_a_small_answer_that_unpacks_to_a_large_one(front, stream):
+    headers = {"content-encoding": "gzip", "content-type": "text/event-stream" if stream else "application/json"}
+    async with gateway_to(Raw(BOMB, headers=headers), document={"limits": {"answer": 1_000_000}}) as (gateway, _):
+        tracemalloc.start()
+        refused(await ask(gateway, front, stream=stream), front, 502)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 10_000_000
+
+
+@pytest.mark.gateway_bad_input(74)
+@every_front
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("size", [None, 30])
+@run
+async def test_an_upstream_that_says_nothing_more(front, stream, size):
+    rows = {"timeout": 0.5, "idle": 0.3}
+    long = Response(parts=(Text("It rains. " * 100),), stop=Stop("stop"))
+    async with gateway_to(Partly(long, size, "stall"), rows=rows) as (gateway, provider):
+        started = time.monotonic()
+        answer = await ask(gateway, front, stream=stream)
+        assert time.monotonic() - started < 1.5
+        if answer.status == 200:
+            assert fault_in(answer, front).kind == "timeout"
+        else:
+            refused(answer, front, 502, 504)
+        await provider.disconnected(within=1)
+
+
+@every_front
+@pytest.mark.parametrize("status", [400, 404, 422])
+@run
+async def test_what_the_upstream_has_against_the_request_is_the_clients_to_hear(front, status):
+    async with gateway_to(Fault("invalid_request", "max_tokens is too large", status)) as (gateway, _):
+        assert "max_tokens" in refused(await ask(gateway, front), front).message
+
+
+AGAINST_US = (
+    Fault("authentication", "invalid key", 401),
+    Fault("permission", "not for you", 403),
+    Fault("server", "oh", 500),
+    Fault("server", "oh", 503),
+)
+
+
+@every_front
+@run
+async def test_what_the_upstream_has_against_us_is_not_the_clients_fault(front):
+    async with gateway_to(*AGAINST_US * len(WIRES)) as (gateway, _):
+        for wire in WIRES:
+            for _ in AGAINST_US:
+                answer = await ask(gateway, front, wire=wire)
+                assert answer.status != 500  # that would be ours
+                refused(answer, front, 502, 503, 504, 529)
+
+
+@every_front
+@run
+async def test_how_long_to_wait_is_passed_on(front):
+    async with gateway_to(*[Fault("rate_limit", "slow down", 429, retry_after=7.0)] * len(WIRES)) as (gateway, _):
+        for wire in WIRES:
+            answer = await ask(gateway, front, wire=wire)
+            assert refused(answer, front, 429).retry_after == 7.0
+            assert answer.headers["retry-after"] == "7"
+
+
+@every_front
+@run
+async def test_a_key_that_the_upstream_repeats_is_not_repeated_by_us(front):
+    error = {"message": f"Incorrect API key provided: {SECRET}", "type": "invalid_request_error"}
+    leak = to_bytes({"type": "error", "error": error})
+    lines = [Raw(leak, status=400), Raw(leak, status=401), Raw(leak), Raw(b"data: " + leak + b"\n\n", headers=STREAM)]
+    for wire in WIRES:
+        async with gateway_to(*lines) as (gateway, _):
+            for stream in (False, False, False, True):
+                answer = await ask(gateway, front, wire=wire, stream=stream)
+                assert answer.status in (200, 400, 502)
+                assert SECRET.encode() not in answer.body
+
+
+@run
+async def test_a_redirect_is_not_followed():
+    async with gateway_to(Raw(b"", status=307, headers={"location": "http://127.0.0.1:9/"})) as (gateway, provider):
+        refused(await ask(gateway, "openai_chat"), "openai_chat", 502)
+        assert len(provider.heard) == 1
+
+
+@run
+async def test_a_client_that_reads_slowly_makes_the_upstream_wait():
+    """Neither the whole answer in memory, nor a byte lost."""
+    long = Response(parts=(Text("It rains and rains. " * 500_000),), stop=Stop("stop"))  # 10 MB
+    async with gateway_to(long, upstream={"delta": 20_000, "piece": 65536}) as (gateway, provider):
+        tracemalloc.start()
+        reader, writer = await connect(gateway)
+        body = body_of("openai_chat", ASKED, "anthropic/m", stream=True)
+        before = tracemalloc.get_traced_memory()[0]
+        writer.write(request_bytes(path_of("openai_chat"), body))
+        await provider.asked()
+        reader._transport.pause_reading()
+        await asyncio.sleep(1.0)
+        held = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        reader._transport.resume_reading()
+        answer = await read_answer(reader)
+        assert responded(answer, "openai_chat", stream=True).text == long.text
+        writer.close()
+    assert held < 45_000_000
+
+
+@run
+async def test_a_client_that_does_not_read_at_all_is_let_go():
+    long = Response(parts=(Text("It rains and rains. " * 500_000),), stop=Stop("stop"))
+    limits = {"limits": {"slow_client": 0.4}}
+    async with gateway_to(long, document=limits, upstream={"delta": 20_000, "piece": 65536}) as (gateway, provider):
+        reader, writer = await connect(gateway)
+        writer.write(request_bytes(path_of("openai_chat"), body_of("openai_chat", ASKED, "anthropic/m", stream=True)))
+        await provider.asked()
+        reader._transport.pause_reading()
+        await provider.disconnected(within=3)
+        await asyncio.sleep(0.05)
+        assert gateway.turns[0].status == 499
+        writer.close()

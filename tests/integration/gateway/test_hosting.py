@@ -1,0 +1,139 @@
+"""Tools that the gateway runs itself: the client sees one answer, and only its own calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import openai
+import pytest
+from serving import serving, upstream_rows
+
+import toolwire
+from toolwire import Response, Text, ToolCall, ToolResult
+from toolwire.ir.response import Fault, Stop, Usage
+from toolwire.net.runner import Runner
+from toolwire.testing import Upstream
+
+WIRES = ("anthropic", "gemini", "openai_chat", "openai_responses")
+ran: list[str] = []
+
+
+@toolwire.tool(effect="read")
+def look_up(name: str) -> str:
+    """Look a name up."""
+    ran.append(name)
+    return f"{name} is 42"
+
+
+OWN = {
+    "type": "function",
+    "function": {"name": "show", "parameters": {"type": "object", "properties": {"what": {"type": "string"}}}},
+}
+CALLS_OURS = Response(
+    parts=(Text("Let me see. "), ToolCall("s1", "look_up", {"name": "x"})),
+    stop=Stop("tool_calls"),
+    usage=Usage(10, 5),
+)
+CALLS_BOTH = Response(
+    parts=(ToolCall("s1", "look_up", {"name": "x"}), ToolCall("c1", "show", {"what": "y"})),
+    stop=Stop("tool_calls"),
+    usage=Usage(10, 5),
+)
+ENDS = Response(parts=(Text("It is 42."),), stop=Stop("stop"), usage=Usage(20, 4))
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    ran.clear()
+
+
+async def ask(url: str, wire: str, stream: bool, messages: list[Any], **more: Any) -> Any:
+    client = openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+    async with client:
+        if not stream:
+            answer = await client.chat.completions.create(model=f"{wire}/m", messages=messages, **more)
+            return answer.choices[0].message
+        async with client.chat.completions.stream(model=f"{wire}/m", messages=messages, **more) as events:
+            return (await events.get_final_completion()).choices[0].message
+
+
+def run(check: Any) -> None:
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_call_of_ours_is_answered_here(wire: str, stream: bool) -> None:
+    async def check() -> None:
+        async with Upstream(CALLS_OURS, ENDS) as upstream:
+            document = {"upstreams": upstream_rows(upstream.url)}
+            async with serving(document, runners={"*": Runner(look_up)}) as gateway:
+                message = await ask(gateway.url, wire, stream, [{"role": "user", "content": "x?"}])
+            first, second = upstream.heard
+        assert message.content == "Let me see. It is 42."
+        assert not message.tool_calls
+        assert ran == ["x"]
+        assert [tool.name for tool in first.request.tools] == ["look_up"]
+        results = [part for one in second.request.messages for part in one.parts if isinstance(part, ToolResult)]
+        assert [result.text for result in results] == ["x is 42"]
+        (turn,) = gateway.turns
+        assert turn.usage is not None
+        assert (turn.usage.input, turn.usage.output) == (30, 9)
+        assert turn.calls == ()
+
+    run(check)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_turn_of_both_goes_to_the_client_and_comes_back_whole(wire: str, stream: bool) -> None:
+    async def check() -> None:
+        async with Upstream(CALLS_BOTH, ENDS) as upstream:
+            document = {"upstreams": upstream_rows(upstream.url)}
+            async with serving(document, runners={"*": Runner(look_up)}) as gateway:
+                talk: list[Any] = [{"role": "user", "content": "x?"}]
+                message = await ask(gateway.url, wire, stream, talk, tools=[OWN])
+                (call,) = message.tool_calls
+                assert call.function.name == "show"
+                talk += [
+                    message.model_dump(exclude_none=True),
+                    {"role": "tool", "tool_call_id": call.id, "content": "ok"},
+                ]
+                message = await ask(gateway.url, wire, stream, talk, tools=[OWN])
+            _, second = upstream.heard
+        assert message.content == "It is 42."
+        assert ran == ["x"]
+        parts = [part for one in second.request.messages for part in one.parts]
+        calls = {part.id: part.name for part in parts if isinstance(part, ToolCall)}
+        results = {part.call_id: part.text for part in parts if isinstance(part, ToolResult)}
+        assert sorted(calls.values()) == ["look_up", "show"]
+        assert {calls[one]: text for one, text in results.items()} == {"look_up": "x is 42", "show": "ok"}
+
+    run(check)
+
+
+def test_what_has_run_is_not_run_again_elsewhere() -> None:
+    async def check() -> None:
+        async with Upstream(CALLS_OURS, Fault("server", "down", 500), CALLS_OURS, ENDS) as upstream:
+            rows = upstream_rows(upstream.url)
+            both = [{"upstream": "anthropic", "model": "m"}, {"upstream": "gemini", "model": "m"}]
+            document = {"upstreams": rows, "models": {"both/m": {"targets": both}}}
+            async with serving(document, runners={"*": Runner(look_up)}) as gateway:
+                with pytest.raises(openai.InternalServerError):
+                    await ask(gateway.url, "both", False, [{"role": "user", "content": "x?"}])
+        assert ran == ["x"]
+
+    run(check)
+
+
+def test_a_model_that_never_stops_calling_is_stopped() -> None:
+    async def check() -> None:
+        async with Upstream(*[CALLS_OURS] * 20) as upstream:
+            document = {"upstreams": upstream_rows(upstream.url)}
+            async with serving(document, runners={"*": Runner(look_up)}) as gateway:
+                with pytest.raises(openai.InternalServerError, match="found no end"):
+                    await ask(gateway.url, "anthropic", False, [{"role": "user", "content": "x?"}])
+        assert len(ran) == 16
+
+    run(check)

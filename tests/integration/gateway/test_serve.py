@@ -1,0 +1,268 @@
+"""`toolwire serve` as a process: where it listens, how it is reloaded, how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from toolwire import Response, Text
+from toolwire.ir.response import Stop, Usage
+from toolwire.testing import Upstream
+
+ANSWER = Response(
+    parts=(Text("one two three four five six seven eight nine ten"),), stop=Stop("stop"), usage=Usage(3, 9)
+)
+
+
+@contextmanager
+def process(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process, and where it listens."""
+    command = [sys.executable, "-m", "toolwire", "serve", *arguments]
+    environment = {**os.environ, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+    running = subprocess.Popen(
+        command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert running.stdout is not None
+    try:
+        first = running.stdout.readline()
+        found = re.search(r"http://\S+", first)
+        assert found is not None, first + running.stdout.read()
+        yield running, found[0]
+    finally:
+        running.kill()
+        running.wait()
+        running.stdout.close()
+
+
+def config(folder: Path, upstream: str, more: str = "", models: str = "m") -> str:
+    text = f'[upstreams.up]\nbase_url = "{upstream}"\nwire = "anthropic"\n'
+    text += "".join(f'[models."{model}"]\nupstream = "up"\n' for model in models.split())
+    (folder / "toolwire.toml").write_text(text + more, encoding="utf-8")
+    return "toolwire.toml"
+
+
+async def post(url: str, body: dict[str, object]) -> bytes:
+    """The whole answer, head and all."""
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    data = json.dumps(body).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {len(data)}\r\n\r\n"
+    writer.write(head.encode() + data)
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def ask(model: str = "m", *, stream: bool = False) -> dict[str, object]:
+    return {"model": model, "stream": stream, "messages": [{"role": "user", "content": "count"}]}
+
+
+def test_the_file_in_the_folder_is_the_settings(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with Upstream(ANSWER) as upstream:
+            config(tmp_path, upstream.url)
+            with process(tmp_path, "--port", "0") as (running, url):
+                answer = await post(url, ask())
+                assert b"200 OK" in answer
+                assert b"one two three" in answer
+                running.send_signal(signal.SIGTERM)
+                assert await asyncio.to_thread(running.wait, 5) == 0
+                assert running.stdout is not None
+                assert re.search(r"openai_chat +m +up/m +200 +\d+ +3\+9", running.stdout.read())
+
+    asyncio.run(check())
+
+
+def test_a_hangup_reads_the_settings_anew_and_a_mistake_changes_nothing(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with Upstream(ANSWER, ANSWER, ANSWER) as upstream:
+            config(tmp_path, upstream.url)
+            with process(tmp_path, "--port", "0") as (running, url):
+                assert b"404 Not Found" in await post(url, ask("new"))
+                config(tmp_path, upstream.url, models="m new")
+                running.send_signal(signal.SIGHUP)
+                await until(lambda: post(url, ask("new")), b"200 OK")
+                config(tmp_path, upstream.url, more="[sevrer]\nport = 1\n")
+                running.send_signal(signal.SIGHUP)
+                await asyncio.sleep(0.3)
+                assert b"200 OK" in await post(url, ask("new"))
+
+    asyncio.run(check())
+
+
+async def until(attempt, wanted: bytes) -> None:  # type: ignore[no-untyped-def]
+    deadline = time.monotonic() + 5
+    while wanted not in await attempt():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+
+def test_streams_finish_when_it_is_told_to_stop(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with Upstream(ANSWER, piece=32, pace=0.03) as upstream:
+            config(tmp_path, upstream.url)
+            with process(tmp_path, "--port", "0") as (running, url):
+                streaming = asyncio.ensure_future(post(url, ask(stream=True)))
+                await upstream.asked()
+                running.send_signal(signal.SIGTERM)
+                answer = await streaming
+                assert b"ten" in answer
+                assert b"data: [DONE]" in answer
+                assert await asyncio.to_thread(running.wait, 10) == 0
+
+    asyncio.run(check())
+
+
+def test_streams_that_do_not_finish_end_in_an_error(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with Upstream(ANSWER, piece=32, pace=2.0) as upstream:
+            config(tmp_path, upstream.url, more="[server]\ndrain = 1\n")
+            with process(tmp_path, "--port", "0") as (running, url):
+                streaming = asyncio.ensure_future(post(url, ask(stream=True)))
+                await upstream.asked()
+                await asyncio.sleep(0.5)
+                running.send_signal(signal.SIGTERM)
+                answer = await streaming
+                assert b"the gateway is being stopped" in answer
+                assert b"data: [DONE]" not in answer
+                assert await asyncio.to_thread(running.wait, 10) == 0
+
+    asyncio.run(check())
+
+
+def fails(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "toolwire", "serve", *arguments],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "arguments", "words"),
+    [
+        ("", ("--host", "0.0.0.0"), "without keys, 0.0.0.0 would be open to everybody"),
+        ("[models.x]\nupstraem = 'up'\n", (), "unknown setting 'upstraem' in models.x (did you mean 'upstream'?)"),
+        (
+            "[models.x]\nupstream = 'pu'\n",
+            (),
+            "models.x names an upstream that is not there: 'pu' (did you mean 'up'?)",
+        ),
+        ("[[[", (), "not TOML"),
+        ("[models.x]\nupstream = 'up'\nemulate = 'hermse'\n", (), "did you mean 'hermes'?"),
+        ("[upstreams.y]\nprovider = 'openai'\n", (), "upstreams.y: no key for openai (set OPENAI_API_KEY"),
+    ],
+)
+def test_wrong_settings_are_an_error_before_anything_listens(
+    tmp_path: Path, more: str, arguments: tuple[str, ...], words: str
+) -> None:
+    config(tmp_path, "http://127.0.0.1:9", more=more)
+    assert words in fails(tmp_path, "--port", "0", *arguments)
+
+
+def test_nothing_to_answer_with(tmp_path: Path) -> None:
+    assert "there is no model to answer with" in fails(tmp_path, "--port", "0")
+
+
+def test_a_port_that_was_asked_for_is_taken(tmp_path: Path) -> None:
+    config(tmp_path, "http://127.0.0.1:9")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert f"cannot listen on 127.0.0.1:{port}" in fails(tmp_path, "--port", str(port))
+
+
+def test_the_usual_port_gives_way(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        config(tmp_path, "http://127.0.0.1:9", more=f"[server]\nport = {port}\n")
+        with process(tmp_path) as (_, url):
+            assert int(url.rpartition(":")[2]) > port
+
+
+def test_clients_are_shown_and_told(tmp_path: Path) -> None:
+    def client(name: str, *more: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "toolwire", "serve", "client", name, "--home", str(tmp_path), *more],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    assert "ANTHROPIC_BASE_URL=http://127.0.0.1:4141" in client("claude")
+    assert not (tmp_path / ".claude").exists()
+    (tmp_path / ".codex").mkdir()
+    (tmp_path / ".codex" / "config.toml").write_text('# mine\nmodel = "gpt-5.6"\n[tools]\nweb_search = true\n')
+    client("codex", "--write", "--url", "http://127.0.0.1:5000")
+    import tomllib
+
+    written = (tmp_path / ".codex" / "config.toml").read_text()
+    settings = tomllib.loads(written)
+    assert "# mine" in written
+    assert settings["model_provider"] == "toolwire"
+    assert settings["tools"] == {"web_search": True}
+    assert settings["model_providers"]["toolwire"]["base_url"] == "http://127.0.0.1:5000/v1"
+    assert (tmp_path / ".codex" / "config.toml.bak").read_text().startswith("# mine")
+    client("gemini", "--write")
+    assert json.loads((tmp_path / ".gemini" / "settings.json").read_text())["security"]["auth"] == {
+        "selectedType": "gemini-api-key"
+    }
+
+
+def test_metrics_lines_and_recordings_without_a_secret(tmp_path: Path) -> None:
+    secret = "sk-canary-of-a-body-0123456789"
+
+    async def check(*arguments: str) -> str:
+        async with Upstream(ANSWER, ANSWER) as upstream:
+            config(tmp_path, upstream.url, more='[trace]\nrecord = "traces"\n')
+            with process(tmp_path, "--port", "0", *arguments) as (running, url):
+                assert b"200 OK" in await post(url, {**ask(), "user": secret})
+                assert b"404 Not Found" in await post(url, ask(secret))
+                page = await get(url, "/metrics")
+                running.send_signal(signal.SIGTERM)
+                assert await asyncio.to_thread(running.wait, 5) == 0
+                assert running.stdout is not None
+                said = running.stdout.read()
+        assert b'toolwire_requests_total{ingress="openai_chat",model="m",status="200",upstream="up"} 1.0' in page
+        recorded = [file.read_text(encoding="utf-8") for file in (tmp_path / "traces").iterdir()]
+        assert len(recorded) > 1
+        assert secret not in page.decode() + said + "".join(recorded)
+        return said
+
+    table = asyncio.run(check())
+    assert "answered by" in table
+    assert "{" not in table
+    lines = [json.loads(line) for line in asyncio.run(check("--quiet")).splitlines() if line.startswith("{")]
+    assert [(line["status"], line["model"]) for line in lines] == [(200, "m"), (404, "[removed]")]
+
+
+async def get(url: str, path: str) -> bytes:
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    return answer

@@ -1,0 +1,300 @@
+"""What a gateway does while an upstream is silent, and where it goes when one fails."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from gateway.hostile import (
+    ASKED,
+    ONE,
+    WORDS,
+    ask,
+    body_of,
+    gateway_to,
+    path_of,
+    post,
+    refused,
+    responded,
+    run,
+)
+from gateway.serving import WIRES, serving, upstream_rows
+from msgspec.structs import replace
+
+from toolwire import Response, Text
+from toolwire.ir.response import Fault, Stop
+from toolwire.testing import Partly, Raw, Upstream
+from toolwire.wire import get
+
+every_front = pytest.mark.parametrize("front", WIRES)
+PINGS = {
+    "anthropic": b'event: ping\ndata: {"type":"ping"}\n\n',
+    "gemini": b": ping\n\n",
+    "ollama": None,
+    "openai_chat": b": ping\n\n",
+    "openai_responses": b": ping\n\n",
+}
+QUICK = {"limits": {"ping": 0.1, "cooldown": 0.5}}
+LONG = Response(parts=(Text("It rains and rains. " * 20),), stop=Stop("stop"))
+PLAIN = replace(ASKED, tools=())
+
+
+def after(seconds, line):
+    """A line of a script that comes late."""
+
+    class Late(Upstream):
+        async def _answer(self, *args):
+            await asyncio.sleep(seconds)
+            return await super()._answer(*args)
+
+    return Late(line)
+
+
+@every_front
+@run
+async def test_pings_before_the_first_word_and_in_between(front):
+    async with after(0.45, LONG) as provider:
+        provider._pace = 0.13
+        provider._piece = 4000
+        settings = {"upstreams": upstream_rows(provider.url), **QUICK}
+        async with serving(settings) as gateway:
+            answer = await ask(gateway, front, wire="anthropic", stream=True)
+    ping = PINGS[front]
+    if ping is None:
+        assert b"ping" not in answer.body  # its clients would not skip it
+    else:
+        assert answer.body.startswith(ping)
+        assert answer.body.count(ping) >= 3
+    assert responded(answer, front, stream=True).text == LONG.text
+
+
+@run
+async def test_a_ping_is_never_inside_of_an_event():
+    """Bytes pass as they come, cut anywhere; what is put between them comes between two events."""
+    for front in WIRES:
+        async with gateway_to(ONE, document={"limits": {"ping": 0.01}}, upstream={"piece": 40, "pace": 0.012}) as (
+            gateway,
+            _,
+        ):
+            answer = await ask(gateway, front, wire=front, stream=True)
+            assert [call.arguments for call in responded(answer, front, stream=True).calls] == [{"city": "Paris"}]
+            ping = PINGS[front]
+            assert ping is None or ping in answer.body
+
+
+@every_front
+@run
+async def test_after_a_ping_an_error_is_an_event(front):
+    """The head has gone out with the ping: there is no status to say it with any more."""
+    fault = Fault("invalid_request", "too long", 400)
+    async with after(0.3, fault) as provider, serving({"upstreams": upstream_rows(provider.url), **QUICK}) as gateway:
+        answer = await ask(gateway, front, wire="anthropic", stream=True)
+    if PINGS[front] is None:
+        refused(answer, front, 400)
+        return
+    assert answer.status == 200 and answer.whole
+    decoder = get(front).stream_decoder()
+    faults = [event.fault for event in [*decoder.feed(answer.body), *decoder.close()] if hasattr(event, "fault")]
+    assert [one.message for one in faults] == ["too long"]
+
+
+@run
+async def test_a_stream_as_an_array_stays_one_with_pings_in_it():
+    import json
+
+    for line, expected in ((LONG, "It rains"), (Partly(LONG, 900, "cut"), "error")):
+        async with gateway_to(line, document=QUICK, upstream={"piece": 300, "pace": 0.15}) as (gateway, _):
+            path = "/v1beta/models/anthropic/m:streamGenerateContent"
+            answer = await post(gateway, path, body_of("gemini", model="anthropic/m"))
+        assert answer.status == 200 and answer.headers["content-type"] == "application/json"
+        items = json.loads(answer.body)
+        assert isinstance(items, list) and expected in json.dumps(items)
+
+
+@run
+async def test_an_upstream_that_only_pings_is_alive():
+    """The limit on silence is for silence."""
+
+    async def slowly(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
+        for _ in range(6):
+            writer.write(b": still there\n\n")
+            await asyncio.sleep(0.1)
+        writer.write(_stream("openai_chat", WORDS))
+        writer.close()
+
+    server = await asyncio.start_server(slowly, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with serving({"upstreams": upstream_rows(url, idle=0.3)}) as gateway:
+        answer = await ask(gateway, "anthropic", stream=True)
+        assert responded(answer, "anthropic", stream=True).text == WORDS.text
+    server.close()
+    await server.wait_closed()
+
+
+def _stream(wire, response):
+    from toolwire.ir.fold import unfold
+
+    encoder = get(wire).stream_encoder(ASKED)
+    return b"".join(encoder.feed(event) for event in unfold(response))
+
+
+def two_upstreams(first, second, **model):
+    return {
+        "upstreams": {
+            "a": {"base_url": first.url, "wire": "openai_chat", "retries": 0},
+            "b": {"base_url": second.url, "wire": "anthropic", "retries": 0},
+        },
+        "models": {
+            "m": {"upstream": "a", "model": "x", "fallbacks": ["n"], **model},
+            "n": {"upstream": "b", "model": "y"},
+        },
+        **QUICK,
+    }
+
+
+async def ask_m(gateway, request=PLAIN, *, stream=False, headers=None, front="openai_chat"):
+    return await post(gateway, path_of(front, "m", stream=stream), body_of(front, request, "m", stream=stream), headers)
+
+
+FAILURES = [
+    Fault("server", "oh", 500),
+    Fault("overloaded", "busy", 529),
+    Fault("rate_limit", "slow down", 429),
+    Fault("authentication", "who?", 401),
+    Fault("not_found", "no such model", 404),
+    Partly(WORDS, None, "cut"),
+    Partly(WORDS, None, "reset"),
+    Raw(b"<html>", headers={"content-type": "text/html"}),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda one: getattr(one, "kind", type(one).__name__))
+@run
+async def test_what_fails_before_the_first_word_is_asked_of_another(failure, stream):
+    async with Upstream(failure) as first, Upstream(WORDS, WORDS) as second:
+        async with serving(two_upstreams(first, second)) as gateway:
+            for _ in range(2):  # the second time the first one rests
+                answer = await ask_m(gateway, stream=stream)
+                assert responded(answer, "openai_chat", stream=stream).text == WORDS.text
+        assert (len(first.heard), len(second.heard)) == (1, 2)
+        assert gateway.turns[0].attempts == 2 and gateway.turns[1].attempts == 1
+        assert gateway.turns[0].upstream == "b"
+
+
+@run
+async def test_what_is_wrong_with_the_request_is_not_asked_twice():
+    async with Upstream(Fault("invalid_request", "no", 400)) as first, Upstream(WORDS) as second:
+        async with serving(two_upstreams(first, second)) as gateway:
+            refused(await ask_m(gateway), "openai_chat", 400)
+        assert not second.heard
+
+
+@run
+async def test_a_stream_that_has_begun_is_not_begun_again():
+    async with Upstream(Partly(LONG, 900, "cut")) as first, Upstream(WORDS) as second:
+        async with serving(two_upstreams(first, second)) as gateway:
+            answer = await ask_m(gateway, stream=True)
+        assert b"error" in answer.body and answer.whole
+        assert not second.heard
+        assert gateway.turns[0].error == "server"
+
+
+@run
+async def test_a_target_rests_and_comes_back():
+    async with Upstream(Fault("server", "oh", 500), WORDS) as first, Upstream(WORDS) as second:
+        async with serving(two_upstreams(first, second)) as gateway:
+            await ask_m(gateway)
+            await asyncio.sleep(0.6)
+            assert responded(await ask_m(gateway), "openai_chat").text == WORDS.text
+        assert (len(first.heard), len(second.heard)) == (2, 1)
+
+
+@run
+async def test_a_target_rests_as_long_as_it_asks_for():
+    async with Upstream(Fault("rate_limit", "no", 429, retry_after=60.0)) as first, Upstream(WORDS, WORDS) as second:
+        async with serving(two_upstreams(first, second)) as gateway:
+            await ask_m(gateway)
+            await asyncio.sleep(0.6)  # longer than is usual
+            await ask_m(gateway)
+        assert (len(first.heard), len(second.heard)) == (1, 2)
+
+
+@run
+async def test_retries_come_before_the_answer_and_have_an_end():
+    rows = {"retries": 2}
+    async with gateway_to(Fault("overloaded", "busy", 503), Fault("overloaded", "busy", 503), WORDS, rows=rows) as (
+        gateway,
+        provider,
+    ):
+        assert responded(await ask(gateway, "openai_chat"), "openai_chat").text == WORDS.text
+        assert len(provider.heard) == 3
+        provider.script = [Fault("overloaded", "busy", 503)] * 9
+        started = time.monotonic()
+        refused(await ask(gateway, "openai_chat"), "openai_chat", 503)
+        assert len(provider.heard) == 6
+        assert time.monotonic() - started < 10
+
+
+@run
+async def test_tools_never_go_where_they_would_leak_as_text():
+    async with Upstream(WORDS, WORDS) as first, Upstream(ONE, ONE) as second:
+        async with serving(two_upstreams(first, second, tools=False)) as gateway:
+            assert responded(await ask_m(gateway, ASKED), "openai_chat").calls
+            assert responded(await ask_m(gateway), "openai_chat").text == WORDS.text
+        assert not first.heard[0].request.tools
+        assert (len(first.heard), len(second.heard)) == (1, 1)
+        alone = two_upstreams(first, second, tools=False, fallbacks=[])
+        async with serving(alone) as gateway:
+            for front in WIRES:
+                refused(await ask_m(gateway, ASKED, front=front), front, 400)
+        assert (len(first.heard), len(second.heard)) == (1, 1)
+
+
+@run
+async def test_strict_is_an_error_before_anything_is_sent():
+    seeded = body_of("openai_chat", PLAIN, "anthropic/m")[:-1] + b',"seed":7}'
+    async with gateway_to(WORDS) as (gateway, provider):
+        answer = await post(gateway, path_of("openai_chat"), seeded, {"x-toolwire-strict": "1"})
+        assert "seed" in refused(answer, "openai_chat", 400).message
+        assert not provider.connections
+        answer = await post(gateway, path_of("openai_chat"), seeded)
+        assert answer.status == 200 and int(answer.headers["x-toolwire-losses"]) >= 1
+        assert len(gateway.turns[1].losses) == int(answer.headers["x-toolwire-losses"])
+
+
+@run
+async def test_weights_are_heeded():
+    from random import Random
+
+    async with Upstream(*[WORDS] * 200) as first, Upstream(*[WORDS] * 200) as second:
+        document = two_upstreams(first, second)
+        targets = [{"upstream": "a", "model": "x", "weight": 3}, {"upstream": "b", "model": "y", "weight": 1}]
+        document["models"] = {"m": {"targets": targets}}
+        async with serving(document) as gateway:
+            gateway.gateway._router._random = Random(7)
+            for _ in range(100):
+                await ask_m(gateway)
+        assert 60 <= len(first.heard) <= 90
+        assert len(first.heard) + len(second.heard) == 100
+
+
+@run
+async def test_no_task_and_no_connection_is_left_behind():
+    before = len(asyncio.all_tasks())
+    lines = [WORDS, Fault("server", "oh", 500), Partly(LONG, 100, "cut"), Partly(LONG, 100, "stall")] * 5
+    async with gateway_to(*lines, rows={"timeout": 0.2, "idle": 0.1}, document={"limits": {"cooldown": 0.0}}) as (
+        gateway,
+        provider,
+    ):
+        for _ in lines:
+            await ask(gateway, "anthropic", stream=True)
+        await asyncio.sleep(0.1)
+        # the server, the provider's idle connections and its own loop
+        assert len(asyncio.all_tasks()) - before < 8
+        assert len(provider._open) <= 2
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) == before

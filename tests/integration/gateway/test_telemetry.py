@@ -1,0 +1,181 @@
+"""Telemetry as the settings say, on a gateway that runs."""
+
+import asyncio
+import builtins
+import json
+import logging
+from contextlib import asynccontextmanager
+
+import pytest
+from asking import ASK, HELLO, post
+from prometheus_client.parser import text_string_to_metric_families
+from pyreqwest.client import ClientBuilder
+from serving import listening, upstream_rows
+
+from toolwire.gateway.app import Gateway
+from toolwire.gateway.otel import OtelSink
+from toolwire.gateway.settings import from_document
+from toolwire.gateway.telemetry import open_telemetry
+from toolwire.ir.errors import ConfigError, MissingExtra
+from toolwire.testing import Upstream
+
+
+@asynccontextmanager
+async def running(document, environment=None, **options):
+    settings = from_document(document)
+    telemetry = open_telemetry(settings, environment or {}, **options)
+    gateway = Gateway(
+        settings,
+        environment={},
+        sinks=telemetry.sinks,
+        metrics=telemetry.metrics,
+        transports=telemetry.transports(),
+    )
+    try:
+        async with listening(telemetry.around(gateway)) as url:
+            yield url
+    finally:
+        await telemetry.aclose()
+
+
+def ask_once(document, **options):
+    async def scene():
+        async with (
+            Upstream(HELLO) as upstream,
+            running({"upstreams": upstream_rows(upstream.url), **document}, **options) as url,
+        ):
+            await post(url, body={**ASK, "model": "anthropic/m", "top_logprobs": 2, "logprobs": True})
+            async with ClientBuilder().build() as client:
+                for path in ("/health", "/ready", "/metrics"):
+                    response = await client.get(url + path).build().send()
+                    assert response.status == 200
+                return await response.text()
+
+    return asyncio.run(scene())
+
+
+def test_the_page_of_a_gateway(capsys):
+    page = ask_once({})
+    families = {family.name: family for family in text_string_to_metric_families(page)}
+    assert {name for name in families if name.startswith("toolwire")} >= {
+        "toolwire_requests",
+        "toolwire_request_duration_seconds",
+        "toolwire_time_to_first_chunk_seconds",
+        "toolwire_overhead_seconds",
+        "toolwire_tool_calls",
+        "toolwire_losses",
+        "toolwire_repairs",
+        "toolwire_requests_in_flight",
+        "toolwire_upstream_attempts",
+        "toolwire_tokens",
+    }
+    (sample,) = families["toolwire_requests"].samples
+    assert (sample.name, sample.value) == ("toolwire_requests_total", 1)
+    assert sample.labels == {
+        "ingress": "openai_chat",
+        "upstream": "anthropic",
+        "model": "anthropic/m",
+        "status": "200",
+    }
+    assert families["toolwire_requests_in_flight"].samples[0].value == 0
+    (line,) = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (line["event"], line["status"], line["calls"], line["tokens"]) == (
+        "request",
+        200,
+        1,
+        {"input": 3, "output": 4},
+    )
+    assert line["losses"] >= 2
+    assert "logprobs" in line["lost"]
+
+
+def test_lines_into_a_file_or_nowhere(tmp_path, capsys):
+    ask_once({"log": {"file": str(tmp_path / "log")}})
+    assert json.loads((tmp_path / "log").read_text())["status"] == 200
+    ask_once({"log": {"to": "nowhere"}})
+    ask_once({}, lines=False)
+    assert capsys.readouterr().err == ""
+
+
+def test_lines_into_pythons_logging(caplog):
+    caplog.set_level(logging.INFO, "toolwire.gateway.access")
+    ask_once({"log": {"to": "logger"}})
+    assert [json.loads(record.message)["status"] for record in caplog.records] == [200]
+
+
+def test_bodies_only_where_they_are_asked_for(tmp_path):
+    ask_once({"log": {"file": str(tmp_path / "log"), "bodies": True, "remove": ["h[i]"]}})
+    request, exchange = map(json.loads, (tmp_path / "log").read_text().splitlines())
+    assert (request["event"], exchange["event"]) == ("request", "exchange")
+    assert request["request_id"] == exchange["request_id"]
+    assert exchange["ingress"]["body"]["messages"] == [{"role": "user", "content": "[removed]"}]
+    assert exchange["upstreams"][0]["answer"]["body"]["content"][0]["text"] == "Hello"
+
+
+def test_what_else_is_logged_is_a_line_too(capsys):
+    async def scene():
+        async with running({"upstreams": {"a": {"base_url": "http://127.0.0.1:1"}}}):
+            logging.getLogger("toolwire.gateway").warning("mind the %s", "gap")
+        logging.getLogger("toolwire.gateway").warning("nobody guards this one")
+
+    asyncio.run(scene())
+    lines = capsys.readouterr().err.splitlines()
+    assert json.loads(lines[0])["message"] == "mind the gap"
+    assert not any("nobody" in line and line.startswith("{") for line in lines)
+
+
+def test_spans_where_the_environment_asks_for_them(monkeypatch):
+    there = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}
+    for name, value in there.items():
+        monkeypatch.setenv(name, value)
+
+    def has_spans(environment, **trace):
+        settings = from_document({"upstreams": {"a": {"base_url": "http://127.0.0.1:1"}}, "trace": trace})
+        telemetry = open_telemetry(settings, environment)
+        asyncio.run(telemetry.aclose())
+        return [isinstance(sink, OtelSink) for sink in telemetry.sinks].count(True), len(telemetry.observers)
+
+    assert has_spans(there) == has_spans({}, otel=True) == (1, 1)
+    for environment, trace in (({}, {}), (there, {"otel": False}), ({**there, "OTEL_SDK_DISABLED": "true"}, {})):
+        assert has_spans(environment, **trace) == (0, 0)
+
+
+def test_without_opentelemetry(monkeypatch, capsys):
+    real = builtins.__import__
+
+    def missing(name, *rest, **more):
+        if name.startswith("opentelemetry"):
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    rows = {"upstreams": {"a": {"base_url": "http://127.0.0.1:1"}}}
+    telemetry = open_telemetry(from_document(rows), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"})
+    asyncio.run(telemetry.aclose())
+    assert "toolwire[otel]" in capsys.readouterr().err
+    with pytest.raises(MissingExtra, match="toolwire\\[otel\\]"):
+        open_telemetry(from_document({**rows, "trace": {"otel": True}}), {})
+    assert logging.getLogger("toolwire").handlers == []
+
+
+def test_new_settings_bring_new_secrets(tmp_path, caplog):
+    rows = {"base_url": "http://127.0.0.1:1", "key_env": "A"}
+    before = from_document({"upstreams": {"a": rows}, "log": {"to": "logger"}})
+    environment = {"A": "the-first-key", "B": "the-second-key"}
+    telemetry = open_telemetry(before, environment)
+    telemetry.learn(
+        from_document(
+            {
+                "upstreams": {"a": {**rows, "key_env": "B"}},
+                "state": {"url": "redis://:a-pass-word@host/0"},
+            }
+        )
+    )
+    logging.getLogger("toolwire.x").warning("the-first-key the-second-key a-pass-word")
+    asyncio.run(telemetry.aclose())
+    assert caplog.messages == ["[removed] [removed] [removed]"]
+
+
+def test_patterns_are_checked():
+    with pytest.raises(ConfigError, match="no regular expression"):
+        from_document({"log": {"remove": ["("]}})

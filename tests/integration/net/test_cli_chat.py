@@ -1,0 +1,60 @@
+"""`toolwire chat`, as a user types it, against a scripted provider."""
+
+import asyncio
+import json
+import sys
+
+from test_cli_run import DONE, MAIL, TOOLS, WEATHER
+
+from toolwire.ir.response import Fault
+from toolwire.testing import Upstream, says
+
+
+def toolwire_chat(tmp_path, script, stdin, *arguments):
+    tools = tmp_path / "tools.py"
+    tools.write_text(TOOLS)
+
+    async def run():
+        async with Upstream(*script) as upstream:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "toolwire", "chat", "-T", str(tools), *arguments),
+                *("-m", "vllm/any", "--base-url", upstream.url),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            out, err = await process.communicate(stdin.encode())
+            return process.returncode, out.decode(), err.decode(), upstream.heard
+
+    return asyncio.run(run())
+
+
+def test_lines_are_a_conversation_that_remembers(tmp_path):
+    script = [WEATHER, says("It is sunny."), says("You are welcome.")]
+    code, out, err, heard = toolwire_chat(tmp_path, script, "Weather in Paris?\n\nThank you!\n")
+    assert (code, out) == (0, "Looking. \nIt is sunny.\nYou are welcome.\n"), err
+    assert '→ get_weather {"city":"Paris"}' in err
+    assert "✓ get_weather sun in Paris" in err
+    roles = [message["role"] for message in json.loads(heard[-1].body)["messages"]]
+    assert roles == ["user", "assistant", "tool", "assistant", "user"]
+
+
+def test_quit_ends_it(tmp_path):
+    code, out, _, heard = toolwire_chat(tmp_path, [DONE], "/quit\nhello\n")
+    assert (code, out, heard) == (0, "", [])
+
+
+def test_what_gets_no_answer_is_forgotten_and_told(tmp_path):
+    script = [Fault("invalid_request", "too long", 400), DONE]
+    code, out, err, heard = toolwire_chat(tmp_path, script, "one\ntwo\n")
+    assert (code, out) == (1, "All done.\n")
+    assert "no answer: too long" in err
+    assert [message["content"] for message in json.loads(heard[-1].body)["messages"]] == ["two"]
+
+
+def test_nobody_there_to_agree_means_no(tmp_path):
+    code, _, err, _ = toolwire_chat(tmp_path, [MAIL, DONE], "Write to Ann\n")
+    assert code == 0
+    assert "✗ send_mail" in err
+    code, _, err, _ = toolwire_chat(tmp_path, [MAIL, DONE], "Write to Ann\n", "--yes")
+    assert "✓ send_mail sent to ann" in err

@@ -1,0 +1,306 @@
+"""The gateway's own HTTP client, against servers that behave and servers that do not."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import ssl
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from toolwire.ir.errors import ConfigError
+from toolwire.net.h1 import H1Transport
+
+TLS = Path(__file__).parent.parent.parent / "fixtures" / "tls"
+
+
+@asynccontextmanager
+async def server(answer, **options):
+    """`answer(reader, writer)` for each connection, after it has been counted."""
+    seen = {"connections": 0, "requests": [], "asked": asyncio.Event(), "closed": asyncio.Event()}
+
+    async def accept(reader, writer):
+        seen["connections"] += 1
+        try:
+            await answer(reader, writer, seen)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            seen["closed"].set()
+            writer.close()
+
+    listening = await asyncio.start_server(accept, "127.0.0.1", 0, **options)
+    seen["url"] = f"{'https' if 'ssl' in options else 'http'}://localhost:{listening.sockets[0].getsockname()[1]}"
+    async with listening:
+        yield seen
+
+
+async def request(reader):
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+    return head, await reader.readexactly(length)
+
+
+def saying(*answers, close=False):
+    """Each answer for one request, on as few connections as the client likes."""
+
+    async def answer(reader, writer, seen):
+        while True:
+            seen["requests"].append(await request(reader))
+            writer.write(answers[min(len(seen["requests"]), len(answers)) - 1])
+            await writer.drain()
+            if close:
+                return
+
+    return answer
+
+
+async def whole(transport, url, body=b"{}", seconds=5.0, **headers):
+    async with transport.post(f"{url}/x?y=1", headers, {"x-key": "secret"}, body, seconds) as reply:
+        pieces = []
+        while piece := await reply.read():
+            pieces.append(piece)
+        return reply.status, dict(reply.headers), b"".join(pieces)
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: b\r\n\r\nhi"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n3\r\n, y\r\n0\r\n\r\n"
+
+
+def test_a_connection_is_used_again():
+    async def check():
+        async with server(saying(OK, CHUNKED, OK)) as there:
+            transport = H1Transport()
+            assert await whole(transport, there["url"], b'{"a":1}', accept="json") == (
+                200,
+                {"content-length": "2", "x-a": "b"},
+                b"hi",
+            )
+            assert (await whole(transport, there["url"]))[2] == b"hi, y"
+            assert (await whole(transport, there["url"], b"x" * 300_000))[2] == b"hi"
+            await transport.aclose()
+        assert there["connections"] == 1
+        head, body = there["requests"][0]
+        assert head.startswith(b"POST /x?y=1 HTTP/1.1\r\nhost: localhost:")
+        assert b"accept: json\r\nx-key: secret\r\n" in head
+        assert body == b'{"a":1}'
+        assert there["requests"][2][1] == b"x" * 300_000
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_however_it_is_cut(size):
+    data = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + CHUNKED
+
+    async def slowly(reader, writer, seen):
+        await request(reader)
+        for start in range(0, len(data), size):
+            writer.write(data[start : start + size])
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    async def check():
+        async with server(slowly) as there:
+            status, headers, body = await whole(H1Transport(), there["url"])
+            assert (status, headers, body) == (200, {"transfer-encoding": "chunked"}, b"hi, y")
+
+    asyncio.run(check())
+
+
+def test_an_answer_that_lasts_as_long_as_its_connection():
+    async def check():
+        async with server(saying(b"HTTP/1.1 200 OK\r\n\r\nall of it", close=True)) as there:
+            transport = H1Transport()
+            assert (await whole(transport, there["url"]))[2] == b"all of it"
+            assert (await whole(transport, there["url"]))[2] == b"all of it"
+            assert there["connections"] == 2
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi", "before the end"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhi", "before the end"),
+        (b"", "before the end"),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", "not HTTP"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhi", "not HTTP"),
+        (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 40_000 + b"\r\n", "64 KiB"),
+    ],
+)
+def test_what_is_broken_says_so(said, words):
+    async def check():
+        async with server(saying(said, close=True)) as there:
+            with pytest.raises(ConnectionError, match=words):
+                await whole(H1Transport(), there["url"])
+
+    asyncio.run(check())
+
+
+def test_nobody_is_there():
+    async def check():
+        with pytest.raises(ConnectionError):
+            await whole(H1Transport(), "http://127.0.0.1:9")
+
+    asyncio.run(check())
+
+
+def test_a_connection_that_was_closed_while_idle_is_not_missed():
+    async def once_each(reader, writer, seen):
+        seen["requests"].append(await request(reader))
+        writer.write(OK)
+        await writer.drain()
+        if len(seen["requests"]) == 2:
+            return
+        await request(reader)  # the second on this connection is read, and not answered
+
+    async def check():
+        async with server(once_each) as there:
+            transport = H1Transport()
+            await whole(transport, there["url"])
+            assert (await whole(transport, there["url"]))[2] == b"hi"
+            assert there["connections"] == 2
+
+    asyncio.run(check())
+
+
+async def _never(reader, writer, seen):
+    seen["requests"].append(await request(reader))
+    seen["asked"].set()
+    await reader.read()
+
+
+def test_the_time_is_over():
+    async def check():
+        async with server(_never) as there:
+            with pytest.raises(TimeoutError):
+                await whole(H1Transport(), there["url"], seconds=0.05)
+            await asyncio.wait_for(there["closed"].wait(), 1)
+
+    asyncio.run(check())
+
+
+def test_whoever_is_cancelled_closes_the_connection_at_once():
+    async def check():
+        async with server(_never) as there:
+            asking = asyncio.ensure_future(whole(H1Transport(), there["url"], seconds=60))
+            await asyncio.wait_for(there["asked"].wait(), 1)
+            asking.cancel()
+            await asyncio.wait_for(there["closed"].wait(), 1)
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+
+    asyncio.run(check())
+
+
+def test_an_answer_that_nobody_reads_waits_at_its_server():
+    written = 0
+
+    async def endless(reader, writer, seen):
+        nonlocal written
+        await request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            writer.write(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+            await writer.drain()
+            written += 65536
+
+    async def check():
+        async with server(endless) as there:
+            async with H1Transport().post(f"{there['url']}/", {}, {}, b"", 30) as reply:
+                await reply.read()
+                await asyncio.sleep(0.3)
+                before = written
+                await asyncio.sleep(0.3)
+                assert written == before
+                assert written < 32 * 1024 * 1024
+                for _ in range(50):
+                    await reply.read()
+                await asyncio.sleep(0.05)
+                assert written > before
+            await asyncio.wait_for(there["closed"].wait(), 1)
+
+    asyncio.run(check())
+
+
+def test_no_more_connections_than_allowed():
+    at_once = most = 0
+
+    async def counting(reader, writer, seen):
+        nonlocal at_once, most
+        while True:
+            await request(reader)
+            at_once += 1
+            most = max(most, at_once)
+            await asyncio.sleep(0.01)
+            at_once -= 1
+            writer.write(OK)
+
+    async def check():
+        async with server(counting) as there:
+            transport = H1Transport(connections=3)
+            await asyncio.gather(*(whole(transport, there["url"]) for _ in range(20)))
+            await transport.aclose()
+            assert most == 3
+            assert there["connections"] == 3
+
+    asyncio.run(check())
+
+
+def test_certificates_are_checked():
+    async def check():
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
+        async with server(saying(OK), ssl=context) as there:
+            with pytest.raises(ConnectionError, match="not to be trusted"):
+                await whole(H1Transport(), there["url"])
+            assert (await whole(H1Transport(roots=[(TLS / "ca.pem").read_bytes()]), there["url"]))[2] == b"hi"
+
+    asyncio.run(check())
+
+
+def test_what_cannot_be_asked_for():
+    for url in ("ftp://host/x", "http:///x", "http://host/a b", "http://host/\r\nx: y"):
+        with pytest.raises(ConfigError):
+            H1Transport().post(url, {}, {}, b"", 1)
+    with pytest.raises(ConfigError):
+        H1Transport().post("http://host/", {"a": "b\r\nc: d"}, {}, b"", 1)
+
+
+def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next_one():
+    async def check():
+        forged = OK.replace(b"hi", b"no")
+        async with server(saying(OK + forged, OK)) as there:
+            transport = H1Transport()
+            assert (await whole(transport, there["url"]))[2] == b"hi"
+            assert (await whole(transport, there["url"]))[2] == b"hi"
+
+    asyncio.run(check())
+
+
+def packed(data):
+    return b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b" % (len(data), data)
+
+
+def test_what_is_packed_unasked_is_unpacked_piece_by_piece():
+    async def check():
+        bomb = gzip.compress(b"x" * 50_000_000)
+        async with server(saying(packed(bomb))) as there:
+            async with H1Transport().post(f"{there['url']}/", {}, {}, b"", 30) as reply:
+                sizes = []
+                while piece := await reply.read():
+                    sizes.append(len(piece))
+            assert sum(sizes) == 50_000_000
+            assert max(sizes) <= 256 * 1024
+        async with server(saying(packed(b"not gzip"))) as there:
+            with pytest.raises(ConnectionError, match="not packed as it says"):
+                await whole(H1Transport(), there["url"])
+        async with server(saying(packed(b"x").replace(b"gzip", b"br"))) as there:
+            with pytest.raises(ConnectionError, match="nobody asked for"):
+                await whole(H1Transport(), there["url"])
+
+    asyncio.run(check())

@@ -1,0 +1,184 @@
+"""Limits of time: kept for every call, with one timer for all that have the same one."""
+
+import asyncio
+import time
+
+import pytest
+
+from toolwire import Tool, ToolCall, tool
+from toolwire.net.deadlines import Deadlines
+from toolwire.net.runner import Runner
+from toolwire.net.stores.memory import MemoryStore
+from toolwire.run.context import current_call
+from toolwire.run.results import code_of
+from toolwire.run.toolbox import Entry, Options, Toolbox
+
+
+@tool(effect="read")
+async def nap(seconds: float) -> str:
+    """Sleep."""
+    await asyncio.sleep(seconds)
+    return "awake"
+
+
+class Loop:
+    """An event loop that only knows the time."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.timers = []
+
+    def time(self):
+        return self.now
+
+    def call_at(self, at, look):
+        self.timers.append((at, look))
+
+    def advance(self, to):
+        self.now = to
+        due, self.timers = [one for one in self.timers if one[0] <= to], [one for one in self.timers if one[0] > to]
+        for _, look in due:
+            look()
+
+
+class Work:
+    def __init__(self):
+        self.expired = 0
+
+    def expire(self):
+        self.expired += 1
+
+
+def test_one_timer_serves_all():
+    loop = Loop()
+    deadlines = Deadlines(loop)
+    works = [Work() for _ in range(100)]
+    for number, work in enumerate(works):
+        deadlines.add(work, 10.0 + number)
+    assert len(loop.timers) == 1
+    for work in works[:50]:
+        deadlines.discard(work)
+    loop.advance(10.0)
+    assert len(loop.timers) == 1, "the first that is left has the timer now"
+    loop.advance(60.0)
+    assert [work.expired for work in works] == [0] * 50 + [1] + [0] * 49
+    loop.advance(200.0)
+    assert [work.expired for work in works] == [0] * 50 + [1] * 50
+    assert not loop.timers
+
+
+def test_nothing_is_left_when_all_came_in_time():
+    loop = Loop()
+    deadlines, work = Deadlines(loop), Work()
+    deadlines.add(work, 1.0)
+    deadlines.discard(work)
+    loop.advance(1.0)
+    assert (work.expired, loop.timers) == (0, [])
+    deadlines.add(work, 2.0)
+    loop.advance(2.0)
+    assert work.expired == 1
+
+
+def test_each_tool_keeps_its_own_limit():
+    quick = Entry(nap, nap.function, Options(timeout=0.1, retries=0))
+    slow = Toolbox(nap).rename({"nap": "long_nap"})
+    calls = [ToolCall("1", "nap", {"seconds": 5}), ToolCall("2", "long_nap", {"seconds": 0.3})]
+    late, awake = Runner(quick, slow).run_sync(calls)
+    assert (code_of(late), awake.text) == ("timeout", "awake")
+
+
+def test_a_limit_holds_in_every_event_loop():
+    runner = Runner(Toolbox(nap).with_options(timeout=0.1, retries=0))
+    for _ in range(2):
+        began = time.perf_counter()
+        (result,) = runner.run_sync([ToolCall("1", "nap", {"seconds": 30})])
+        assert code_of(result) == "timeout"
+        assert time.perf_counter() - began < 5
+
+
+def test_time_that_passes_before_the_first_wait_counts():
+    @tool(effect="read")
+    async def stall() -> str:
+        """Hold everything up, then wait."""
+        time.sleep(0.3)  # noqa: ASYNC251  # that is the point
+        await asyncio.sleep(0.3)
+        return "late"
+
+    (result,) = Runner(Toolbox(stall).with_options(timeout=0.4, retries=0)).run_sync([ToolCall("1", "stall", {})])
+    assert code_of(result) == "timeout"
+
+
+def test_a_tool_that_runs_another_one_is_still_itself():
+    @tool(effect="read")
+    async def inner(wait: bool) -> str:
+        """Say who is running."""
+        if wait:
+            await asyncio.sleep(0)
+        return current_call().call_id
+
+    inside = Runner(inner)
+
+    @tool(effect="read")
+    async def outer(wait: bool) -> list[str]:
+        """Ask another one."""
+        (found,) = await inside.run([ToolCall("inner", "inner", {"wait": wait})])
+        return [found.text, current_call().call_id]
+
+    async def ask(wait):
+        (result,) = await Runner(outer).run([ToolCall("outer", "outer", {"wait": wait})])
+        return result.structured, current_call()
+
+    for wait in (False, True):
+        assert asyncio.run(ask(wait)) == (["inner", "outer"], None)
+
+
+def test_a_call_that_is_cancelled_is_stopped_and_leaves_nothing_behind():
+    async def ask():
+        runner = Runner(nap)
+        task = asyncio.create_task(runner.run([ToolCall("1", "nap", {"seconds": 30})]))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        (result,) = await runner.run([ToolCall("2", "nap", {"seconds": 0})])
+        return result.text
+
+    assert asyncio.run(ask()) == "awake"
+
+
+def test_a_function_that_has_no_hash_can_be_run():
+    class Adder:
+        __hash__ = None
+
+        async def __call__(self, a: int, b: int) -> int:
+            return a + b
+
+    entry = Entry(Tool("add", input_schema={"type": "object"}, effect="read"), Adder())
+    (result,) = Runner(entry).run_sync([ToolCall("1", "add", {"a": 1.0, "b": 2})])
+    assert result.structured == 3
+    (refused,) = Runner(entry).run_sync([ToolCall("1", "add", {"c": 1})])
+    assert code_of(refused) == "invalid_arguments"
+
+
+def test_a_claim_is_kept_alive_while_its_call_waits_for_its_turn():
+    store, renewed, begun = MemoryStore(), [], []
+    renew = store.renew
+
+    def noted(key, token, lease):
+        renewed.append(key)
+        return renew(key, token, lease)
+
+    store.renew = noted
+
+    @tool
+    async def send(to: str) -> str:
+        """Send."""
+        begun.append((to, current_call().idempotency_key in renewed))
+        return to
+
+    box = Toolbox(send).with_options(rate=2.0, resource=lambda given: given["to"])
+    calls = [ToolCall(to, "send", {"to": to}) for to in ("a", "b")]
+    results = Runner(box, store=store, lease=0.3).run_sync(calls)
+    assert [result.text for result in results] == ["a", "b"]
+    assert begun == [("a", False), ("b", True)]
+    assert {record.state for record in store.records()} == {"done"}

@@ -1,0 +1,178 @@
+"""What deploy/ names is there: the command and its options, the settings, the ports, the paths, the variables."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from toolwire.gateway.app import Gateway
+from toolwire.gateway.fronts import place_of
+from toolwire.gateway.settings import from_document
+from toolwire.gateway.state import open_state, usage_address
+
+ROOT = Path(__file__).parent.parent.parent
+DEPLOY = ROOT / "deploy"
+DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8")
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
+MANIFESTS = {
+    (one["kind"], one["metadata"]["name"]): one
+    for one in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text("utf-8"))
+}
+DEPLOYMENT = MANIFESTS["Deployment", "toolwire"]["spec"]
+POD = DEPLOYMENT["template"]["spec"]
+[CONTAINER] = POD["containers"]
+GATEWAY = COMPOSE["services"]["gateway"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def instruction(name):
+    return [line.split(" ", 1)[1] for line in DOCKERFILE.splitlines() if line.startswith(f"{name} ")]
+
+
+def variables():
+    """What the gateway finds in its environment, once for each way to run it."""
+    return {"compose": GATEWAY["environment"], "kubernetes": MANIFESTS["Secret", "toolwire"]["stringData"]}
+
+
+def settings():
+    text = MANIFESTS["ConfigMap", "toolwire"]["data"]["toolwire.toml"]
+    return {
+        "compose": from_document(tomllib.loads((DEPLOY / "toolwire.toml").read_text("utf-8"))),
+        "kubernetes": from_document(tomllib.loads(text)),
+    }
+
+
+BOTH = pytest.mark.parametrize("way", ["compose", "kubernetes"])
+
+
+@BOTH
+def test_the_settings_are_those_of_a_gateway_that_can_start(way):
+    found = settings()[way]
+    environment = {
+        name: re.sub(r"\$\{.*?\}", "secret", value) if "://" in value else "key"
+        for name, value in variables()[way].items()
+    }
+    gateway = Gateway(found, environment=environment)
+    assert set(gateway.upstreams) == set(found.upstreams)
+    assert found.server.host == "0.0.0.0"
+    assert found.keys, "it would not bind to 0.0.0.0 without"
+    assert found.state.url.startswith("redis://")
+    assert usage_address(found, environment).startswith("postgresql://")
+    with pytest.raises(Exception, match="is not set"):
+        open_state(found, {})
+
+
+@BOTH
+def test_every_secret_is_used_and_none_is_in_the_settings(way):
+    found = settings()[way]
+    named = {"ANTHROPIC_API_KEY", found.state.usage_env}
+    assert set(variables()[way]) == named
+    assert {row.provider for row in found.upstreams.values()} == {"anthropic"}
+    assert all(row.key_env is None for row in found.upstreams.values())
+
+
+def test_the_command_is_ours():
+    [entrypoint], [command] = instruction("ENTRYPOINT"), instruction("CMD")
+    entrypoint, command = json.loads(entrypoint), json.loads(command)
+    assert entrypoint == ["toolwire"]
+    assert "toolwire" in PROJECT["scripts"]
+    assert CONTAINER["args"] == command
+    assert "command" not in CONTAINER and "command" not in GATEWAY
+    words = subprocess.run(
+        [sys.executable, "-m", "toolwire", command[0], "--help"], capture_output=True, text=True, check=True
+    )
+    for option in command[1:]:
+        if option.startswith("--"):
+            assert re.search(rf"^ +{option}\b", words.stdout, re.MULTILINE), option
+
+
+def test_the_settings_are_where_the_command_looks():
+    path = json.loads(instruction("CMD")[0])[2]
+    [volume] = GATEWAY["volumes"]
+    here, there, mode = volume.split(":")
+    assert (there, mode) == (path, "ro")
+    assert (DEPLOY / here).is_file()
+    [mount] = CONTAINER["volumeMounts"]
+    [name] = MANIFESTS["ConfigMap", "toolwire"]["data"]
+    assert f"{mount['mountPath']}/{name}" == path
+    [source] = POD["volumes"]
+    assert (source["name"], source["configMap"]["name"]) == (mount["name"], "toolwire")
+    assert CONTAINER["envFrom"] == [{"secretRef": {"name": "toolwire"}}]
+
+
+def test_ports_are_the_same_everywhere():
+    [exposed] = instruction("EXPOSE")
+    ports = {found.server.port for found in settings().values()}
+    assert ports == {int(exposed)} == {CONTAINER["ports"][0]["containerPort"]}
+    [service] = MANIFESTS["Service", "toolwire"]["spec"]["ports"]
+    assert service["targetPort"] == CONTAINER["ports"][0]["name"]
+    assert MANIFESTS["Service", "toolwire"]["spec"]["selector"] == DEPLOYMENT["selector"]["matchLabels"]
+    nginx = (DEPLOY / "nginx.conf").read_text("utf-8")
+    assert f"server gateway:{exposed};" in nginx
+    assert f"listen {exposed};" in nginx
+    assert COMPOSE["services"]["balancer"]["ports"] == [f"127.0.0.1:{exposed}:{exposed}"]
+
+
+def test_probes_ask_what_is_there():
+    actions = {
+        name: place_of("GET", CONTAINER[f"{name}Probe"]["httpGet"]["path"], {}).action for name in ("liveness", "startup", "readiness")
+    }  # fmt: skip
+    assert actions == {"liveness": "alive", "startup": "alive", "readiness": "ready"}
+    program = GATEWAY["healthcheck"]["test"][-1]
+    compile(program, "healthcheck", "exec")
+    [url] = re.findall(r"http://127\.0\.0\.1:4141(/\w+)", program)
+    assert place_of("GET", url, {}).action == "ready"
+
+
+def test_there_is_time_to_finish():
+    pause = int(CONTAINER["lifecycle"]["preStop"]["exec"]["command"][1])
+    usage = 5
+    assert POD["terminationGracePeriodSeconds"] >= pause + settings()["kubernetes"].server.drain + usage
+    assert int(GATEWAY["stop_grace_period"].rstrip("s")) >= settings()["compose"].server.drain + usage
+
+
+def test_there_are_three_and_they_find_what_they_share():
+    assert DEPLOYMENT["replicas"] == GATEWAY["deploy"]["replicas"] == 3
+    redis = settings()["kubernetes"].state.url.removeprefix("redis://").partition("/")[0]
+    host, _, port = redis.partition(":")
+    assert MANIFESTS["Service", host]["spec"]["ports"][0]["port"] == int(port)
+    assert (
+        MANIFESTS["Deployment", host]["spec"]["template"]["metadata"]["labels"]
+        == MANIFESTS["Service", host]["spec"]["selector"]
+    )
+    assert settings()["compose"].state.url == "redis://redis:6379/0"
+    assert set(GATEWAY["depends_on"]) == {"redis", "postgres"} <= set(COMPOSE["services"])
+    assert "@postgres:5432/" in GATEWAY["environment"]["TOOLWIRE_USAGE"]
+
+
+def test_nobody_is_root():
+    assert instruction("USER") == ["10001"]
+    assert "--uid 10001 " in DOCKERFILE
+    assert POD["securityContext"]["runAsUser"] == 10001
+    for one in (CONTAINER, *MANIFESTS["Deployment", "toolwire-redis"]["spec"]["template"]["spec"]["containers"]):
+        assert one["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_the_image_has_what_it_needs_of_the_repository():
+    for line in instruction("COPY"):
+        *sources, _ = shlex.split(line)
+        for source in sources:
+            assert (ROOT / source).exists(), source
+    [extras] = re.findall(r"'/build\[(.*)\]'", DOCKERFILE)
+    assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
+    assert (DEPLOY / GATEWAY["build"]["context"] / GATEWAY["build"]["dockerfile"]).is_file()
+
+
+def test_images_are_named_shortly():
+    """No host of a registry: whoever runs it says where images come from."""
+    images = [*instruction("FROM"), *(one["image"] for one in COMPOSE["services"].values())]
+    for (kind, _), manifest in MANIFESTS.items():
+        if kind == "Deployment":
+            images += [one["image"] for one in manifest["spec"]["template"]["spec"]["containers"]]
+    assert all(re.fullmatch(r"[a-z]+(:[a-z0-9.-]+)?", image) for image in images), images

@@ -1,0 +1,149 @@
+"""Keys for clients: the file has the hash, nobody has the key, and whatever else is in the file stays as it is."""
+
+import json
+import tomllib
+
+import pytest
+
+from toolwire.cli.main import main
+from toolwire.gateway.keys import Keys
+from toolwire.gateway.settings import load
+
+FILE = """\
+# our gateway
+[server]   # where it listens
+port = 4141
+
+[upstreams.one]
+base_url = "http://localhost:1/v1"
+
+# the tests
+[keys.ci]
+hash = "{}"  # in the vault
+models = [
+  "small", # cheap
+]
+
+# people
+[keys."a.b@c"]
+hash = "{}"
+""".format("1" * 64, "2" * 64)
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "toolwire.toml"
+    path.write_text(FILE)
+    return path
+
+
+def keys(*arguments):
+    return main(["serve", "keys", *arguments])
+
+
+def test_the_key_is_shown_once_and_only_its_hash_is_kept(file, capsys):
+    assert keys("new", "ann") == 0
+    key = capsys.readouterr().out.strip()
+    assert len(key) > 40
+    assert key not in file.read_text()
+    assert Keys(load(file).keys).caller({"x-api-key": key}, {}).name == "ann"
+
+
+def test_the_file_may_be_named_before_or_behind(tmp_path):
+    for number, arguments in enumerate(
+        (["--config", "{}", "keys", "new", "a"], ["keys", "new", "a", "--config", "{}"])
+    ):
+        path = tmp_path / f"{number}.toml"
+        assert main(["serve", *(one.format(path) for one in arguments)]) == 0
+        assert "a" in load(path).keys
+
+
+def test_two_keys_are_never_the_same(file, capsys):
+    keys("new", "ann")
+    keys("new", "bob")
+    first, second = capsys.readouterr().out.split()
+    assert first != second
+
+
+def test_limits_and_models(file):
+    assert keys("new", "x", "--models", "gpt-*", "größe \U0001f600", "--requests-per-minute", "5", "--tokens-per-minute", "6",
+                "--tokens-per-day", "7") == 0  # fmt: skip
+    row = load(file).keys["x"]
+    assert row.models == ("gpt-*", "größe \U0001f600")
+    assert (row.requests_per_minute, row.tokens_per_minute, row.tokens_per_day) == (5, 6, 7)
+
+
+@pytest.mark.parametrize("name", ["ann", "b.c@d-e_f"])
+@pytest.mark.parametrize("text", [FILE, FILE.rstrip("\n"), FILE.replace("\n", "\r\n"), "", "# nothing\n"])
+def test_what_was_there_stays_as_it_was(file, text, name):
+    file.write_bytes(text.encode())
+    assert keys("new", name) == 0
+    assert file.read_bytes().startswith(text.encode())
+    assert keys("revoke", name) == 0
+    assert file.read_bytes().rstrip() == text.encode().rstrip()
+
+
+def test_a_file_that_is_not_there_is_made_for_its_owners_eyes(tmp_path, capsys):
+    path = tmp_path / "new.toml"
+    assert keys("new", "ann", "--config", str(path)) == 0
+    assert set(tomllib.loads(path.read_text())["keys"]) == {"ann"}
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_permissions_and_links_stay(file, tmp_path):
+    file.chmod(0o640)
+    link = tmp_path / "link.toml"
+    link.symlink_to(file)
+    assert keys("new", "ann", "--config", str(link)) == 0
+    assert link.is_symlink()
+    assert "ann" in load(file).keys
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.toml", "toolwire.toml"]
+
+
+def test_revoking_takes_the_table_and_leaves_the_comments_of_others(file):
+    assert keys("revoke", "ci") == 0
+    assert file.read_text() == FILE.replace(FILE[FILE.index("[keys.ci]") : FILE.index("\n# people")], "")
+    assert keys("revoke", "a.b@c") == 0
+    assert load(file).keys == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        (FILE, ["new", "ci"], "already"),
+        (FILE, ["new", "no spaces"], "no name for a key"),
+        (FILE, ["new", ""], "no name for a key"),
+        (FILE, ["new", "x", "--requests-per-minute", "0"], "keys.x.requests_per_minute is 0"),
+        (FILE, ["revoke", "nobody"], "there are ci, a.b@c"),
+        (FILE, ["new", "x", "--config", "litellm.yaml"], "not kept in litellm.yaml"),
+        (FILE, ["new", "x", "--config", "/does/not/exist/toolwire.toml"], "cannot write"),
+        (FILE, ["list", "--config", "nowhere.toml"], "cannot read"),
+        ("[serve]\n", ["new", "x"], "did you mean 'server'"),
+        ("[server\n", ["new", "x"], "not TOML"),
+        (f'keys = {{a = {{hash = "{"1" * 64}"}}}}\n', ["new", "x"], "a table of its own"),
+        (f'keys.a.hash = "{"1" * 64}"\n', ["revoke", "a"], "a table of its own"),
+    ],
+)
+def test_what_cannot_be_done_changes_nothing(file, capsys, text, arguments, words):
+    file.write_text(text)
+    assert keys(*arguments) == 2
+    assert words in capsys.readouterr().err
+    assert file.read_text() == text
+
+
+def test_listing(file, capsys):
+    keys("new", "ann", "--tokens-per-day", "1000000")
+    capsys.readouterr()
+    assert keys("list") == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[2:]] == [
+        ["ci", "small"],
+        ["a.b@c", "*"],
+        ["ann", "*", "1,000,000"],
+    ]
+    assert keys("list", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["ci"]["models"] == ["small"]
+    file.write_text("")
+    assert keys("list") == 0
+    assert capsys.readouterr().out == "there are no keys\n"

@@ -1,0 +1,130 @@
+"""One JSON line a request."""
+
+import json
+import logging
+
+import pytest
+
+from toolwire.gateway.log import AccessLog, LogLines, to_file, to_logger
+from toolwire.gateway.redact import Redactor
+from toolwire.gateway.turn import Turn
+from toolwire.ir.errors import ConfigError
+from toolwire.ir.losses import Loss
+from toolwire.ir.response import Usage
+
+FULL = Turn(
+    "0123456789abcdef01234567",
+    1_763_200_000.1239,
+    "anthropic",
+    "generate",
+    caller="ann",
+    model="claude",
+    upstream="openai",
+    upstream_model="gpt",
+    stream=True,
+    status=200,
+    attempts=2,
+    failures=(("azure", "timeout"),),
+    seconds=1.23456789,
+    first=0.5,
+    overhead=0.001,
+    usage=Usage(10, 5),
+    stop="tool_calls",
+    calls=("look", "look"),
+    losses=(Loss("/top_k", "top_k", "dropped", "warning", "…"), Loss("/a", "top_k", "dropped", "warning", "…")),
+)
+
+
+def lines_of(*turns, clean=str):
+    lines = []
+    sink = AccessLog(lines.append, clean)
+    for turn in turns:
+        sink(turn)
+    return [json.loads(line) for line in lines]
+
+
+def test_a_line_has_what_there_is_to_know():
+    assert lines_of(FULL) == [
+        {
+            "ts": "2025-11-15T09:46:40.124000Z",
+            "level": "info",
+            "event": "request",
+            "request_id": "0123456789abcdef01234567",
+            "ingress": "anthropic",
+            "action": "generate",
+            "upstream": "openai",
+            "model": "claude",
+            "upstream_model": "gpt",
+            "key": "ann",
+            "status": 200,
+            "stream": True,
+            "ms": 1234.568,
+            "ttfc_ms": 500.0,
+            "overhead_ms": 1.0,
+            "tokens": {"input": 10, "output": 5},
+            "stop": "tool_calls",
+            "calls": 2,
+            "losses": 2,
+            "lost": ["top_k"],
+            "attempts": 2,
+            "failures": [["azure", "timeout"]],
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "level"),
+    [
+        ({"status": 200}, "info"),
+        ({"status": 200, "error": "server"}, "error"),
+        ({"status": 404, "error": "not_found"}, "warning"),
+        ({"status": 502, "error": "server"}, "error"),
+    ],
+)
+def test_levels(changes, level):
+    (line,) = lines_of(Turn("r", 0.0, "gemini", "generate", **changes))
+    assert (line["level"], line.get("error")) == (level, changes.get("error"))
+
+
+def test_probes_are_silent():
+    assert lines_of(Turn("r", 0.0, "openai_chat", "alive", status=200)) == []
+
+
+def test_names_of_clients_are_cleaned_and_cut():
+    turn = Turn("sk-0123456789", 0.0, "gemini", "generate", model="sk-0123456789", upstream_model="m" * 999, status=404)
+    (line,) = lines_of(turn, clean=Redactor())
+    assert (line["request_id"], line["model"], len(line["upstream_model"])) == ("[removed]", "[removed]", 200)
+
+
+def test_into_the_logger(caplog):
+    caplog.set_level(logging.INFO, "toolwire.gateway.access")
+    AccessLog(to_logger())(FULL)
+    assert json.loads(caplog.messages[0])["status"] == 200
+
+
+def test_into_a_file(tmp_path):
+    write, close = to_file(tmp_path / "log")
+    AccessLog(write)(FULL)
+    AccessLog(write)(FULL)
+    assert len((tmp_path / "log").read_text().splitlines()) == 2
+    close()
+    with pytest.raises(ConfigError, match="cannot write the log"):
+        to_file(tmp_path / "nowhere" / "log")
+
+
+def test_other_records_become_lines_too():
+    lines = []
+    logger = logging.getLogger("toolwire.test_lines")
+    handler = LogLines(lines.append)
+    logger.addHandler(handler)
+    try:
+        logger.warning("a %s", "word")
+    finally:
+        logger.removeHandler(handler)
+    line = json.loads(lines[0])
+    assert (line["event"], line["level"], line["logger"], line["message"]) == (
+        "log",
+        "warning",
+        "toolwire.test_lines",
+        "a word",
+    )

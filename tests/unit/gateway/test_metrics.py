@@ -1,0 +1,132 @@
+"""What Prometheus reads, judged by its own parser."""
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from toolwire.bridge.repair import CallRepair
+from toolwire.gateway.metrics import Metrics
+from toolwire.gateway.redact import Redactor
+from toolwire.gateway.turn import Turn
+from toolwire.ir.losses import Loss
+from toolwire.ir.response import Usage
+from toolwire.schema.steps import Step
+from toolwire.schema.validate import Problem
+
+
+def turn(**changes):
+    usual = {"model": "m", "upstream": "u", "status": 200, "attempts": 1, "seconds": 0.2, "action": "generate"}
+    return Turn("id", 0.0, "anthropic", **{**usual, **changes})
+
+
+def samples(metrics):
+    found = {}
+    for family in text_string_to_metric_families(metrics.page().decode()):
+        for sample in family.samples:
+            found[sample.name, tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+def value(metrics, name, **labels):
+    return samples(metrics).get((name, tuple(sorted(labels.items()))))
+
+
+def test_requests_by_route_and_status():
+    metrics = Metrics()
+    for status in (200, 200, 503):
+        metrics(turn(status=status))
+    route = {"ingress": "anthropic", "upstream": "u", "model": "m"}
+    assert value(metrics, "toolwire_requests_total", **route, status="200") == 2
+    assert value(metrics, "toolwire_requests_total", **route, status="503") == 1
+
+
+def test_histograms_count_and_sum():
+    metrics = Metrics()
+    metrics(turn(seconds=0.2, first=0.07, overhead=0.0004))
+    metrics(turn(seconds=700.0, overhead=0.0001))
+    route = {"ingress": "anthropic", "upstream": "u", "model": "m"}
+    duration = "toolwire_request_duration_seconds"
+    assert value(metrics, f"{duration}_count", **route) == 2
+    assert value(metrics, f"{duration}_sum", **route) == 700.2
+    assert value(metrics, f"{duration}_bucket", **route, le="0.1") == 0
+    assert value(metrics, f"{duration}_bucket", **route, le="0.25") == 1
+    assert value(metrics, f"{duration}_bucket", **route, le="600.0") == 1
+    assert value(metrics, f"{duration}_bucket", **route, le="+Inf") == 2
+    assert value(metrics, "toolwire_time_to_first_chunk_seconds_count", **route) == 1
+    assert value(metrics, "toolwire_overhead_seconds_bucket", **route, le="0.0001") == 1
+
+
+def test_in_flight_goes_up_and_down():
+    metrics = Metrics()
+    one, other = turn(begun=True), turn(begun=True)
+    metrics.begin(one, None, {})
+    metrics.begin(other, None, {})
+    metrics(one)
+    metrics(turn(begun=False, status=401))
+    assert value(metrics, "toolwire_requests_in_flight") == 1
+
+
+def test_tokens_attempts_calls_losses_and_repairs():
+    metrics = Metrics()
+    metrics(
+        turn(
+            attempts=3,
+            failures=(("a", "timeout"), ("b", "rate_limit")),
+            usage=Usage(10, 5, cached=4),
+            calls=("look", "look", "cook", "fix"),
+            losses=(Loss("/top_k", "top_k", "dropped", "warning", "…"),),
+            repairs=(
+                CallRepair("1", "cook", (Step("trailing_comma"),)),
+                CallRepair("2", "fix", (), (Problem("/a", "type", "…"),)),
+            ),
+        )
+    )
+    metrics(turn(attempts=1, error="server", calls=("look",)))
+    route = {"ingress": "anthropic", "upstream": "u", "model": "m"}
+    assert value(metrics, "toolwire_tokens_total", **route, kind="input") == 10
+    assert value(metrics, "toolwire_tokens_total", **route, kind="cached") == 4
+    assert value(metrics, "toolwire_tokens_total", **route, kind="reasoning") is None
+    for upstream, outcome in (("a", "timeout"), ("b", "rate_limit"), ("u", "ok"), ("u", "server")):
+        assert value(metrics, "toolwire_upstream_attempts_total", upstream=upstream, outcome=outcome) == 1
+    for tool, outcome, count in (("look", "ok", 2), ("look", "cut", 1), ("cook", "repaired", 1), ("fix", "broken", 1)):
+        assert value(metrics, "toolwire_tool_calls_total", tool=tool, outcome=outcome) == count
+    assert value(metrics, "toolwire_losses_total", kind="top_k", ingress="anthropic", upstream="u") == 1
+    assert value(metrics, "toolwire_repairs_total", kind="trailing_comma") == 1
+
+
+@pytest.mark.parametrize("action", ["alive", "ready", "metrics"])
+def test_probes_are_not_requests(action):
+    metrics = Metrics()
+    metrics(turn(action=action))
+    assert not [name for name, _ in samples(metrics) if name == "toolwire_requests_total"]
+
+
+def test_names_from_outside_are_bounded():
+    metrics = Metrics(most=3)
+    for number in range(50):
+        metrics(turn(model=f"m{number}", calls=(f"t{number}",)))
+    found = samples(metrics)
+    models = {dict(labels)["model"] for name, labels in found if name == "toolwire_requests_total"}
+    tools = {dict(labels)["tool"] for name, labels in found if name == "toolwire_tool_calls_total"}
+    assert models == {"m0", "m1", "m2", "other"}
+    assert tools == {"t0", "t1", "t2", "other"}
+    assert value(metrics, "toolwire_tool_calls_total", tool="other", outcome="ok") == 47
+    route = {"ingress": "anthropic", "upstream": "u", "model": "other"}
+    assert value(metrics, "toolwire_requests_total", **route, status="200") == 47
+
+
+def test_a_model_that_is_nowhere_is_no_label():
+    metrics = Metrics()
+    metrics(turn(upstream="", attempts=0, status=404, model="whatever a client says"))
+    assert "whatever" not in metrics.page().decode()
+
+
+def test_labels_are_cleaned_and_cannot_break_the_page():
+    metrics = Metrics(clean=Redactor())
+    for _ in range(2):
+        metrics(turn(model='sk-0123456789abcdef"}\n', calls=('a"\\\n',)))
+    assert "sk-0123456789abcdef" not in metrics.page().decode()
+    assert value(metrics, "toolwire_tool_calls_total", tool='a"\\\n', outcome="ok") == 2
+
+
+def test_the_page_tells_of_the_process():
+    assert samples(Metrics())["process_resident_memory_bytes", ()] > 1e6

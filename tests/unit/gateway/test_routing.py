@@ -1,0 +1,153 @@
+"""Which targets, in which order."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from toolwire.gateway.routing import NoTarget, Router, UnknownModel
+from toolwire.gateway.settings import from_document
+from toolwire.gateway.splice import with_model
+from toolwire.gateway.upstreams import Upstream
+from toolwire.stream.strict import parse_object
+
+UPSTREAMS = {name: {"base_url": "http://localhost"} for name in ("a", "b")}
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def router(models, clock=None, cooldown=10.0):
+    settings = from_document({"upstreams": UPSTREAMS, "models": models})
+    upstreams = {name: Upstream(name, row, None, {}) for name, row in settings.upstreams.items()}
+    return Router(upstreams, settings.models, cooldown=cooldown, clock=clock or Clock(), random=Random(1))
+
+
+def labels(found, model, *, tools=False):
+    return [target.label for target in found.plan(model, tools=tools)]
+
+
+def test_names_as_clients_write_them():
+    found = router(
+        {
+            "gpt": {"upstream": "a", "model": "gpt-x"},
+            "claude-*": {"upstream": "b"},
+            "claude-haiku-*": {"upstream": "a", "model": "h"},
+        }
+    )
+    assert labels(found, "gpt") == ["a/gpt-x"]
+    assert labels(found, "claude-9") == ["b/claude-9"]  # by its own name
+    assert labels(found, "claude-haiku-9") == ["a/h"]  # the longer pattern
+    assert labels(found, "a/anything/else") == ["a/anything/else"]
+    assert labels(found, "a:anything") == ["a/anything"]
+    assert found.names == ["gpt"]
+
+
+@pytest.mark.parametrize("model", ["gtp", "c/x", "a/", "/", "", "A/x", "../a/x", "x" * 100_000])
+def test_a_name_that_is_nowhere(model):
+    with pytest.raises(UnknownModel) as caught:
+        router({"gpt": {"upstream": "a"}}).plan(model, tools=False)
+    assert caught.value.status == 404
+    assert len(str(caught.value)) < 500
+    assert model != "gtp" or "did you mean 'gpt'?" in str(caught.value)
+
+
+def test_fallbacks_come_after_all_targets():
+    found = router(
+        {
+            "m": {"targets": [{"upstream": "a", "model": "1"}, {"upstream": "b", "model": "2"}], "fallbacks": ["n"]},
+            "n": {"upstream": "a", "model": "3"},
+        }
+    )
+    for _ in range(20):
+        plan = labels(found, "m")
+        assert sorted(plan[:2]) == ["a/1", "b/2"] and plan[2] == "a/3"
+
+
+def test_chance_follows_the_weights():
+    targets = [{"upstream": "a", "model": "1", "weight": 9}, {"upstream": "b", "model": "2", "weight": 1}]
+    found = router({"m": {"targets": targets}})
+    first = Counter(labels(found, "m")[0] for _ in range(1000))
+    assert 850 < first["a/1"] < 950
+
+
+def test_what_failed_comes_last_until_it_has_rested():
+    clock = Clock()
+    found = router(
+        {"m": {"upstream": "a", "model": "1", "fallbacks": ["n"]}, "n": {"upstream": "b", "model": "2"}}, clock
+    )
+    (first, second) = found.plan("m", tools=False)
+    found.failed(first)
+    assert labels(found, "m") == ["b/2", "a/1"]
+    clock.now += 9.9
+    assert labels(found, "m") == ["b/2", "a/1"]
+    clock.now += 0.2
+    assert labels(found, "m") == ["a/1", "b/2"]
+    found.failed(first, 60.0)  # it said for how long
+    clock.now += 30
+    assert labels(found, "m") == ["b/2", "a/1"]
+    found.failed(second, 0.0)
+    found.succeeded(first)
+    assert labels(found, "m") == ["a/1", "b/2"]
+
+
+def test_all_of_them_resting_are_asked_all_the_same():
+    found = router({"m": {"upstream": "a", "model": "1"}})
+    found.failed(found.plan("m", tools=False)[0])
+    assert labels(found, "m") == ["a/1"]
+
+
+def test_tools_go_only_where_they_are_understood():
+    found = router(
+        {
+            "m": {"upstream": "a", "model": "1", "tools": False, "fallbacks": ["n"]},
+            "n": {"upstream": "b", "model": "2"},
+            "o": {"upstream": "a", "model": "1", "tools": False},
+        }
+    )
+    assert labels(found, "m") == ["a/1", "b/2"]
+    assert labels(found, "m", tools=True) == ["b/2"]
+    with pytest.raises(NoTarget, match="takes no tools"):
+        found.plan("o", tools=True)
+
+
+def test_what_rests_is_not_remembered_for_ever():
+    """Clients may ask for any number of names."""
+    clock = Clock()
+    found = router({}, clock)
+    for number in range(5000):
+        found.failed(found.plan(f"a/{number}", tools=False)[0], 1.5 if number < 2500 else 86_400)
+        clock.now += 1
+    assert len(found._resting) <= 1100
+
+
+BODIES = [
+    (b'{"model":"m","messages":[]}', b'{"model":"new/\\"x","messages":[]}'),
+    (b'{ "stream" : true, "n": 1, "x": null,\n"model" : "m" , "messages":[]}', None),
+    (b'{"messages":[{"model":"m"}],"model":"m"}', None),
+    (b'{"a":"model","model":"m"}', None),
+    (b'{"a":"\\"model\\":\\"m\\"","model":"m"}', None),
+    (b'{"model":"\\u006d","x":1}', None),
+    (b'{"\\u006dodel":"m","x":1}', None),
+    (b'{"x":{"model":"m"},"model":"m"}', None),
+    (b'{"model\\n":"no","model":"m"}', None),
+]
+
+
+@pytest.mark.parametrize(("body", "expected"), BODIES)
+def test_another_model_and_nothing_else(body, expected):
+    document = parse_object(body)
+    out = with_model(body, document, 'new/"x')
+    assert parse_object(out) == {**document, "model": 'new/"x'}
+    if expected is not None:
+        assert out == expected
+
+
+def test_the_same_model_is_the_same_bytes():
+    body = b' {"model" : "m", "x": 1.0e2}'
+    assert with_model(body, parse_object(body), "m") is body
+    assert with_model(b'{"contents":[]}', {"contents": []}, "m") == b'{"contents":[]}'

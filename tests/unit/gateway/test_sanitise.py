@@ -1,0 +1,150 @@
+"""What a recording keeps, and what it does not."""
+
+import json
+from random import Random
+
+import pytest
+
+from toolwire import Response, Text, ToolCall
+from toolwire.gateway.redact import Redactor
+from toolwire.gateway.sanitise import Sanitiser
+from toolwire.ir.events import CallDelta, TextDelta
+from toolwire.ir.fold import fold, unfold
+from toolwire.ir.response import Stop
+from toolwire.testing import random_chunks
+from toolwire.wire import get
+
+CLEAN = Sanitiser(Redactor(["correct horse battery"]))
+WIRES = ["anthropic", "gemini", "ollama", "openai_chat", "openai_responses"]
+SECRET = "sk-canary-0123456789abcdef"
+
+
+def test_headers_keep_their_names():
+    given = {
+        "authorization": "Bearer abc",
+        "cookie": "a=b",
+        "openai-organization": "org-1",
+        "content-type": "application/json",
+        "x-toolwire-losses": "2",
+        "user-agent": f"mine {SECRET}",
+    }
+    assert CLEAN.headers(given) == {
+        "authorization": "[removed]",
+        "cookie": "[removed]",
+        "openai-organization": "[removed]",
+        "content-type": "application/json",
+        "x-toolwire-losses": "2",
+        "user-agent": "mine [removed]",
+    }
+
+
+def test_users_and_secrets_go_and_schemas_stay():
+    body = {
+        "model": "m",
+        "user": "ann@example.com",
+        "metadata": {"user_id": "u-1"},
+        "safety_identifier": "s-1",
+        "tools": [{"name": "login", "parameters": {"properties": {"password": {"type": "string"}, "user": {}}}}],
+        "messages": [
+            {"role": "user", "content": f"my key is {SECRET}"},
+            {"tool_calls": [{"function": {"arguments": '{"user": "ann", "password": "hunter2", "pin": 1}'}}]},
+        ],
+        "max_tokens": 5,
+    }
+    assert CLEAN.body(body) == {
+        "model": "m",
+        "user": "[removed]",
+        "metadata": {"user_id": "[removed]"},
+        "safety_identifier": "[removed]",
+        "tools": body["tools"],
+        "messages": [
+            {"role": "user", "content": "my key is [removed]"},
+            {"tool_calls": [{"function": {"arguments": '{"user":"ann","password":"[removed]","pin":1}'}}]},
+        ],
+        "max_tokens": 5,
+    }
+
+
+def test_an_answer_that_repeats_its_request_is_no_way_around():
+    event = {"type": "response.created", "response": {"user": "ann", "metadata": {"a": "b"}, "output": []}}
+    assert CLEAN.body(event)["response"] == {"user": "[removed]", "metadata": {"a": "[removed]"}, "output": []}
+
+
+def test_probabilities_are_of_tokens_and_not_secret():
+    assert CLEAN.body({"token": "Hi", "logprob": -1.0}) == {"token": "Hi", "logprob": -1.0}
+    assert CLEAN.body({"token": "Hi"}) == {"token": "[removed]"}
+
+
+def test_media_are_shortened_on_request():
+    image = "iVBORw0KGgo" + "A" * 1000
+    url = f"data:image/png;base64,{image}"
+    assert CLEAN.body({"url": url}) == {"url": url}
+    short = Sanitiser(Redactor(), shorten_media=True).body({"url": url, "data": image, "text": "word " * 200})
+    assert short == {"url": f"data:image/png;base64,{image[:64]}", "data": image[:64], "text": "word " * 200}
+
+
+def stream_of(response, wire, size):
+    """The bytes of a stream with deltas of so many characters."""
+    encoder = get(wire).stream_encoder()
+    out = b""
+    for event in unfold(response):
+        if isinstance(event, (TextDelta, CallDelta)):
+            for start in range(0, len(event.text), size):
+                out += encoder.feed(type(event).of(event.key, event.text[start : start + size]))
+        else:
+            out += encoder.feed(event)
+    return out
+
+
+def read(wire, data):
+    decoder = get(wire).stream_decoder()
+    return fold([*decoder.feed(data), *decoder.close()])
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_secret_across_many_pieces_goes(wire):
+    said = Response(
+        parts=(Text(f"the key: {SECRET}. Bye"), ToolCall("call12345", "login", {"password": "hunter2", "name": "ann"})),
+        stop=Stop("tool_calls"),
+    )
+    data = stream_of(said, wire, 5)
+    pieces = [(number / 10, piece) for number, piece in enumerate(random_chunks(data, Random(7), 40))]
+    cleaned = CLEAN.pieces(pieces, wire)
+    joined = b"".join(piece for _, piece in cleaned)
+    assert b"hunter2" not in joined
+    again = read(wire, joined)
+    assert again.text == "the key: [removed]. Bye"
+    assert again.calls[0].arguments == {"password": "[removed]", "name": "ann"}
+    assert [seconds for seconds, _ in cleaned] == sorted(seconds for seconds, _ in cleaned)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_stream_without_secrets_stays_byte_for_byte(wire):
+    data = stream_of(Response(parts=(Text("nothing to hide " * 5),), stop=Stop("stop")), wire, 7)
+    pieces = [(0.1, piece) for piece in random_chunks(data, Random(3), 30)]
+    assert CLEAN.pieces(pieces, wire) == pieces
+
+
+def test_a_stream_that_was_cut_off_loses_everything_rather_than_a_secret():
+    data = stream_of(Response(parts=(Text(f"the key: {SECRET}"),), stop=Stop("stop")), "openai_chat", 5)
+    cut = data[: data.rindex(b"data:") - 30]
+    assert CLEAN.pieces([(0.1, cut)], "openai_chat") == [(0.1, b"[removed]")]
+
+
+def test_an_event_that_changes_keeps_the_cuts_of_the_others():
+    one, two, three = b'data: {"a":1}\n\n', b'data: {"user":"ann"}\n\n', b'data: {"b":2}\n\n'
+    pieces = [(1.0, one[:5]), (2.0, one[5:] + two[:8]), (3.0, two[8:] + three[:4]), (4.0, three[4:])]
+    assert CLEAN.pieces(pieces, None) == [
+        (1.0, one[:5]),
+        (2.0, one[5:] + b'data: {"user":"[removed]"}\n'),
+        (3.0, b"\n" + three[:4]),
+        (4.0, three[4:]),
+    ]
+
+
+def test_what_is_no_json_is_cleaned_as_text():
+    assert (
+        CLEAN.broken(b'{"password": "hunter2", "x": "correct horse battery')
+        == '{"password": "[removed]", "x": "[removed]'
+    )
+    assert json.loads(json.dumps(CLEAN.broken(b"\xff\xfe"))) == "��"

@@ -1,0 +1,144 @@
+"""`toolwire.toml` and LiteLLM's file: what is in them, and what is wrong with them."""
+
+import pytest
+
+from toolwire.gateway.litellm_config import from_litellm
+from toolwire.gateway.settings import TargetRow, from_document, load
+from toolwire.ir.errors import ConfigError
+
+UPSTREAM = {"upstreams": {"a": {"base_url": "http://localhost"}}}
+HASH = "0" * 64
+
+
+def wrong(document):
+    with pytest.raises(ConfigError) as caught:
+        from_document(document)
+    return str(caught.value)
+
+
+def test_everything_has_a_default():
+    settings = from_document({})
+    assert settings.server.host == "127.0.0.1"
+    assert settings.limits.body > settings.limits.head
+
+
+@pytest.mark.parametrize(
+    ("document", "where", "meant"),
+    [
+        ({"upstream": {}}, "the file", "upstreams"),
+        ({"limits": {"bodi": 1}}, "limits", "body"),
+        ({"upstreams": {"a": {"base_ulr": "x"}}}, "upstreams.a", "base_url"),
+        ({**UPSTREAM, "models": {"m": {"upstream": "a", "fallback": []}}}, "models.m", "fallbacks"),
+        ({**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "wieght": 1}]}}}, "models.m.targets[0]", "weight"),
+        ({"keys": {"me": {"hash": HASH, "request_per_minute": 1}}}, "keys.me", "requests_per_minute"),
+        ({"server": {"prot": 1}}, "server", "port"),
+    ],
+)
+def test_an_unknown_setting_names_the_place_and_the_nearest(document, where, meant):
+    said = wrong(document)
+    assert where in said
+    assert f"did you mean {meant!r}?" in said
+
+
+def test_an_unknown_setting_like_no_other_lists_those_that_there_are():
+    assert "there are server, upstreams, models" in wrong({"zzzzzz": 1})
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"limits": {"body": "much"}}, "limits.body"),
+        ({"server": []}, "server"),
+        ({"upstreams": {"a": {"timeout": "long"}}}, "upstreams"),
+        ({**UPSTREAM, "models": {"m": {}}}, "models.m needs `upstream` or `targets`"),
+        ({**UPSTREAM, "models": {"m": {"upstream": "a", "targets": [{"upstream": "a"}]}}}, "and not both"),
+        ({**UPSTREAM, "models": {"m": {"upstream": "aa"}}}, "did you mean 'a'?"),
+        ({"models": {"m": {"upstream": "a"}}}, "there are none"),
+        ({**UPSTREAM, "models": {"m": {"upstream": "a", "fallbacks": ["n"]}}}, "models.m.fallbacks"),
+        ({**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "weight": 0}]}}}, "weights are above 0"),
+        ({**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "weight": -1.0}]}}}, "weight of -1.0"),
+        ({**UPSTREAM, "models": {"m": {"upstream": "a", "repair": "some"}}}, "repair"),
+        ({"keys": {"me": {"hash": "secret"}}}, "keys.me.hash"),
+        ({"keys": {"me": {}}}, "hash"),
+    ],
+)
+def test_what_is_wrong_is_named(document, words):
+    assert words in wrong(document)
+
+
+def test_a_format_that_nobody_knows():
+    with pytest.raises(ConfigError, match="qwen3"):
+        from_document({**UPSTREAM, "models": {"m": {"upstream": "a", "emulate": "qwen3xml"}}})
+
+
+def test_files(tmp_path):
+    good = tmp_path / "good.toml"
+    good.write_text('[upstreams.a]\nbase_url = "http://localhost"\n[models.m]\nupstream = "a"\n')
+    assert load(good).models["m"].upstream == "a"
+    bad = tmp_path / "bad.toml"
+    bad.write_text("[upstreams\n")
+    for path, words in ((bad, "not TOML"), (tmp_path / "none.toml", "cannot read")):
+        with pytest.raises(ConfigError, match=words):
+            load(path)
+    (tmp_path / "latin.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="cannot read"):
+        load(tmp_path / "latin.toml")
+
+
+LITELLM = """
+model_list:
+  - model_name: fast
+    litellm_params: {model: openai/gpt-4o-mini, api_key: os.environ/KEY, timeout: 30, weight: 3}
+  - model_name: fast
+    litellm_params: {model: anthropic/claude-haiku, api_key: os.environ/OTHER}
+  - model_name: mine
+    litellm_params: {model: some-model, api_base: http://localhost:8000/v1, max_retries: 5}
+general_settings: {master_key: os.environ/MASTER}
+"""
+
+
+def test_a_file_of_litellm(tmp_path, monkeypatch):
+    monkeypatch.setenv("MASTER", "sk-1234")
+    path = tmp_path / "config.yaml"
+    path.write_text(LITELLM)
+    settings = load(path)
+    fast = settings.models["fast"].targets
+    assert [(one.model, one.weight) for one in fast] == [("gpt-4o-mini", 3.0), ("claude-haiku", 1.0)]
+    assert settings.upstreams[fast[0].upstream].provider == "openai-chat"
+    assert settings.upstreams[fast[0].upstream].key_env == "KEY"
+    assert settings.upstreams[fast[0].upstream].timeout == 30
+    (mine,) = settings.models["mine"].targets
+    assert isinstance(mine, TargetRow)
+    assert settings.upstreams[mine.upstream].base_url == "http://localhost:8000/v1"
+    assert settings.upstreams[mine.upstream].retries == 5
+    assert "sk-1234" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("model_list: [", "not YAML"),
+        ("[]", "the file is not a table"),
+        ("{}", "model_list is not a list"),
+        ("model_list: {}", "model_list is not a list"),
+        ("model_list: [3]", r"model_list\[0\] is not a table"),
+        ("model_list: [{litellm_params: {model: x}}]", "has no model_name"),
+        ("model_list: [{model_name: x}]", "litellm_params is not a table"),
+        ("model_list: [{model_name: x, litellm_params: {}}]", "has no model"),
+        ("model_list: [{model_name: x, litellm_params: {model: nobody/x}}]", "no provider is called 'nobody'"),
+        ("model_list: [{model_name: x, litellm_params: {model: x, api_key: sk-1}}]", "stands in the file"),
+        ("model_list: [{model_name: x, litellm_params: {model: x, rpm: 5}}]", "rpm has no counterpart"),
+        ("model_list: [{model_name: x, litellm_params: {model: x, timeout: soon}}]", "timeout"),
+        ("model_list: [{model_name: x, litellm_params: {model: x, weight: [1]}}]", "weight"),
+        ("model_list: [{model_name: x, litellm_params: {model: x, weight: 0}}]", "weight"),
+        ("model_list: [{model_name: x, litellm_params: {model: x, max_retries: many}}]", "max_retries"),
+        ("model_list: [{model_name: x, litellm_params: {model: x, api_base: 7}}]", "api_base"),
+        ("model_list: []\nlitellm_settings: {drop_params: true}", "litellm_settings has no counterpart"),
+        ("model_list: []\nnonsense: 1", "nonsense has no counterpart"),
+        ("model_list: []\ngeneral_settings: {master_key: os.environ/NOT_SET_AT_ALL}", "NOT_SET_AT_ALL is not set"),
+        ("model_list: []\ngeneral_settings: {database_url: x}", "database_url has no counterpart"),
+    ],
+)
+def test_what_litellm_has_and_we_do_not(text, words):
+    with pytest.raises(ConfigError, match=words):
+        from_litellm(text)

@@ -1,0 +1,125 @@
+"""The sink of usage: never in the way, bounded, and empty when it is closed."""
+
+import threading
+import time
+
+import pytest
+
+from toolwire.gateway.turn import Turn
+from toolwire.gateway.usage import UsageSink
+from toolwire.ir.errors import StoreError
+from toolwire.ir.response import Usage
+
+
+def turn(number=0, **fields):
+    return Turn(f"id {number}", 5.0, "anthropic", **{"model": "m", "status": 200, **fields})
+
+
+class Store:
+    def __init__(self):
+        self.rows = []
+        self.batches = 0
+        self.closed = False
+        self.away = threading.Event()
+
+    def add(self, rows):
+        if self.away.is_set():
+            raise StoreError("it is away")
+        self.batches += 1
+        self.rows += rows
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+def test_a_row_has_what_the_request_used(store):
+    sink = UsageSink(store)
+    usage = Usage(100, 50, cached=30, reasoning=20)
+    sink(
+        turn(
+            caller="ann", upstream="u", upstream_model="um", usage=usage, calls=("a", "b"), seconds=1.5, error="server"
+        )
+    )
+    sink.close()
+    [row] = store.rows
+    assert (row.time, row.key, row.model, row.upstream, row.upstream_model) == (5.0, "ann", "m", "u", "um")
+    assert (row.input, row.output, row.cached, row.reasoning) == (100, 50, 30, 20)
+    assert (row.status, row.error, row.calls, row.seconds, row.estimated) == (200, "server", 2, 1.5, False)
+
+
+def test_what_names_no_model_is_nobodys_usage(store):
+    sink = UsageSink(store)
+    sink(turn(model=""))
+    sink.close()
+    assert store.rows == []
+
+
+def test_rows_are_written_together_while_it_runs(store):
+    sink = UsageSink(store)
+    for number in range(3000):
+        sink(turn(number))
+    deadline = time.monotonic() + 10
+    while len(store.rows) < 3000 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(store.rows) == 3000
+    assert len({row.id for row in store.rows}) == 3000
+    assert store.batches <= 10
+    sink.close()
+    assert store.closed
+    assert sink.dropped == 0
+
+
+def test_closing_writes_what_waits(store):
+    sink = UsageSink(store)
+    for number in range(2500):
+        sink(turn(number))
+    sink.close()
+    assert len(store.rows) == 2500
+
+
+def test_a_full_queue_drops_and_says_so(store, caplog):
+    store.away.set()
+    sink = UsageSink(store, queue=10)
+    began = time.perf_counter()
+    for number in range(1000):
+        sink(turn(number))
+    assert time.perf_counter() - began < 1
+    assert sink.dropped == 990
+    store.away.clear()
+    sink.close()
+    assert len(store.rows) == 10
+    assert "990 rows of usage are lost" in caplog.text
+
+
+def test_what_failed_is_written_later(store, caplog, monkeypatch):
+    monkeypatch.setattr("toolwire.gateway.usage._REST", 0.05)
+    store.away.set()
+    sink = UsageSink(store)
+    sink(turn())
+    time.sleep(0.5)
+    assert store.rows == []
+    assert caplog.text.count("usage is not written: it is away") == 1
+    store.away.clear()
+    deadline = time.monotonic() + 5
+    while not store.rows and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(store.rows) == 1
+    assert "written again" in caplog.text
+    sink.close()
+
+
+def test_closing_does_not_wait_for_ever(store, caplog, monkeypatch):
+    monkeypatch.setattr("toolwire.gateway.usage._LAST", 0.3)
+    store.away.set()
+    sink = UsageSink(store)
+    sink(turn())
+    began = time.monotonic()
+    sink.close()
+    assert time.monotonic() - began < 3
+    assert sink.dropped == 1
+    assert "1 rows of usage are lost" in caplog.text

