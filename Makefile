@@ -42,8 +42,9 @@ test-soak: $(VENV)/test ## 200 kills a store instead of 20; the gateway under lo
 	$(BIN)/python tests/soak/soak_gateway.py
 	SOAK=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/stores/test_kills.py
 
-test-mcp: $(VENV)/test ## the official MCP conformance suite and inspector against the server; needs npm
+test-mcp: $(VENV)/test ## the official MCP conformance suite for server and client, the inspector, other people's servers; needs npm
 	$(BIN)/python tests/mcp_conformance/run.py
+	$(BIN)/python tests/mcp_conformance/run_client.py
 
 # first a node that is new enough, then what needs it
 .clients/installed: tests/clients/package.json

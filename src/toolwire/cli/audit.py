@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..audit.report import Report
     from ..ir.tools import Tool
 
-__all__ = ["add_to"]
+__all__ = ["add_to", "print_table"]
 
 _EXAMPLES = """\
 examples:
@@ -156,7 +156,7 @@ def _print(form: str, report: Report) -> None:
     elif form == "html":
         print(page.as_html(report, __version__))
     else:
-        _print_table(report)
+        print_table(report)
     for note in report.notes:
         print(printable(note), file=sys.stderr)
     if form == "table":
@@ -164,7 +164,7 @@ def _print(form: str, report: Report) -> None:
         print(paint(f"{f'{len(report.tools)} tools: ' if report.tools else ''}{total}", "bold"), file=sys.stderr)
 
 
-def _print_table(report: Report) -> None:
+def print_table(report: Report) -> None:
     from ..audit.findings import RULES
     from ..audit.report import matrix, ranked
 

@@ -1,20 +1,23 @@
-"""`toolwire mcp`: publish tools over MCP, and what goes with it. One module a subcommand; this one only knows their names."""
+"""`toolwire mcp`: publish tools over MCP, use those of others. One module a subcommand; this one only knows their names."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from . import mcp_serve, mcp_server_json
+from . import mcp_bridge, mcp_call, mcp_inspect, mcp_serve, mcp_server_json
 
 __all__ = ["add_to"]
 
-_COMMANDS = (mcp_serve, mcp_server_json)
+_COMMANDS = (mcp_serve, mcp_inspect, mcp_call, mcp_bridge, mcp_server_json)
 
 _EXAMPLES = """\
 examples:
   toolwire mcp serve tools.py                    for a client that starts it (stdio)
   toolwire mcp serve tools.py --http :8000       for clients on this machine, at http://127.0.0.1:8000/mcp
+  toolwire mcp inspect "npx -y @modelcontextprotocol/server-everything"
+  toolwire mcp call https://mcp.example.com/ search '{"query": "tea"}'
+  toolwire mcp bridge https://mcp.example.com/   the address, for a client that starts commands
   toolwire mcp server-json tools.py --name io.github.me/weather --version 1.0.0 > server.json
 """
 
@@ -22,7 +25,7 @@ examples:
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "mcp",
-        help="publish your functions to every MCP client",
+        help="publish your functions to every MCP client, use any MCP server",
         description="Model Context Protocol: 2026-07-28 and the handshake era, stdio and HTTP.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..mcp.guard import Guard
     from ..mcp.server import Server
 
-__all__ = ["add_to", "make_server"]
+__all__ = ["add_to", "address_of", "guard_of", "make_server"]
 
 _EXAMPLES = """\
 examples:
@@ -144,8 +144,8 @@ def _serve_http(server: Server, arguments: argparse.Namespace) -> None:
         import uvicorn
     except ImportError:
         raise MissingExtra("HTTP needs uvicorn", hint="pip install 'toolwire[mcp]'") from None
-    host, port = _address(arguments.http)
-    app = HttpApp(server, path=arguments.path, guard=_guard(arguments, host))
+    host, port = address_of(arguments.http)
+    app = HttpApp(server, path=arguments.path, guard=guard_of(arguments, host))
     offered = ", ".join(tool.name for tool in server.runner.box.tools) or "no tools"
     print(f"http://{host}:{port}{arguments.path} serves {offered}", file=sys.stderr, flush=True)
     config = uvicorn.Config(
@@ -154,7 +154,7 @@ def _serve_http(server: Server, arguments: argparse.Namespace) -> None:
     uvicorn.Server(config).run()
 
 
-def _guard(arguments: argparse.Namespace, host: str) -> Guard:
+def guard_of(arguments: argparse.Namespace, host: str) -> Guard:
     from ..mcp.guard import LOCAL, Guard
 
     token = _variable(arguments.token_env)
@@ -162,7 +162,7 @@ def _guard(arguments: argparse.Namespace, host: str) -> Guard:
     return Guard(hosts, arguments.allow_origin, None if token is None else {token: "token"})
 
 
-def _address(text: str) -> tuple[str, int]:
+def address_of(text: str) -> tuple[str, int]:
     """`:8000`, `localhost:8000`, `[::1]:8000` or a port alone."""
     found = re.fullmatch(r"(?:(\[[0-9a-fA-F:]+\]|[^:\[\]]*):)?(\d{1,5})", text)
     if found is None or int(found[2]) > 65535:

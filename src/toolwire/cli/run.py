@@ -7,6 +7,8 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +24,12 @@ if TYPE_CHECKING:
     from ..ir.parts import ToolCall, ToolResult
     from ..ir.request import Request
     from ..ir.response import Response
+    from ..mcp.client.servers import McpServers
     from ..net.agent import Agent, Answer
     from ..net.client import ModelClient
     from ..run.records import Store
     from ..run.requests import Approve
+    from ..run.toolbox import Toolbox
 
 __all__ = ["add_to", "ask_person", "client_of"]
 
@@ -34,6 +38,7 @@ examples:
   toolwire run tools.py "What is the weather in Paris?" -m openai/gpt-5.6
   toolwire run tools.py "Clean up the inbox" -m anthropic/claude-sonnet-5 --yes --max-iterations 5
   toolwire run tools.py "…" -m llama --base-url http://localhost:8080/v1 --json | jq .text
+  toolwire run tools.py "…" -m openai/gpt-5.6 --mcp mcp.json        with the tools of MCP servers
   toolwire run --list                            calls that are running, done or of unknown outcome
   toolwire run --resolve KEY --result '"paid"'   you found out what happened
   toolwire run --resolve KEY --forget            … and that nothing did: it may run again
@@ -65,6 +70,7 @@ def add_to(commands: Any) -> None:
         "--store", metavar="URL", help="where calls are remembered: a file, redis://…, postgresql://…, none"
     )
     parser.add_argument("--trace", metavar="FILE", help="write what happens, one JSON object a line")
+    parser.add_argument("--mcp", metavar="FILE", help="tools of these MCP servers, too: a file of mcpServers")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--list", action="store_true", help="show remembered calls")
     parser.add_argument("--resolve", metavar="KEY", help="say what became of a call whose outcome is unknown")
@@ -89,8 +95,9 @@ async def _answer(arguments: argparse.Namespace) -> int:
     module = load_tools(arguments.tools)
     live = Live(silent=arguments.json)
     answer: Answer | None = None
-    async with client_of(arguments) as client:
-        async for event in _agent(client, module, arguments).stream(prompt):
+    async with client_of(arguments) as client, _servers(arguments) as servers:
+        tools: list[ModuleType | Toolbox] = [module] if servers is None else [module, servers.toolbox()]
+        async for event in _agent(client, tools, arguments).stream(prompt):
             answer = live.show(event) or answer
     assert answer is not None
     if arguments.json:
@@ -111,14 +118,28 @@ def client_of(arguments: argparse.Namespace) -> ModelClient:
     return ModelClient(arguments.model, base_url=arguments.base_url, text=arguments.text, key=key)
 
 
-def _agent(client: ModelClient, module: ModuleType, arguments: argparse.Namespace) -> Agent:
+@asynccontextmanager
+async def _servers(arguments: argparse.Namespace) -> AsyncIterator[McpServers | None]:
+    """The MCP servers, if any are asked for; what of them cannot be used is said."""
+    if arguments.mcp is None:
+        yield None
+        return
+    from ..mcp.client.servers import McpServers
+
+    async with McpServers.from_config(arguments.mcp) as servers:
+        for problem in servers.problems:
+            print(paint(printable(f"left out: {problem}"), "yellow", sys.stderr), file=sys.stderr)
+        yield servers
+
+
+def _agent(client: ModelClient, tools: list[ModuleType | Toolbox], arguments: argparse.Namespace) -> Agent:
     from ..net.agent import Agent
     from ..run.policy import Policy
     from ..run.session import Budget
 
     return Agent(
         client,
-        [module],
+        tools,
         system=arguments.system,
         budget=Budget(iterations=arguments.max_iterations),
         observers=[_Trace(arguments.trace)] if arguments.trace else [],

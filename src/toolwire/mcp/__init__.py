@@ -5,6 +5,8 @@ serve_stdio  on standard input and output         toolwire.mcp.stdio
 HttpApp      over HTTP, an ASGI app               toolwire.mcp.http
 resource, prompt                                  toolwire.mcp.offers
 current_exchange: progress, logs, questions       toolwire.mcp.exchange
+
+The other end, servers of others as toolboxes, is toolwire.mcp.client.
 """
 
 from __future__ import annotations

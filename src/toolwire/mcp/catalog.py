@@ -14,6 +14,7 @@ from ..wire.mcp.errors import INVALID_PARAMS, RpcError
 from ..wire.mcp.greeting import ServerCard
 from ..wire.mcp.headers import Mirrored, mirrored
 from ..wire.mcp.lists import Page
+from ..wire.mcp.meta import IDEMPOTENCY
 from ..wire.mcp.versions import STATELESS
 from .offers import Prompt, Resource
 
@@ -108,6 +109,7 @@ class Catalog:
             capabilities.update(prompts={"listChanged": True}, completions={})
         if handshake:
             capabilities["logging"] = {}
+        capabilities["experimental"] = {IDEMPOTENCY: {}}
         return ServerCard(STATELESS, capabilities, self.info, self._instructions, self._ttl_ms, self._scope)
 
 

@@ -25,7 +25,7 @@ from .replies import Headers, Reply, Sender
 from .server import Server
 from .sessions import Session, Sessions
 
-__all__ = ["HttpApp"]
+__all__ = ["HttpApp", "Watch", "headers_of", "whole_body"]
 
 Receiver: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
 _ONCE = frozenset({"host", "origin", "authorization", "content-type"})
@@ -64,7 +64,7 @@ class HttpApp:
         try:
             if self._path is not None and scope["path"].rstrip("/") != self._path.rstrip("/"):
                 raise Denied(404, f"MCP is served at {self._path}")
-            headers = _headers(scope["headers"])
+            headers = headers_of(scope["headers"])
             principal = self._guard.admit(headers)
             await self._method(scope["method"], headers, principal, receive, reply)
         except Denied as denied:
@@ -88,7 +88,7 @@ class HttpApp:
             await self._sessions.end(headers[SESSION])
             await reply.empty(200)
         else:
-            await _Watch(receive).over(session.stream(reply))
+            await Watch(receive).over(session.stream(reply))
 
     async def _post(self, headers: Mapping[str, str], principal: str, receive: Receiver, reply: Reply) -> None:
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
@@ -96,34 +96,18 @@ class HttpApp:
         reply.streams = _accepts(headers.get("accept"), "text/event-stream")
         if not reply.streams and not _accepts(headers.get("accept"), "application/json"):
             raise Denied(406, "answers are application/json or text/event-stream")
-        body = await self._body(headers, receive)
+        body = await whole_body(headers, receive, self._limit)
         if is_batch(body) and SESSION in headers:
             await reply.raw(await self._sessions.find(headers[SESSION], principal).handle(body))
             return
         message = read(body, limit=self._limit)
         if _is_stateless(message, headers):
-            await self._stateless(message, headers, principal, _Watch(receive), reply)
+            await self._stateless(message, headers, principal, Watch(receive), reply)
         else:
             await self._handshake(message, headers, principal, receive, reply)
 
-    async def _body(self, headers: Mapping[str, str], receive: Receiver) -> bytes:
-        declared = headers.get("content-length", "")
-        if declared.isdecimal() and len(declared) < 16 and int(declared) > self._limit:
-            raise Denied(413, f"a message has at most {self._limit} bytes")
-        pieces, size = [], 0
-        while True:
-            event = await receive()
-            if event["type"] == "http.disconnect":
-                raise Denied(400, "the message was cut off")
-            pieces.append(event.get("body", b""))
-            size += len(pieces[-1])
-            if size > self._limit:
-                raise Denied(413, f"a message has at most {self._limit} bytes")
-            if not event.get("more_body"):
-                return b"".join(pieces)
-
     async def _stateless(
-        self, message: Message, headers: Mapping[str, str], principal: str, watch: _Watch, reply: Reply
+        self, message: Message, headers: Mapping[str, str], principal: str, watch: Watch, reply: Reply
     ) -> None:
         if not isinstance(message, Request):
             await reply.empty(202 if isinstance(message, Notification) else 400)
@@ -173,7 +157,7 @@ class HttpApp:
         if opened is not None:
             await self._greet(session, act, opened, reply)
         elif isinstance(act, Work):
-            await _Watch(receive).over(session.serve(act, reply))
+            await Watch(receive).over(session.serve(act, reply))
         elif isinstance(act, Send):
             await reply.alone(act.message, act.status)
 
@@ -199,7 +183,25 @@ class HttpApp:
         return self._sessions.find(headers[SESSION], principal), None
 
 
-def _headers(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
+async def whole_body(headers: Mapping[str, str], receive: Receiver, limit: int) -> bytes:
+    """What a request carries; Denied where that is too much."""
+    declared = headers.get("content-length", "")
+    if declared.isdecimal() and len(declared) < 16 and int(declared) > limit:
+        raise Denied(413, f"a message has at most {limit} bytes")
+    pieces, size = [], 0
+    while True:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            raise Denied(400, "the message was cut off")
+        pieces.append(event.get("body", b""))
+        size += len(pieces[-1])
+        if size > limit:
+            raise Denied(413, f"a message has at most {limit} bytes")
+        if not event.get("more_body"):
+            return b"".join(pieces)
+
+
+def headers_of(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
     """By name. Said twice, a header that decides something has two meanings."""
     headers: dict[str, str] = {}
     for name, value in raw:
@@ -238,7 +240,7 @@ def _stated(request: Request) -> Meta:
     return meta
 
 
-class _Watch:
+class Watch:
     """Does something for as long as the client is there."""
 
     def __init__(self, receive: Receiver) -> None:

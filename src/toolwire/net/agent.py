@@ -159,6 +159,9 @@ class Agent:
         return Request(self._name, (*system, Message("user", (Text(prompt),))))
 
     def _chosen(self, request: Request) -> Request:
+        box = self.runner.box
+        if any(entry.options.withdrawn is not None for entry in box):
+            request = replace(request, tools=box.offered(request.tools))
         if self._retriever is None:
             return request
         return replace(request, tools=tuple(self._retriever.choose(request, request.tools)))

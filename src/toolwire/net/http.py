@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpTransport", "Reply", "Transport", "transport_to"]
 
+_LETTING_GO = 0.05
+
 
 class Reply(Protocol):
     """The head of an answer, and its body piece by piece."""
@@ -65,21 +67,32 @@ class HttpTransport:
     def post(
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
     ) -> AbstractAsyncContextManager[Reply]:
+        return self.send("POST", url, headers, secrets, body, seconds)
+
+    def send(
+        self, method: str, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
+    ) -> AbstractAsyncContextManager[Reply]:
+        """`post`, by any method. ConnectionRefusedError where there was no connection, so that nothing was sent."""
         try:
-            builder = self._pool(url).post(url)
+            builder = self._pool(url).request(method, url)
         except ValueError as error:
             raise ConfigError(f"a URL that cannot be used: {error}") from None
-        builder = builder.body_bytes(body).timeout(timedelta(seconds=max(seconds, 0.001)))
+        builder = builder.timeout(timedelta(seconds=max(seconds, 0.001)))
+        if body:
+            builder = builder.body_bytes(body)
         for name, value in headers.items():
             builder = builder.header(name, value)
         for name, value in secrets.items():
             builder = builder.header(name, value, is_sensitive=True)
         # without this the first bytes are held back until 64 KiB have come
-        return _Post(builder.streamed_read_buffer_limit(0).build_streamed())
+        return _Sent(builder.streamed_read_buffer_limit(0).build_streamed())
 
     async def aclose(self) -> None:
+        used = bool(self._pools)
         while self._pools:
             await self._pools.popitem()[1].close()
+        if used:  # its threads let go of Python a moment later; a program that ends meanwhile would be aborted
+            await asyncio.sleep(_LETTING_GO)
 
     def _pool(self, url: str) -> Client:
         clear = url.startswith("http:")
@@ -106,7 +119,7 @@ class HttpTransport:
         return builder.build()
 
 
-class _Post:
+class _Sent:
     """A request on its way."""
 
     __slots__ = ("_request",)
@@ -120,9 +133,12 @@ class _Post:
         try:
             response = await self._request.__aenter__()
         except Exception as error:  # noqa: BLE001  # what is not pyreqwest's stays as it is
+            if task is not None and task.cancelling() > before:
+                raise asyncio.CancelledError from None
             raise _plain(error) from None
         if task is not None and task.cancelling() > before:
-            # pyreqwest forgets that it was cancelled where its result is ready in the same moment; the task remembers
+            # pyreqwest forgets that it was cancelled where its result, or its failure, is ready in the same moment; the
+            # task remembers
             await self._request.__aexit__(None, None, None)
             raise asyncio.CancelledError
         return _Reply(response)
@@ -156,6 +172,8 @@ class _Reply:
             while piece is not None and not len(piece):
                 piece = await self._body.read_chunk()
         except Exception as error:  # noqa: BLE001  # what is not pyreqwest's stays as it is
+            if task is not None and task.cancelling() > before:
+                raise asyncio.CancelledError from None
             raise _plain(error) from None
         if task is not None and task.cancelling() > before:
             raise asyncio.CancelledError
@@ -169,4 +187,8 @@ def _plain(error: Exception) -> Exception:
         return error
     causes = getattr(error, "details", {}).get("causes") or ()
     words = causes[-1]["message"] if causes else str(error)
-    return TimeoutError(words) if isinstance(error, TimeoutError) else ConnectionError(words)
+    if isinstance(error, TimeoutError):
+        return TimeoutError(words)
+    # its ConnectError is also raised for connections that broke later on
+    unsent = any(cause["message"] == "client error (Connect)" for cause in causes)
+    return ConnectionRefusedError(words) if unsent else ConnectionError(words)

@@ -53,12 +53,13 @@ Gate: TypeAlias = Callable[[Pending], Pending | ToolResult]
 
 def find(pending: Pending) -> Pending | ToolResult:
     """The tool by its name; only what is in the toolbox can be called."""
-    if pending.entry is not None:
-        return pending
     name = pending.call.name
-    entry = pending.box.find(name)
+    entry = pending.entry or pending.box.find(name)
     if entry is not None:
-        return replace(pending, entry=entry)
+        why = None if entry.options.withdrawn is None else entry.withdrawn
+        if why is not None:
+            return refusal(pending.call, "withdrawn", f"The tool {name} is withdrawn, and nothing was run: {why}")
+        return pending if pending.entry is entry else replace(pending, entry=entry)
     near = pending.box.nearest(name)
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
     return refusal(pending.call, "unknown_tool", f"There is no tool called {name!r}.{meant}")

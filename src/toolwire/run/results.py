@@ -30,6 +30,7 @@ MARK = "toolwire~"
 Code: TypeAlias = Literal[
     "ok",
     "unknown_tool",
+    "withdrawn",
     "truncated",
     "invalid_arguments",
     "denied",

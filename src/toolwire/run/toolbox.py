@@ -31,6 +31,7 @@ class Options(Value, frozen=True):
     `cache`: how many seconds a result of a pure or read tool may be reused. `rate`: calls a second. `reconcile`: asked, with
     the key and the arguments, what became of a call whose outcome is unknown. `untrusted`: its results may contain
     instructions of strangers. `first_argument`: a pure or read tool that may start before its call is complete.
+    `withdrawn`: says why the tool cannot be used now, None where it can; while it says so, no model is offered the tool.
     """
 
     timeout: float | None = 60.0
@@ -45,6 +46,7 @@ class Options(Value, frozen=True):
     untrusted: bool = False
     first_argument: bool = False
     output_limit: int | None = None
+    withdrawn: Callable[[], str | None] | None = None
 
     def __post_init__(self) -> None:
         if self.isolation not in ("thread", "process"):
@@ -65,6 +67,11 @@ class Entry(Value, frozen=True):
     @property
     def name(self) -> str:
         return self.tool.name
+
+    @property
+    def withdrawn(self) -> str | None:
+        """Why it cannot be used now."""
+        return None if self.options.withdrawn is None else self.options.withdrawn()
 
 
 Source: TypeAlias = "Callable[..., Any] | Tool | Entry | Toolbox | ModuleType | Sequence[Source]"
@@ -104,6 +111,14 @@ class Toolbox:
     def tools(self) -> tuple[Tool, ...]:
         """The declarations, for a request."""
         return tuple(entry.tool for entry in self)
+
+    def offered(self, tools: Iterable[Tool]) -> tuple[Tool, ...]:
+        """Those of `tools` that are not withdrawn."""
+        return tuple(tool for tool in tools if not self._is_withdrawn(tool.name))
+
+    def _is_withdrawn(self, name: str) -> bool:
+        entry = self._entries.get(name)
+        return entry is not None and entry.withdrawn is not None
 
     def find(self, name: str) -> Entry | None:
         return self._entries.get(name)

@@ -1,7 +1,7 @@
 """Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html), as model providers use them.
 
-Lines end in LF, CRLF or CR; a blank line ends a frame; `data` lines of one frame are joined by LF; comments, `id` and
-`retry` are skipped; one BOM at the start is skipped. Two liberties: the last frame may lack its blank line, and a frame
+Lines end in LF, CRLF or CR; a blank line ends a frame; `data` lines of one frame are joined by LF; comments are skipped,
+`id` and `retry` are remembered for who wants to resume a stream; one BOM at the start is skipped. Two liberties: the last frame may lack its blank line, and a frame
 may be as large as `limit` and no larger.
 """
 
@@ -21,12 +21,14 @@ LIMIT = 64 * 1024 * 1024
 
 
 class SSEDecoder:
-    """Feed it bytes as they come; it gives back whole frames."""
+    """Feed it bytes as they come; it gives back whole frames. `last_id` and `retry` are what the stream said last."""
 
-    __slots__ = ("_after_cr", "_limit", "_pieces", "_size", "_start")
+    __slots__ = ("_after_cr", "_limit", "_pieces", "_size", "_start", "last_id", "retry")
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
+        self.last_id = b""
+        self.retry: int | None = None  # milliseconds
         self._pieces: list[bytes] = []  # the unfinished frame; never an empty piece
         self._size = 0
         self._after_cr = False
@@ -44,7 +46,7 @@ class SSEDecoder:
             data = self._finish_frame(data, frames)
         *blocks, rest = data.split(b"\n\n")
         for block in blocks:
-            _read_frame(block, frames)
+            self._read_frame(block, frames)
         if rest:
             self._hold(rest)
         return frames
@@ -55,7 +57,7 @@ class SSEDecoder:
         if self._start:
             self._hold(self._start)
         if self._pieces:
-            _read_frame(b"".join(self._pieces), frames)
+            self._read_frame(b"".join(self._pieces), frames)
             self._pieces.clear()
         return frames
 
@@ -70,7 +72,7 @@ class SSEDecoder:
                 return b""
             self._pieces.append(data[:cut])
             rest = data[cut + 2 :]
-        _read_frame(b"".join(self._pieces), frames)
+        self._read_frame(b"".join(self._pieces), frames)
         self._pieces.clear()
         self._size = 0
         return rest
@@ -98,17 +100,20 @@ class SSEDecoder:
             self._after_cr = True
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
-
-def _read_frame(block: bytes, frames: list[Frame]) -> None:
-    if block.startswith(b"data: ") and b"\n" not in block:
-        frames.append((b"", block[6:]))
-        return
-    event, data = b"", []
-    for line in block.split(b"\n"):
-        field, _, value = line.partition(b":")
-        if field == b"data":
-            data.append(value.removeprefix(b" "))
-        elif field == b"event":
-            event = value.removeprefix(b" ")
-    if data:
-        frames.append((event, b"\n".join(data)))
+    def _read_frame(self, block: bytes, frames: list[Frame]) -> None:
+        if block.startswith(b"data: ") and b"\n" not in block:
+            frames.append((b"", block[6:]))
+            return
+        event, data = b"", []
+        for line in block.split(b"\n"):
+            field, _, value = line.partition(b":")
+            if field == b"data":
+                data.append(value.removeprefix(b" "))
+            elif field == b"event":
+                event = value.removeprefix(b" ")
+            elif field == b"id" and b"\0" not in value:
+                self.last_id = value.removeprefix(b" ")
+            elif field == b"retry" and value.strip().isdigit():
+                self.retry = int(value)
+        if data:
+            frames.append((event, b"\n".join(data)))

@@ -124,7 +124,7 @@ def http_server(tools=WORKSHOP, *options, effects=None, variables=None):
         stderr=subprocess.PIPE,
     )
     try:
-        until(lambda: _listens(port) or process.poll() is not None)
+        until(lambda: listens(port) or process.poll() is not None)
         assert process.poll() is None, process.stderr.read().decode()
         yield port, process
     finally:
@@ -133,7 +133,7 @@ def http_server(tools=WORKSHOP, *options, effects=None, variables=None):
         process.stderr.close()
 
 
-def _listens(port):
+def listens(port):
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

@@ -155,3 +155,28 @@ def test_resolving_what_is_unknown(tmp_path, capsys):
     assert main(["run", "--list", "--json", "--store", url]) == 0
     (left,) = json.loads(capsys.readouterr().out)
     assert (left["key"], left["state"]) == ("k1", "done")
+
+
+def test_tools_of_mcp_servers(tmp_path):
+    served = tmp_path / "served.py"
+    served.write_text('''
+import toolwire
+
+@toolwire.tool
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+''')
+    server = {
+        "command": sys.executable,
+        "args": ["-m", "toolwire", "mcp", "serve", str(served), "--store", "memory:"],
+        "env": {"PYTHONPATH": str(Path(__file__).parents[3] / "src")},
+        "trusted": True,
+    }
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"sums": server, "gone": {"command": "no-such-command"}}}))
+    script = [says(ToolCall("c1", "add", {"a": 1, "b": 2})), DONE]
+    code, out, err, _ = toolwire_run(tmp_path, script, "Add.", "--store", "none", "--yes", "--mcp", str(config))
+    assert (code, out) == (0, "All done.\n"), err
+    assert "left out: gone: gone cannot be started" in err
+    assert "✓ add 3" in err

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from toolwire.cli.main import main
-from toolwire.cli.mcp_serve import _address
+from toolwire.cli.mcp_serve import address_of
 
 TOOLS = '"""Weather for everybody."""\ndef weather(city: str) -> str:\n    "The weather."\n    return "sun"\n'
 
@@ -53,7 +53,7 @@ def test_what_is_wrong_and_what_to_do(capsys, tools, monkeypatch):
     ],
 )
 def test_addresses(text, found):
-    assert _address(text) == found
+    assert address_of(text) == found
 
 
 def test_server_json(capsys, tools):

@@ -59,12 +59,12 @@ def test_the_greeting_agrees_on_the_version_that_was_asked_for(version):
     peer = Peer(catalog(instructions="be kind"))
     said = answer(peer, initialize_request(1, {"name": "c"}, {}, version)).result
     assert (said["protocolVersion"], said["instructions"], peer.version) == (version, "be kind", version)
-    assert said["capabilities"].keys() == {"tools", "resources", "prompts", "completions", "logging"}
+    assert said["capabilities"].keys() == {"tools", "resources", "prompts", "completions", "logging", "experimental"}
 
 
 def test_capabilities_say_what_there_is():
     bare = Peer(Catalog([add], info=INFO))
-    assert bare.receive(stateless("server/discover")).message.result["capabilities"].keys() == {"tools"}
+    assert bare.receive(stateless("server/discover")).message.result["capabilities"].keys() == {"tools", "experimental"}
     for method in ("resources/list", "prompts/list", "prompts/get", "completion/complete", "resources/read"):
         failed = bare.receive(stateless(method, name="x", uri="x"))
         assert (failed.message.code, failed.status) == (-32601, 404)

@@ -164,3 +164,19 @@ def test_a_refusal_beats_a_question():
 def test_options_of_a_toolbox():
     quick = BOX.with_options(timeout=1.0)
     assert {entry.options for entry in quick} == {Options(timeout=1.0)}
+
+
+def test_a_tool_that_is_withdrawn_says_why_and_is_not_offered():
+    why = ["its server is gone"]
+    box = Toolbox(forecast, Entry(pay, pay.function, Options(withdrawn=lambda: why[0])))
+    call = ToolCall("1", "pay", {"amount": 1, "to": "ann"})
+    result = pass_gates(Pending(call, box), GATES)
+    assert isinstance(result, ToolResult)
+    assert (code_of(result), result.text) == (
+        "withdrawn",
+        "The tool pay is withdrawn, and nothing was run: its server is gone",
+    )
+    assert [tool.name for tool in box.offered(box.tools)] == ["forecast"]
+    why[0] = None
+    assert isinstance(pass_gates(Pending(call, box), GATES), Pending)
+    assert len(box.offered(box.tools)) == 2

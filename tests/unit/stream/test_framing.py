@@ -96,3 +96,11 @@ def test_an_array_element_by_element(data, elements):
 def test_an_element_has_a_limit():
     with pytest.raises(ProtocolError):
         ArrayDecoder(limit=10).feed(b'[{"aaaaaaaaaaaaa')
+
+
+def test_what_a_stream_is_resumed_by():
+    data = b"id: 7\nretry: 500\ndata: a\n\ndata: b\n\nid: 8\n\nid: bad\0id\nretry: soon\n\n"
+    for chunks in ([data], bytewise(data)):
+        decoder = SSEDecoder()
+        read(decoder, chunks)
+        assert (decoder.last_id, decoder.retry) == (b"8", 500)

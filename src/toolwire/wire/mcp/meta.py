@@ -15,6 +15,7 @@ from .errors import INVALID_PARAMS, RpcError
 __all__ = [
     "CLIENT_CAPABILITIES",
     "CLIENT_INFO",
+    "IDEMPOTENCY",
     "IDEMPOTENCY_KEY",
     "LOG_LEVEL",
     "PROGRESS_TOKEN",
@@ -35,6 +36,8 @@ SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 PROGRESS_TOKEN = "progressToken"  # noqa: S105  # no password
 IDEMPOTENCY_KEY = "dev.toolwire/idempotencyKey"
+IDEMPOTENCY = "dev.toolwire/idempotency"
+"""An experimental capability: this server runs a call with such a key at most once, so that it may be sent again."""
 _TRACE = ("traceparent", "tracestate", "baggage")
 _KNOWN = frozenset(
     {PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN, IDEMPOTENCY_KEY, *_TRACE}

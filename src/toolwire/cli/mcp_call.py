@@ -1,0 +1,93 @@
+"""`toolwire mcp call`: one tool of an MCP server, called by hand."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError
+from ..ir.text import printable
+from .mcp_target import add_target, one_spec
+
+if TYPE_CHECKING:
+    from ..ir.parts import ToolResult
+    from ..ir.pointer import Object
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """\
+examples:
+  toolwire mcp call "toolwire mcp serve tools.py" add '{"a": 1, "b": 2}'
+  toolwire mcp call https://mcp.example.com/ search '{"query": "tea"}' --header 'Authorization=Bearer ${TOKEN}'
+  echo '{"a": 1, "b": 2}' | toolwire mcp call "toolwire mcp serve tools.py" add -
+
+exit codes: 0 done   1 the tool says that it failed   2 wrong usage, no such tool, or no answer
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "call",
+        help="call a tool of a server",
+        description="Call a tool of an MCP server and print what it gives.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_target(parser, files=False)
+    parser.add_argument("tool", metavar="TOOL", help="the server's name for it")
+    parser.add_argument(
+        "arguments", metavar="JSON", nargs="?", default="{}", help="its arguments; - for standard input"
+    )
+    parser.add_argument("--key", help="an idempotency key: our servers run a call with it at most once")
+    parser.add_argument("--json", action="store_true", help="the whole result, as MCP writes it")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ..stream.strict import parse_object
+
+    text = sys.stdin.read() if arguments.arguments == "-" else arguments.arguments
+    result = asyncio.run(_call(arguments, parse_object(text)))
+    if arguments.json:
+        from ..wire.mcp.calls import encode_result
+
+        print(json.dumps(encode_result(result), indent=2, ensure_ascii=False))
+    else:
+        _print(result)
+    return 1 if result.is_error else 0
+
+
+async def _call(arguments: argparse.Namespace, given: Object) -> ToolResult:
+    from ..ir.parts import ToolCall
+    from ..mcp.client.client import McpClient
+    from ..mcp.client.login import Browser, Login
+
+    login = Login(Browser()) if arguments.login else None
+    async with McpClient(one_spec(arguments), watch=_watch, login=login) as client:
+        if arguments.tool not in client.tools:
+            problem = next((one.words for one in client.problems if one.tool == arguments.tool), "")
+            words = f"cannot be used: {problem}" if problem else "is not there"
+            raise ConfigError(
+                f"the tool {arguments.tool} {words}", hint=f"there are {', '.join(client.tools) or 'none'}"
+            )
+        return await client.call(ToolCall("call", arguments.tool, given), key=arguments.key)
+
+
+def _watch(_: str, progress: Any) -> None:
+    of = "" if progress.total is None else f"/{progress.total:g}"
+    print(printable(f"{progress.progress:g}{of} {progress.message or ''}".rstrip()), file=sys.stderr)
+
+
+def _print(result: ToolResult) -> None:
+    from ..ir.parts import Text
+
+    for part in result.parts:
+        if isinstance(part, Text):
+            print("\n".join(map(printable, part.text.splitlines())))
+        else:
+            print(f"[{getattr(part, 'media_type', None) or getattr(part, 'type', 'something')}]")
+    if not result.parts:
+        print(printable(result.text))

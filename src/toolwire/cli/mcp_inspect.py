@@ -1,0 +1,161 @@
+"""`toolwire mcp inspect`: what an MCP server offers, and how it fares with every provider."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..ir.text import printable
+from .audit import print_table
+from .mcp_target import add_target, open_servers
+from .show import paint, table
+
+if TYPE_CHECKING:
+    from ..audit.report import Report
+    from ..ir.pointer import Object
+    from ..ir.tools import Tool
+    from ..mcp.client.servers import McpServers
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """\
+examples:
+  toolwire mcp inspect "toolwire mcp serve tools.py"
+  toolwire mcp inspect "npx -y @modelcontextprotocol/server-everything" --target openai_strict,gemini
+  toolwire mcp inspect https://mcp.example.com/ --schema anthropic_strict     each schema as that provider is sent it
+  toolwire mcp inspect mcp.json --json
+  toolwire mcp inspect mcp.json --lock tools.lock                             remember what the tools are
+  toolwire mcp inspect mcp.json --check-lock tools.lock
+
+✓ taken as it is   ~ lowered, nothing lost   ! something is not enforced (how much)   ✗ does not fit
+exit codes: 0 all can be used   1 something cannot, or the lock does not hold   2 wrong usage, or no server
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "inspect",
+        help="show what a server offers, and what providers make of it",
+        description="Show the tools of MCP servers: how each provider takes them, what they cost, what is wrong with them.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_target(parser)
+    parser.add_argument("--target", dest="targets", action="append", default=[], metavar="NAME", help="these providers")
+    parser.add_argument("--schema", metavar="NAME", help="show the schemas as this provider is sent them")
+    parser.add_argument("--ignore", action="append", default=[], metavar="ID", help="not the rules that begin so")
+    parser.add_argument("--lock", metavar="FILE", help="write what the tools are")
+    parser.add_argument("--check-lock", metavar="FILE", help="tell which tools are not what they were")
+    parser.add_argument("--json", action="store_true", help="for machines: everything")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return asyncio.run(_inspect(arguments))
+
+
+async def _inspect(arguments: argparse.Namespace) -> int:
+    from ..audit.report import Report
+    from ..audit.targets import TARGETS, known_targets
+    from ..audit.tools import audit_tools
+
+    targets = known_targets(arguments.targets) or TARGETS
+    wanted = known_targets([arguments.schema] if arguments.schema else [])
+    async with open_servers(arguments, lock=arguments.check_lock) as servers:
+        tools = servers.toolbox().tools
+        if arguments.lock:
+            return _write_lock(arguments.lock, servers)
+        report = Report(tools, audit_tools(tools, ignore=arguments.ignore), targets)
+        if arguments.json:
+            print(json.dumps(await _as_json(servers, report), indent=2, ensure_ascii=False))
+        elif wanted:
+            _print_schemas(tools, wanted[0])
+        else:
+            await _print(servers, report)
+        return 1 if servers.problems else 0
+
+
+def _write_lock(file: str, servers: McpServers) -> int:
+    locked = servers.lock()
+    Path(file).write_text(json.dumps(locked, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    print(f"{len(locked['tools'])} tools in {file}", file=sys.stderr)
+    return 0
+
+
+async def _print(servers: McpServers, report: Report) -> None:
+    from ..audit.report import counts
+
+    for name, client in servers.clients.items():
+        if client.greeting is None:
+            continue
+        info, version = client.greeting.card.info, client.greeting.version
+        resources, prompts = len(await client.resources()), len(await client.prompts())
+        shown = f"{info.get('name', name)} {info.get('version', '')}".strip()
+        print(
+            paint(
+                printable(
+                    f"{shown}, MCP {version}: {len(client.tools)} tools, {resources} resources, {prompts} prompts"
+                ),
+                "bold",
+            )
+        )
+    print()
+    print_table(report)
+    for problem in servers.problems:
+        print(paint(printable(f"left out: {problem}"), "red", sys.stderr), file=sys.stderr)
+    total = ", ".join(f"{number} {level}" for level, number in counts(report.findings).items())
+    print(paint(f"{len(report.tools)} tools: {total}", "bold"), file=sys.stderr)
+
+
+def _print_schemas(tools: tuple[Tool, ...], target: str) -> None:
+    for tool in tools:
+        found = _lowered(tool, target)
+        print(paint(printable(f"── {tool.name} ──"), "bold"))
+        print(json.dumps(found["schema"], indent=2, ensure_ascii=False))
+        rows = [
+            (loss["severity"], loss["path"] or "/", f"{loss['concept']} {loss['action']}", loss["detail"])
+            for loss in found["losses"]
+        ]
+        print("\n".join([*table(rows, ("severity", "where", "what", "why")), ""]) if rows else "")
+
+
+def _lowered(tool: Tool, target: str) -> Object:
+    import msgspec
+
+    from ..schema.dialects import DIALECTS
+    from ..schema.lowering import lower
+
+    lowered = lower({"type": "object"} if tool.input_schema is None else tool.input_schema, DIALECTS[target])
+    return {"schema": lowered.schema, "losses": [msgspec.to_builtins(loss) for loss in lowered.losses]}
+
+
+async def _as_json(servers: McpServers, report: Report) -> Object:
+    from ..audit.report import as_json
+
+    shown: Object = {}
+    for name, client in servers.clients.items():
+        greeting = client.greeting
+        shown[name] = {
+            "protocol": None if greeting is None else greeting.version,
+            "info": {} if greeting is None else greeting.card.info,
+            "instructions": None if greeting is None else greeting.card.instructions,
+            "tools": list(client.tools),
+            "resources": [] if greeting is None else await client.resources(),
+            "prompts": [] if greeting is None else await client.prompts(),
+        }
+    declared = {
+        tool.name: {
+            "description": tool.description,
+            "effect": tool.effect,
+            "input_schema": tool.input_schema,
+            "output_schema": tool.output_schema,
+            "sent": {target: _lowered(tool, target) for target in report.targets},
+        }
+        for tool in report.tools
+    }
+    problems = [{"server": one.server, "tool": one.tool, "words": one.words} for one in servers.problems]
+    return {"servers": shown, "problems": problems, "declared": declared, **as_json(report)}

@@ -1,0 +1,76 @@
+"""The servers that a command is to use: a URL, a command line, or a file of `mcpServers`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ..mcp.client.config import ServerSpec
+    from ..mcp.client.http import Authorizer
+    from ..mcp.client.servers import McpServers
+
+__all__ = ["add_target", "one_spec", "open_servers"]
+
+
+def add_target(parser: Any, *, files: bool = True) -> None:
+    """The arguments that say which server, and how."""
+    what = "a URL, a command line in quotes" + (", or a file of mcpServers" if files else "")
+    parser.add_argument("target", metavar="SERVER", help=what)
+    parser.add_argument(
+        "--header", action="append", default=[], metavar="NAME=VALUE", help="for a URL; ${VARIABLE} is filled in"
+    )
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for a command")
+    parser.add_argument("--protocol", default="auto", metavar="VERSION", help="speak this version only (auto)")
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for one request (60)")
+    parser.add_argument("--login", action="store_true", help="log in with the browser where the server asks for it")
+
+
+def one_spec(arguments: argparse.Namespace) -> ServerSpec:
+    """The one server that is named."""
+    import os
+
+    from ..mcp.client.config import read_config
+
+    target: str = arguments.target
+    entry: dict[str, Any] = {"protocol": arguments.protocol, "timeout": arguments.timeout}
+    if re.match(r"https?://", target):
+        entry |= {"url": target, "headers": _pairs("--header", arguments.header)}
+    else:
+        try:
+            words = shlex.split(target)
+        except ValueError as error:
+            raise ConfigError(f"not a command line: {error}") from None
+        if not words:
+            raise ConfigError("which server?", hint='a URL, or a command in quotes: "npx -y my-server"')
+        entry |= {"command": words, "env": _pairs("--env", arguments.env)}
+    (spec,) = read_config({"mcpServers": {"server": entry}}, os.environ)
+    return spec
+
+
+def _pairs(option: str, given: list[str]) -> dict[str, str]:
+    out = {}
+    for one in given:
+        name, sign, value = one.partition("=")
+        if not sign or not name:
+            raise ConfigError(f"{one!r} is no {option}", hint=f"{option} NAME=VALUE")
+        out[name] = value
+    return out
+
+
+def open_servers(arguments: argparse.Namespace, **options: Any) -> McpServers:
+    from ..mcp.client.servers import McpServers
+
+    if arguments.target.endswith(".json") and Path(arguments.target).is_file():
+        return McpServers.from_config(arguments.target, **options)
+    logins: dict[str, Authorizer] = {}
+    if arguments.login:
+        from ..mcp.client.login import Browser, Login
+
+        logins["server"] = Login(Browser())
+    return McpServers([one_spec(arguments)], strict=True, logins=logins, **options)

@@ -1,0 +1,315 @@
+"""A server of one transport behind the other, message by message: stdio in front of an address, HTTP in front of a process.
+
+Nothing is understood that need not be: eras, capabilities and results pass as they are. What a transport has and the other has
+not is made up for: headers and sessions of HTTP, ids and progress tokens of several clients on one line.
+
+    await stdio_to_http(spec)                      on standard input and output, for a client that starts commands
+    app = BridgeApp(spec)                          an ASGI app, for clients that know addresses
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..ir.errors import ToolwireError
+from ..ir.pointer import Object
+from ..net.http import HttpTransport
+from ..stream.ndjson import NDJSONDecoder
+from ..wire.mcp import decode_tools
+from ..wire.mcp.errors import INTERNAL_ERROR, INVALID_REQUEST, RpcError
+from ..wire.mcp.greeting import ServerCard
+from ..wire.mcp.headers import SESSION, Mirrored, mirrored
+from ..wire.mcp.meta import PROGRESS_TOKEN, PROTOCOL_VERSION
+from ..wire.mcp.notices import CANCELLED, PROGRESS
+from ..wire.mcp.rpc import LIMIT, Failure, Message, Notification, Request, RequestId, Result, failure, read, write
+from .client.config import ServerSpec
+from .client.greeting import Greeting, Me
+from .client.http import Authorizer, HttpLink
+from .client.stdio import StdioLink
+from .guard import Denied, Guard
+from .http import Watch, headers_of, whole_body
+from .peer import Send
+from .replies import Reply
+
+__all__ = ["BridgeApp", "LineBridge", "stdio_to_http"]
+
+_log = logging.getLogger("toolwire.mcp")
+_MOST = 64
+"""Sessions, each of which is a process."""
+
+
+def _failed(request: Request, error: Exception) -> Failure:
+    return Failure(request.id, INTERNAL_ERROR, str(error))
+
+
+class LineBridge:
+    """Messages of one client, sent on to an address. `emit` writes what comes back."""
+
+    def __init__(self, spec: ServerSpec, emit: Callable[[Message], None], login: Authorizer | None = None) -> None:
+        self._transport = HttpTransport()
+        self._link = HttpLink(spec, emit, self._transport, Me({}), login)
+        self._emit = emit
+        self._tasks: dict[RequestId, asyncio.Task[None]] = {}
+        self._marks: dict[str, Mirrored] = {}
+        self._greeting: Greeting | None = None
+
+    def receive(self, message: Message) -> None:
+        if isinstance(message, Request):
+            self._start(message.id, self._ask(message))
+        elif isinstance(message, Notification) and message.method == CANCELLED:
+            task = self._tasks.get(message.params.get("requestId", ""))
+            if task is not None:
+                task.cancel()  # the link says so, in the way of the era
+        else:
+            self._start(secrets.token_hex(8), self._tell(message))
+
+    def _start(self, number: RequestId, work: Any) -> None:
+        task = self._tasks[number] = asyncio.create_task(work)
+        task.add_done_callback(lambda _: self._tasks.pop(number, None))
+
+    async def _ask(self, request: Request) -> None:
+        name = request.params.get("name")
+        try:
+            marks = self._marks.get(name) if request.method == "tools/call" and type(name) is str else None
+            answer: Result | Failure = await self._link.ask(request, marks)
+        except (ToolwireError, OSError) as error:
+            answer = _failed(request, error)
+        if isinstance(answer, Result):
+            self._learn(request, answer.result)
+        self._emit(answer)
+
+    def _learn(self, request: Request, result: Object) -> None:
+        """What the next requests need to know: the version that was agreed on, arguments that go into headers."""
+        if request.method == "initialize" and type(result.get("protocolVersion")) is str:
+            self._greeting = Greeting(result["protocolVersion"], ServerCard())
+        for raw in result.get("tools") or () if request.method == "tools/list" else ():
+            try:
+                (tool,) = decode_tools([raw])
+                self._marks[tool.name] = mirrored(tool.input_schema)
+            except ToolwireError:
+                continue  # the client sees what is wrong with it
+
+    async def _tell(self, message: Notification | Result | Failure) -> None:
+        try:
+            await self._link.tell(message)
+            if isinstance(message, Notification) and message.method == "notifications/initialized" and self._greeting:
+                await self._link.agreed(self._greeting, listen=True)
+        except (ToolwireError, OSError) as error:
+            _log.warning("the server did not hear of it: %s", error)
+
+    async def close(self) -> None:
+        """What was asked is answered first."""
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._link.close()
+        await self._transport.aclose()
+
+
+async def stdio_to_http(spec: ServerSpec, login: Authorizer | None = None) -> None:
+    """Until standard input ends."""
+
+    def emit(message: Message) -> None:
+        sys.stdout.buffer.write(write(message) + b"\n")
+        sys.stdout.buffer.flush()
+
+    bridge, lines = LineBridge(spec, emit, login), NDJSONDecoder(LIMIT)
+    source = await _standard_input()
+    while data := await source.read(65536):
+        for line in lines.feed(data):
+            try:
+                bridge.receive(read(line))
+            except RpcError as error:
+                emit(failure(error))
+    await bridge.close()
+
+
+async def _standard_input() -> asyncio.StreamReader:
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    try:
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    except ValueError:  # a file
+        reader.feed_data(await asyncio.to_thread(sys.stdin.buffer.read))
+        reader.feed_eof()
+    return reader
+
+
+class _Process:
+    """A process that several requests share. Ids and progress tokens are made its own, and made theirs again on the way back;
+    what belongs to no request goes to whoever listens."""
+
+    def __init__(self, spec: ServerSpec) -> None:
+        self._link = StdioLink(spec, self._hear, lambda _: None)
+        self._ids = itertools.count(1)
+        self._opened = False
+        self._open = asyncio.Lock()
+        self._tokens: dict[RequestId, tuple[RequestId, Callable[[Message], None]]] = {}
+        self._running: dict[RequestId, asyncio.Task[Any]] = {}
+        self.listeners: list[Callable[[Message], None]] = []
+
+    async def ask(self, request: Request, emit: Callable[[Message], None]) -> Result | Failure:
+        await self._ensure()
+        number = next(self._ids)
+        mine = self._renumbered(request, number, emit)
+        task = self._running[request.id] = asyncio.ensure_future(self._link.ask(mine))
+        self.listeners.append(emit)
+        try:
+            answer = await task
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        finally:
+            self._tokens.pop(number, None)
+            self._running.pop(request.id, None)
+            self.listeners.remove(emit)
+        if isinstance(answer, Result):
+            return Result(request.id, answer.result)
+        return Failure(request.id, answer.code, answer.message, answer.data)
+
+    def _renumbered(self, request: Request, number: int, emit: Callable[[Message], None]) -> Request:
+        meta = request.params.get("_meta")
+        if type(meta) is not dict or PROGRESS_TOKEN not in meta:
+            return Request(number, request.method, request.params)
+        self._tokens[number] = meta[PROGRESS_TOKEN], emit
+        return Request(number, request.method, {**request.params, "_meta": {**meta, PROGRESS_TOKEN: number}})
+
+    async def tell(self, message: Notification | Result | Failure) -> None:
+        await self._ensure()
+        if isinstance(message, Notification) and message.method == CANCELLED:
+            task = self._running.get(message.params.get("requestId", ""))
+            if task is not None:
+                task.cancel()
+            return
+        await self._link.tell(message)
+
+    def _hear(self, message: Message) -> None:
+        if isinstance(message, Notification) and message.method == PROGRESS:
+            token, emit = self._tokens.get(message.params.get("progressToken", ""), (None, None))
+            if emit is not None:
+                emit(Notification(PROGRESS, {**message.params, "progressToken": token}))
+        elif self.listeners:
+            self.listeners[0](message)
+
+    async def _ensure(self) -> None:
+        async with self._open:
+            if not self._opened:
+                await self._link.open()
+                self._opened = True
+
+    async def close(self) -> None:
+        await self._link.close()
+
+
+class BridgeApp:
+    """HTTP in front of a command. Stateless requests share one process; a session has one of its own."""
+
+    def __init__(self, spec: ServerSpec, *, path: str = "/mcp", guard: Guard | None = None) -> None:
+        self._spec = spec
+        self._path = path
+        self._guard = guard or Guard()
+        self._shared = _Process(spec)
+        self._sessions: dict[tuple[str, str], _Process] = {}  # by their owner and id
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._serve(scope, receive, Reply(send))
+
+    async def _live(self, receive: Any, send: Any) -> None:
+        while True:
+            message = await receive()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                await self.close()
+                return
+
+    async def close(self) -> None:
+        await asyncio.gather(self._shared.close(), *(one.close() for one in self._sessions.values()))
+
+    async def _serve(self, scope: Mapping[str, Any], receive: Any, reply: Reply) -> None:
+        try:
+            if scope["path"].rstrip("/") != self._path.rstrip("/"):
+                raise Denied(404, f"MCP is served at {self._path}")
+            headers = headers_of(scope["headers"])
+            session = (self._guard.admit(headers), headers.get(SESSION, ""))
+            await self._method(scope["method"], session, headers, receive, reply)
+        except Denied as denied:
+            await reply.alone(failure(RpcError(INVALID_REQUEST, denied.words)), denied.status, denied.headers)
+        except RpcError as error:
+            await reply.alone(failure(error), error.status if error.status != 200 else 400)
+
+    async def _method(
+        self, method: str, session: tuple[str, str], headers: Mapping[str, str], receive: Any, reply: Reply
+    ) -> None:
+        if method == "POST":
+            await self._post(read(await whole_body(headers, receive, LIMIT)), session, Watch(receive), reply)
+        elif method == "DELETE" and session[1]:
+            await self._find(session).close()
+            del self._sessions[session]
+            await reply.empty(200)
+        elif method == "GET" and session[1]:
+            await Watch(receive).over(self._listen(self._find(session), reply))
+        else:
+            raise Denied(405, "send a message by POST", ((b"allow", b"POST, GET, DELETE"),))
+
+    async def _listen(self, process: _Process, reply: Reply) -> None:
+        process.listeners.insert(0, reply.emit)
+        try:
+            await reply.keep_alive()
+        finally:
+            process.listeners.remove(reply.emit)
+
+    async def _post(self, message: Message, session: tuple[str, str], watch: Watch, reply: Reply) -> None:
+        if isinstance(message, Request) and message.method == "initialize" and not session[1]:
+            await self._greet(message, session[0], reply)
+            return
+        stateless = isinstance(message, (Request, Notification)) and _says_version(message)
+        process = self._shared if stateless else self._find(session)
+        if not isinstance(message, Request):
+            await process.tell(message)
+            await reply.empty(202)
+            return
+        answer = await self._answer(process, message, watch if stateless else None, reply.emit)
+        if answer is not None:
+            await reply.finish(Send(answer))
+
+    async def _greet(self, request: Request, owner: str, reply: Reply) -> None:
+        if len(self._sessions) >= _MOST:
+            raise Denied(503, f"there are {_MOST} sessions already")
+        process = _Process(self._spec)
+        answer = await self._answer(process, request, None, lambda _: None)
+        if isinstance(answer, Result):
+            number = secrets.token_urlsafe(24)
+            self._sessions[owner, number] = process
+            await reply.alone(answer, 200, ((SESSION.encode(), number.encode()),))
+        else:
+            assert answer is not None
+            await process.close()
+            await reply.alone(answer)
+
+    async def _answer(
+        self, process: _Process, request: Request, watch: Watch | None, emit: Callable[[Message], None]
+    ) -> Result | Failure | None:
+        """None where the client has gone away: in the stateless era that cancels the request."""
+        asking = process.ask(request, emit)
+        try:
+            answer: Result | Failure | None = await (asking if watch is None else watch.over(asking))
+        except ToolwireError as error:
+            return _failed(request, error)
+        return answer
+
+    def _find(self, session: tuple[str, str]) -> _Process:
+        process = self._sessions.get(session)
+        if process is None:
+            raise RpcError(INVALID_REQUEST, "there is no such session; say initialize again", status=404)
+        return process
+
+
+def _says_version(message: Request | Notification) -> bool:
+    meta = message.params.get("_meta")
+    return type(meta) is dict and PROTOCOL_VERSION in meta

@@ -1,0 +1,149 @@
+"""Which servers there are: the `mcpServers` that every client keeps, and a few settings of our own.
+
+    {"mcpServers": {"files": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem@2026.8.31", "."]},
+                    "wiki":  {"url": "https://wiki.example.com/mcp", "headers": {"Authorization": "Bearer ${WIKI_TOKEN}"}}}}
+
+`${NAME}` and `${NAME:-default}` are variables of the environment. A server that is `disabled` is left out. Ours:
+`trusted`, `timeout`, `resources`, `protocol`, `reconnects`, `tools`. What other clients keep there is passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from ...ir.errors import ConfigError
+from ...ir.pointer import JSON, Object
+from ...ir.value import Value
+from ...stream.strict import kind_of
+from ...wire.mcp.versions import KNOWN
+
+__all__ = ["ServerSpec", "read_config"]
+
+_VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
+_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class ServerSpec(Value, frozen=True):
+    """One server: a `command`, or a `url`.
+
+    `trusted`: its annotations are believed, so that a tool may be more than a write. `timeout` in seconds, for one call.
+    `protocol`: "auto", or the one version to speak. `reconnects`: how often a connection that broke is opened again before
+    the server is given up. `resources`: offer what it has to read, as tools. `tools`: only these, by the server's names.
+    """
+
+    name: str
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    url: str | None = None
+    headers: dict[str, str] = {}
+    trusted: bool = False
+    timeout: float = 60.0
+    protocol: str = "auto"
+    reconnects: int = 3
+    resources: bool = False
+    tools: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.command is None) == (self.url is None):
+            raise ConfigError(f"the server {self.name!r} needs a command or a url, and not both")
+        if self.timeout <= 0:
+            raise ConfigError(f"the timeout of {self.name!r} has to be more than nothing, not {self.timeout}")
+        if self.protocol != "auto" and self.protocol not in KNOWN:
+            raise ConfigError(f"{self.protocol!r} is no version of MCP", hint=f"auto, {', '.join(KNOWN)}")
+        if self.url is not None:
+            _check_url(self.url, self.name)
+
+    @classmethod
+    def parse(cls, target: str, *more: str, name: str = "server", **settings: JSON) -> ServerSpec:
+        """A URL, or a command and its arguments."""
+        if re.match(r"https?://", target):
+            return cls(name, url=target, **settings)
+        return cls(name, command=target, args=more, **settings)
+
+
+def _check_url(url: str, name: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"the url of {name!r} is not one of HTTP: {url!r}")
+    if parts.scheme == "http" and parts.hostname not in _LOCAL:
+        raise ConfigError(
+            f"the url of {name!r} is in the clear", hint="use https://; http:// is for this machine alone"
+        )
+
+
+def read_config(document: JSON, environment: Mapping[str, str]) -> tuple[ServerSpec, ...]:
+    """The servers of a configuration; ConfigError with the place of what is wrong."""
+    servers = document.get("mcpServers") if type(document) is dict else None
+    if type(servers) is not dict:
+        raise ConfigError("no mcpServers in the configuration", hint='{"mcpServers": {"name": {"command": …}}}')
+    found = []
+    for name, entry in servers.items():
+        try:
+            if type(entry) is not dict:
+                raise ConfigError(f"expected an object, got {kind_of(entry)}")
+            if entry.get("disabled") is not True:
+                found.append(_spec(name, entry, environment))
+        except ConfigError as error:
+            raise error.within("mcpServers", name) from None
+    return tuple(found)
+
+
+def _spec(name: str, entry: Object, environment: Mapping[str, str]) -> ServerSpec:
+    entry = _expanded(entry, environment)
+    command, args = entry.get("command"), entry.get("args") or []
+    if type(command) is list:  # some clients write both into one list
+        command, args = (command[0] if command else ""), [*command[1:], *args]
+    url = next((entry[key] for key in ("url", "serverUrl", "httpUrl") if key in entry), None)
+    picked = entry.get("tools")
+    return ServerSpec(
+        name,
+        _typed("command", command, str),
+        tuple(_strings("args", args)),
+        _named("env", entry.get("env") or {}),
+        _typed("cwd", entry.get("cwd"), str),
+        _typed("url", url, str),
+        _named("headers", entry.get("headers") or {}),
+        _typed("trusted", entry.get("trusted"), bool) or False,
+        float(_typed("timeout", entry.get("timeout"), int, float) or 60.0),
+        _typed("protocol", entry.get("protocol"), str) or "auto",
+        3 if entry.get("reconnects") is None else _typed("reconnects", entry["reconnects"], int),
+        _typed("resources", entry.get("resources"), bool) or False,
+        None if type(picked) is not list else tuple(_strings("tools", picked)),
+    )
+
+
+def _expanded(value: JSON, environment: Mapping[str, str]) -> JSON:
+    if type(value) is str:
+        return _VARIABLE.sub(lambda found: _variable(found, environment), value)
+    if type(value) is dict:
+        return {key: _expanded(one, environment) for key, one in value.items()}
+    return [_expanded(one, environment) for one in value] if type(value) is list else value
+
+
+def _variable(found: re.Match[str], environment: Mapping[str, str]) -> str:
+    value = environment.get(found[1], found[2])
+    if value is None:
+        raise ConfigError(f"the variable {found[1]} is not set", hint=f"export {found[1]}=…")
+    return value
+
+
+def _typed(key: str, value: JSON, *types: type) -> JSON:
+    if value is None or type(value) in types:
+        return value
+    raise ConfigError(f"expected {' or '.join(one.__name__ for one in types)}, got {kind_of(value)}").within(key)
+
+
+def _strings(key: str, values: JSON) -> list[str]:
+    if type(values) is list and all(type(one) is str for one in values):
+        return values
+    raise ConfigError("expected an array of strings").within(key)
+
+
+def _named(key: str, values: JSON) -> dict[str, str]:
+    if type(values) is dict and all(type(one) is str for one in values.values()):
+        return values
+    raise ConfigError("expected an object of strings").within(key)

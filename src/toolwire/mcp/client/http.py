@@ -1,0 +1,305 @@
+"""A server at an address: a message a POST, its answer a document or a stream of events (streamable HTTP, both eras).
+
+In the stateless era every request stands for itself, and closing its stream is how it is cancelled. In the handshake era a
+session holds them together: its id goes with every request, a stream that ends before its answer is resumed where it stopped
+(`Last-Event-ID`), and a second stream (GET) brings what belongs to no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any, Protocol
+
+from ...ir.errors import ProtocolError
+from ...ir.text import printable
+from ...net.http import Reply
+from ...stream.sse import SSEDecoder
+from ...wire.mcp.errors import RpcError
+from ...wire.mcp.headers import SESSION, VERSION, Mirrored, request_headers
+from ...wire.mcp.meta import with_meta
+from ...wire.mcp.notices import Cancelled
+from ...wire.mcp.rpc import LIMIT, Failure, Message, Notification, Request, Result, read, write
+from .config import ServerSpec
+from .failures import NotAuthorized, ServerGone, ServerRefused
+from .greeting import Greeting, Me
+from .link import Hear
+
+__all__ = ["Authorizer", "HttpLink", "Sender"]
+
+_log = logging.getLogger("toolwire.mcp")
+_BOTH = "application/json, text/event-stream"
+_DAY = 86400.0
+_RETRY = 1.0
+_LONGEST_WAIT = 60.0
+_PATIENCE = 2.0
+_LATER = 5.0
+"""Whoever asks has a limit of their own; this one is behind it."""
+_RESUMES = 5
+_LOGINS = 3
+_ERROR_LIMIT = 64 * 1024
+
+
+class Sender(Protocol):
+    """`toolwire.net.http.HttpTransport`, or anything like it."""
+
+    def send(
+        self, method: str, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
+    ) -> AbstractAsyncContextManager[Reply]: ...
+
+
+class Authorizer(Protocol):
+    """Who we are, to a server that asks: `toolwire.mcp.client.login.Login`."""
+
+    async def token(self) -> str | None: ...
+
+    async def challenged(self, sender: Sender, url: str, status: int, challenge: str, used: str | None) -> None:
+        """A new token after a 401 or 403; NotAuthorized where there is none to be had."""
+        ...
+
+
+class HttpLink:
+    def __init__(self, spec: ServerSpec, hear: Hear, sender: Sender, me: Me, login: Authorizer | None = None) -> None:
+        assert spec.url is not None
+        self._url = spec.url
+        self._spec = spec
+        self._hear = hear
+        self._sender = sender
+        self._me = me
+        self._login = login
+        self._session: str | None = None
+        self._version: str | None = None
+        self._stateless = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listens = asyncio.Event()
+        self._closed = False
+
+    async def open(self) -> None:
+        """There is nothing to open."""
+
+    async def ask(self, request: Request, marks: Mirrored | None = None) -> Result | Failure:
+        try:
+            async with self._posted(request, marks) as reply:
+                if SESSION in reply.headers and request.method == "initialize":
+                    self._session = reply.headers[SESSION]
+                answer = await self._answer(reply, request)
+            return await self._resumed(request, answer) if isinstance(answer, SSEDecoder) else answer
+        except asyncio.CancelledError:
+            if self._session is not None:
+                self._spawn(self._say(Cancelled(request.id, "no longer wanted").to_notification()))
+            raise
+
+    async def tell(self, message: Notification | Result | Failure) -> None:
+        async with self._posted(message, None) as reply:
+            if reply.status >= 400:
+                await self._refuse(reply, None)
+
+    async def agreed(self, greeting: Greeting, *, listen: bool) -> None:
+        self._version = greeting.version
+        self._stateless = greeting.is_stateless
+        if listen:
+            self._spawn(self._listen())
+            with suppress(TimeoutError):  # what is asked before the stream is there may be lost
+                await asyncio.wait_for(self._listens.wait(), _PATIENCE)
+
+    async def close(self) -> None:
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._session is not None:
+            try:
+                async with self._sent("DELETE", {}, b"", 2.0):
+                    pass
+            except (OSError, ServerRefused):
+                pass  # it forgets the session by itself
+            self._session = None
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _say(self, notification: Notification) -> None:
+        try:
+            await self.tell(notification)
+        except (ServerGone, ServerRefused, OSError):
+            pass  # a courtesy
+
+    # one request
+
+    @asynccontextmanager
+    async def _posted(self, message: Message, marks: Mirrored | None) -> AsyncIterator[Reply]:
+        headers = {"content-type": "application/json", "accept": _BOTH}
+        if isinstance(message, Request):
+            said = request_headers(message, marks)
+            headers.update(said if VERSION in said else {})  # what says no version belongs to a session
+        elif isinstance(message, Notification) and self._stateless:
+            message = Notification(message.method, with_meta(message.params, self._me.meta(self._version or "")))
+            headers.update(request_headers(Request(0, message.method, message.params)))
+        sent = False
+        try:
+            async with self._sent("POST", headers, write(message), self._spec.timeout + _LATER) as reply:
+                sent = True
+                yield reply
+        except ConnectionRefusedError as error:
+            raise ServerGone(f"{self._spec.name} cannot be reached: {error}", sent=sent) from None
+        except TimeoutError as error:
+            raise ServerGone(f"{self._spec.name} did not answer in {self._spec.timeout:g} seconds") from error
+        except ConnectionError as error:
+            raise ServerGone(f"the connection to {self._spec.name} broke: {error}") from None
+
+    @asynccontextmanager
+    async def _sent(self, method: str, headers: Mapping[str, str], body: bytes, seconds: float) -> AsyncIterator[Reply]:
+        """With who we are; where the server asks for that, again with the answer."""
+        for left in reversed(range(_LOGINS)):
+            token = None if self._login is None else await self._login.token()
+            secrets = {**self._spec.headers, **({} if token is None else {"authorization": f"Bearer {token}"})}
+            held = {**self._held(), **headers}
+            async with self._sender.send(method, self._url, held, secrets, body, seconds) as reply:
+                if reply.status not in (401, 403):
+                    yield reply
+                    return
+                challenge, status = reply.headers.get("www-authenticate", ""), reply.status
+            if self._login is None or not left or (status == 403 and "insufficient_scope" not in challenge):
+                hint = "give it a token in headers, or a login" if self._login is None else ""
+                raise NotAuthorized(f"{self._spec.name} does not let us in (HTTP {status})", http=status, hint=hint)
+            await self._login.challenged(self._sender, self._url, status, challenge, token)
+
+    def _held(self) -> dict[str, str]:
+        """What a session says with every request."""
+        held = {} if self._session is None else {SESSION: self._session}
+        return held if self._version is None or self._stateless else {**held, VERSION: self._version}
+
+    # its answer
+
+    async def _answer(self, reply: Reply, request: Request) -> Result | Failure | SSEDecoder:
+        """The answer; or the stream that has ended without it."""
+        kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == "text/event-stream" and reply.status < 300:
+            return await self._streamed(reply, request, SSEDecoder(LIMIT))
+        if reply.status >= 300:
+            return await self._refuse(reply, request)
+        answer = self._mine(await self._body(reply, LIMIT), request)
+        if answer is None:
+            raise ProtocolError("the answer belongs to another request", pointer="/id", status=502)
+        return answer
+
+    async def _streamed(self, reply: Reply, request: Request, stream: SSEDecoder) -> Result | Failure | SSEDecoder:
+        size = 0
+        try:
+            while data := await reply.read():
+                size += len(data)
+                for _, text in stream.feed(data):
+                    answer = self._mine(text, request) if text else None
+                    if answer is not None:
+                        return answer
+                    size = 0
+                if size > LIMIT:
+                    raise ProtocolError(f"an event of more than {LIMIT} bytes", status=502)
+            for _, text in stream.close():
+                answer = self._mine(text, request) if text else None
+                if answer is not None:
+                    return answer
+        except ConnectionError as error:
+            _log.info("the stream of %s broke: %s", self._spec.name, error)
+        return stream
+
+    async def _resumed(self, request: Request, stream: SSEDecoder) -> Result | Failure:
+        """The rest of a stream that has ended too early. Only the handshake era has a way to ask for it."""
+        for _ in range(_RESUMES):
+            if self._stateless or not stream.last_id:
+                break
+            await asyncio.sleep(_RETRY if stream.retry is None else stream.retry / 1000)
+            headers = {"accept": "text/event-stream", "last-event-id": stream.last_id.decode("latin-1")}
+            again = SSEDecoder(LIMIT)
+            again.last_id, again.retry = stream.last_id, stream.retry
+            try:
+                async with self._sent("GET", headers, b"", self._spec.timeout) as reply:
+                    if reply.status != 200:
+                        break
+                    answer = await self._streamed(reply, request, again)
+            except OSError:
+                continue
+            if not isinstance(answer, SSEDecoder):
+                return answer
+            stream = answer
+        raise ServerGone(f"{self._spec.name} ended its stream without an answer")
+
+    def _mine(self, data: bytes, request: Request) -> Result | Failure | None:
+        """The answer to this request; anything else is passed on."""
+        try:
+            message = read(data)
+        except RpcError as error:
+            raise ProtocolError(f"an answer that cannot be read: {error.message}", status=502) from None
+        if isinstance(message, (Result, Failure)):
+            return message if message.id == request.id or message.id is None else None
+        self._hear(message)
+        return None
+
+    async def _refuse(self, reply: Reply, request: Request | None) -> Failure:
+        """An HTTP error: what it says as JSON-RPC, if it does; otherwise nobody served the request."""
+        status, name = reply.status, self._spec.name
+        try:
+            data = await self._body(reply, _ERROR_LIMIT)
+            message = read(data)
+        except (ProtocolError, ConnectionError):
+            message = None
+        lost_session = status == 404 and self._session is not None
+        if isinstance(message, Failure) and request is not None and not lost_session:
+            return Failure(request.id, message.code, message.message, message.data)
+        if lost_session:
+            self._session = None
+            raise ServerGone(f"{name} has forgotten the session", sent=False)
+        if status >= 500:
+            raise ServerGone(f"{name} answered with HTTP {status}")
+        words = f": {printable(message.message[:200])}" if isinstance(message, Failure) else ""
+        raise ServerRefused(f"{name} answered with HTTP {status}{words}", http=status)
+
+    async def _body(self, reply: Reply, limit: int) -> bytes:
+        pieces, size = [], 0
+        while data := await reply.read():
+            size += len(data)
+            if size > limit:
+                raise ProtocolError(f"an answer of more than {limit} bytes", status=502)
+            pieces.append(data)
+        return b"".join(pieces)
+
+    # what belongs to no request
+
+    async def _listen(self) -> None:
+        """What changes: the GET stream of a session, or a request whose stream stays open. Goes on until it is cancelled, or
+        until the server says that it has none."""
+        wait, last, number = _RETRY, b"", 0
+        while not self._closed:
+            stream, number = SSEDecoder(LIMIT), number + 1
+            stream.last_id = last
+            request = self._subscription(number)
+            try:
+                async with self._listening(request, last) as reply:
+                    self._listens.set()
+                    if reply.status != 200:
+                        return
+                    await self._streamed(reply, request, stream)
+                wait = _RETRY
+            except ServerRefused:
+                return
+            except (OSError, ProtocolError) as error:
+                _log.info("%s cannot be listened to: %s", self._spec.name, error)
+                wait = min(wait * 2, _LONGEST_WAIT)
+            last = stream.last_id
+            await asyncio.sleep(wait if stream.retry is None else stream.retry / 1000)
+
+    def _subscription(self, number: int) -> Request:
+        wanted = {"notifications": {f"{area}ListChanged": True for area in ("tools", "resources", "prompts")}}
+        params = with_meta(dict(wanted), self._me.meta(self._version or ""))
+        return Request(f"listen-{number}", "subscriptions/listen", params)
+
+    def _listening(self, request: Request, last: bytes) -> AbstractAsyncContextManager[Reply]:
+        if self._stateless:
+            headers = {"content-type": "application/json", "accept": _BOTH, **request_headers(request)}
+            return self._sent("POST", headers, write(request), _DAY)
+        resumed = {"last-event-id": last.decode("latin-1")} if last else {}
+        return self._sent("GET", {"accept": "text/event-stream", **resumed}, b"", _DAY)

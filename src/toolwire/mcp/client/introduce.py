@@ -1,0 +1,77 @@
+"""Greeting a server over a link.
+
+A server that does not know the first question, and does not say so, is asked the second one after a while. Should the answer
+to the first come after all (it was only slow to start), that is the one that counts: such a server refuses the second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from ...ir.errors import ToolwireError
+from ...wire.mcp.rpc import Failure, Notification, Request, Result
+from .greeting import Greeting, Me, discovered, greet
+from .link import Link
+
+__all__ = ["introduce"]
+
+_PROBE = 10.0
+
+
+async def introduce(link: Link, ids: Iterator[int], me: Me, protocol: str) -> Greeting:
+    """What the server speaks, and what it says of itself."""
+    late: asyncio.Task[Result | Failure] | None = None
+    asked: list[asyncio.Task[Result | Failure]] = []
+    steps = greet(ids, me, protocol)
+    try:
+        step = next(steps)
+        while True:
+            if isinstance(step, Notification):
+                await link.tell(step)
+                step = steps.send(None)
+                continue
+            asking = asyncio.create_task(_ask(link, step))
+            asked.append(asking)
+            try:
+                answer = await _first(asking, late, step)
+            except TimeoutError as error:
+                late = asking
+                step = steps.throw(error)
+            except ToolwireError as error:
+                step = steps.throw(error)
+            else:
+                if isinstance(answer, Greeting):
+                    return answer
+                step = steps.send(answer)
+    except StopIteration as done:
+        greeting: Greeting = done.value
+        return greeting
+    finally:
+        for asking in asked:
+            asking.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+
+async def _ask(link: Link, request: Request) -> Result | Failure:
+    return await link.ask(request)
+
+
+async def _first(
+    asking: asyncio.Task[Result | Failure], late: asyncio.Task[Result | Failure] | None, step: Request
+) -> Result | Failure | Greeting:
+    """The answer; or the greeting that the late answer to an earlier question is."""
+    if late is None:
+        limit = _PROBE if step.method == "server/discover" else None
+        done, _ = await asyncio.wait({asking}, timeout=limit)
+        if not done:
+            raise TimeoutError
+        return asking.result()
+    await asyncio.wait({asking, late}, return_when=asyncio.FIRST_COMPLETED)
+    if not late.done() and asking.exception() is None and isinstance(asking.result(), Failure):
+        await asyncio.wait({late}, timeout=_PROBE)  # refused: perhaps because the first question is being answered
+    if late.done() and not late.cancelled() and late.exception() is None:
+        greeting = discovered(late.result())
+        if greeting is not None:
+            return greeting
+    return await asking

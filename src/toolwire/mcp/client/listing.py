@@ -1,0 +1,89 @@
+"""A server's lists, whole; and its tools, each looked at for itself.
+
+One tool that cannot be used is reported and left out; the others live. Pages are followed as long as they lead somewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec.structs import replace
+
+from ...ir.errors import ProtocolError, ToolwireError
+from ...ir.pointer import JSON, Object
+from ...ir.tools import Tool
+from ...ir.value import Value
+from ...schema.validate import validator
+from ...wire.mcp import decode_tools
+from ...wire.mcp.headers import mirrored
+from ...wire.mcp.lists import read_page
+
+__all__ = ["Problem", "read_tools", "whole_list"]
+
+_PAGES = 1000
+_ITEMS = 100_000
+
+
+class Problem(Value, frozen=True):
+    """What of a server cannot be used, and why. `tool` is empty where it is the server."""
+
+    server: str
+    tool: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.server}{'.' if self.tool else ''}{self.tool}: {self.words}"
+
+
+async def whole_list(ask: Callable[[str | None], Awaitable[Object]], key: str) -> list[JSON]:
+    """All pages. A cursor that was seen before, or pages without end, are an error of the server."""
+    items: list[JSON] = []
+    seen: set[str | None] = set()
+    cursor: str | None = None
+    while True:
+        page = read_page(await ask(cursor), key)
+        items += page.items
+        cursor = page.cursor
+        if cursor is None:
+            return items
+        if cursor in seen or len(seen) >= _PAGES or len(items) > _ITEMS:
+            raise ProtocolError(f"the list of {key} does not end", pointer="/nextCursor", status=502)
+        seen.add(cursor)
+
+
+def read_tools(raw: Sequence[JSON], server: str, *, trusted: bool) -> tuple[dict[str, Tool], list[Problem]]:
+    """The tools that can be used, by the server's names, and what is wrong with the others."""
+    tools: dict[str, Tool] = {}
+    problems: list[Problem] = []
+    for index, one in enumerate(raw):
+        name = one.get("name") if type(one) is dict else None
+        shown = name if type(name) is str else f"#{index}"
+        try:
+            tool = _read(one)
+        except ToolwireError as error:
+            problems.append(Problem(server, shown, str(error)))
+            continue
+        if tool.name in tools:
+            problems.append(Problem(server, shown, "declared twice; the first one counts"))
+            continue
+        tools[tool.name] = tool if trusted else replace(tool, effect="write")
+    return tools, problems
+
+
+def _read(raw: JSON) -> Tool:
+    try:
+        (tool,) = decode_tools([raw])
+    except ToolwireError as error:
+        error.pointer = error.pointer.removeprefix("/tools/0")
+        raise
+    if not tool.name:
+        raise ProtocolError("a tool without a name", pointer="/name")
+    schema = tool.input_schema
+    if schema is not None:
+        if schema.get("type", "object") != "object":
+            raise ProtocolError(f"arguments of the type {schema['type']!r}", pointer="/inputSchema/type")
+        validator(schema)
+        mirrored(schema)
+    if tool.output_schema is not None:
+        validator(tool.output_schema)
+    return tool

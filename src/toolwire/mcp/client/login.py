@@ -1,0 +1,140 @@
+"""Who we are, to servers that ask: tokens by OAuth, kept in memory, renewed when they end.
+
+    McpClient(spec, login=Login(Browser()))
+
+A token that has ended is renewed when the server says so. `visit` takes the user to an address and gives back the one they are sent to; `Browser` does so with the user's browser.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import webbrowser
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
+
+from ...ir.errors import ConfigError
+from ...ir.text import printable
+from .failures import NotAuthorized
+from .http import Sender
+from .oauth import App, Challenge, Fetch, Fetched, Grant, Registered, Steps, Visit, authorize, refresh
+
+__all__ = ["Browser", "Login"]
+
+_SECONDS = 30.0
+_LIMIT = 1024 * 1024
+
+
+class Login:
+    """One server's tokens. `client_id`, `secret` and `issuer`: where a guard knows us already; `metadata_url`: a document
+    that says who we are."""
+
+    def __init__(
+        self,
+        visit: Callable[[str], Awaitable[str]],
+        *,
+        redirect: str = "http://127.0.0.1:8765/callback",
+        name: str = "toolwire",
+        client_id: str | None = None,
+        secret: str | None = None,
+        issuer: str | None = None,
+        metadata_url: str | None = None,
+    ) -> None:
+        self._visit = visit
+        self._app = App(
+            redirect,
+            lambda length: secrets.token_urlsafe(length)[:length],
+            name,
+            client_id,
+            secret,
+            issuer,
+            metadata_url,
+        )
+        self._known: dict[str, Registered] = {}
+        self._grant: Grant | None = None
+        self._asking = asyncio.Lock()
+
+    async def token(self) -> str | None:
+        return None if self._grant is None else self._grant.token
+
+    async def challenged(self, sender: Sender, url: str, status: int, challenge: str, used: str | None) -> None:
+        async with self._asking:
+            if self._grant is not None and self._grant.token != used:
+                return  # somebody else has asked meanwhile
+            read = Challenge.read(challenge)
+            if status == 401 and await self._renewed(sender):
+                return
+            asked = frozenset() if self._grant is None else self._grant.scopes
+            if status == 403 and read.scope and asked >= set(read.scope.split()):
+                raise NotAuthorized(f"not allowed, although we asked for {read.scope}", http=status)
+            self._grant = await self._through(sender, authorize(url, read, self._app, self._known, asked))
+
+    async def _renewed(self, sender: Sender) -> bool:
+        if self._grant is None or self._grant.refresh_token is None:
+            return False
+        try:
+            self._grant = await self._through(sender, refresh(self._grant))
+        except NotAuthorized:
+            self._grant = None  # it is no longer worth anything
+            return False
+        return True
+
+    async def _through(self, sender: Sender, steps: Steps) -> Grant:
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send(
+                    await self._visit(step.url) if isinstance(step, Visit) else await _fetched(sender, step)
+                )
+        except StopIteration as done:
+            grant: Grant = done.value
+            return grant
+
+
+async def _fetched(sender: Sender, step: Fetch) -> Fetched:
+    pieces, size = [], 0
+    try:
+        async with sender.send(step.method, step.url, {}, step.headers, step.body, _SECONDS) as reply:
+            while data := await reply.read():
+                size += len(data)
+                if size > _LIMIT:
+                    raise NotAuthorized(f"{printable(step.url[:200])} says more than {_LIMIT} bytes")
+                pieces.append(data)
+            return Fetched(reply.status, b"".join(pieces))
+    except OSError as error:
+        raise NotAuthorized(f"{printable(step.url[:200])} cannot be reached: {error}") from None
+
+
+class Browser:
+    """Opens the user's browser, and waits for them to come back to `redirect`, on this machine."""
+
+    def __init__(self, redirect: str = "http://127.0.0.1:8765/callback", *, seconds: float = 300.0) -> None:
+        parts = urlsplit(redirect)
+        if parts.hostname not in ("127.0.0.1", "localhost") or parts.port is None:
+            raise ConfigError(f"{redirect} is not on this machine", hint="http://127.0.0.1:8765/callback")
+        self.redirect = redirect
+        self._port = parts.port
+        self._path = parts.path
+        self._seconds = seconds
+
+    async def __call__(self, url: str) -> str:
+        back: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            line = await reader.readline()
+            target = line.decode("latin-1").split(" ")[1] if line.count(b" ") == 2 else ""
+            mine = urlsplit(target).path == self._path
+            words = b"You can close this window." if mine else b"Not here."
+            head = b"HTTP/1.1 200 OK" if mine else b"HTTP/1.1 404 Not Found"
+            writer.write(head + b"\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n" + words)
+            writer.close()
+            if mine and not back.done():
+                back.set_result(target)
+
+        server = await asyncio.start_server(answer, "127.0.0.1", self._port)
+        async with server:
+            await asyncio.to_thread(webbrowser.open, url)
+            try:
+                return await asyncio.wait_for(back, self._seconds)
+            except TimeoutError:
+                raise NotAuthorized(f"nobody came back from the browser in {self._seconds:g} seconds") from None

@@ -1,0 +1,370 @@
+"""OAuth 2.1 as MCP wants it, sans-IO: what to fetch and where to send the user comes out, what came of it goes in.
+
+    steps = authorize(url, challenge, app, known)      → Fetch | Visit …, and Grant at the end
+
+Who guards the server is found in its metadata (RFC 9728), how to talk to the guard in the guard's own (RFC 8414, OpenID).
+Nothing is taken on trust on the way: the metadata has to be of this server and of that guard, the answer of the guard has to
+carry our state and, where it says who it is, the right name (RFC 9207); the code is bound to us (PKCE) and the token to the
+server (RFC 8707). What we are known as to one guard is never shown to another.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable, Generator
+from hashlib import sha256
+from typing import TypeAlias
+from urllib.parse import parse_qs, quote, urlencode, urlsplit, urlunsplit
+
+from msgspec.structs import replace
+
+from ...ir.errors import ProtocolError
+from ...ir.pointer import JSON, Object
+from ...ir.text import printable, to_bytes
+from ...ir.value import Value
+from ...stream.strict import parse
+from .failures import NotAuthorized
+
+__all__ = ["App", "Challenge", "Fetch", "Fetched", "Grant", "Registered", "Steps", "Visit", "authorize", "refresh"]
+
+_FORM = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
+_METHODS = ("none", "client_secret_basic", "client_secret_post")
+_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+_PARAMETER = re.compile(r'([a-zA-Z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+
+
+class Fetch(Value, frozen=True):
+    """An HTTP request → Fetched."""
+
+    method: str
+    url: str
+    headers: dict[str, str] = {}
+    body: bytes = b""
+
+
+class Fetched(Value, frozen=True):
+    status: int
+    body: bytes = b""
+
+    def document(self, what: str) -> Object:
+        try:
+            value = parse(self.body)
+        except ProtocolError:
+            value = None
+        if type(value) is not dict:
+            raise NotAuthorized(f"the {what} is no JSON object (HTTP {self.status})")
+        return value
+
+
+class Visit(Value, frozen=True):
+    """The user has to go there → the address that they are sent back to."""
+
+    url: str
+
+
+class App(Value, frozen=True):
+    """Who asks. `client_id` and `secret` where a guard knows us already (`issuer`: only that one); `metadata_url`: a document
+    that says who we are, for guards that read such. `random` gives so many unguessable characters.
+    """
+
+    redirect: str
+    random: Callable[[int], str]
+    name: str = "toolwire"
+    client_id: str | None = None
+    secret: str | None = None
+    issuer: str | None = None
+    metadata_url: str | None = None
+
+
+class Registered(Value, frozen=True):
+    """What one guard knows us as."""
+
+    client_id: str
+    secret: str | None = None
+    method: str = "none"
+
+
+class Challenge(Value, frozen=True):
+    """What `WWW-Authenticate` says."""
+
+    metadata: str | None = None
+    scope: str | None = None
+
+    @classmethod
+    def read(cls, header: str) -> Challenge:
+        found = {key.lower(): quoted or bare for key, quoted, bare in _PARAMETER.findall(header)}
+        return cls(found.get("resource_metadata"), found.get("scope"))
+
+
+class Guard(Value, frozen=True):
+    """An authorization server. `document` is its metadata, empty where it has none (before 2025-06-18)."""
+
+    issuer: str
+    document: Object = {}
+
+    def endpoint(self, name: str, fallback: str) -> str | None:
+        found = self.document.get(name)
+        if type(found) is not str:
+            return None if self.document else self.issuer + fallback
+        return _safe(found)
+
+
+class Grant(Value, frozen=True):
+    """A token for one server. `scopes` is what was asked for, so that the next time asks for no less."""
+
+    token: str
+    issuer: str
+    resource: str
+    token_endpoint: str
+    client: Registered
+    refresh_token: str | None = None
+    scopes: frozenset[str] = frozenset()
+
+
+Steps: TypeAlias = "Generator[Fetch | Visit, Fetched | str, Grant]"
+_Fetching: TypeAlias = "Generator[Fetch | Visit, Fetched | str, Object | None]"
+
+
+def authorize(
+    url: str, challenge: Challenge, app: App, known: dict[str, Registered], asked: frozenset[str] = frozenset()
+) -> Steps:
+    """The whole way to a token. `known`: registrations by guard, filled on the way; `asked`: scopes of earlier grants."""
+    resource, described = yield from _protected(url, challenge)
+    guard = yield from _guard(described, url)
+    _check_pkce(guard)
+    client = yield from _registered(guard, app, known)
+    scopes = _scopes(challenge, described, guard) | asked
+    code, verifier = yield from _code(guard, client, app, resource, scopes)
+    endpoint = guard.endpoint("token_endpoint", "/token")
+    if endpoint is None:
+        raise NotAuthorized(f"{guard.issuer} has no token endpoint")
+    form = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": app.redirect,
+        "code_verifier": verifier,
+        "resource": resource,
+    }
+    grant = Grant("", guard.issuer, resource, endpoint, client, scopes=scopes)
+    return (yield from _token(grant, form))
+
+
+def refresh(grant: Grant) -> Steps:
+    """A new token for an old one."""
+    assert grant.refresh_token is not None
+    form = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token, "resource": grant.resource}
+    return (yield from _token(grant, form))
+
+
+# who guards the server
+
+
+def _protected(url: str, challenge: Challenge) -> Generator[Fetch | Visit, Fetched | str, tuple[str, Object]]:
+    """(the server's own name, its metadata); the metadata is empty where there is none."""
+    parts = urlsplit(url)
+    root = f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource"
+    places = [challenge.metadata] if challenge.metadata else [root + parts.path.rstrip("/"), root]
+    for place in dict.fromkeys(places):
+        document = yield from _metadata(place, "metadata of the server")
+        if document is None:
+            continue
+        resource = document.get("resource")
+        if type(resource) is not str or not _covers(resource, url):
+            raise NotAuthorized(f"the metadata is of another server: {printable(str(resource)[:200])}")
+        return resource, document
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, "", "")), {}
+
+
+def _covers(resource: str, url: str) -> bool:
+    """Whether `url` is `resource`, or below it."""
+    ours, theirs = urlsplit(url), urlsplit(resource)
+    above, below = theirs.path.rstrip("/"), ours.path.rstrip("/")
+    same = (ours.scheme, ours.netloc.lower()) == (theirs.scheme, theirs.netloc.lower())
+    return same and (below == above or below.startswith(f"{above}/"))
+
+
+def _metadata(url: str, what: str) -> _Fetching:
+    found = yield Fetch("GET", _safe(url), {"accept": "application/json"})
+    assert isinstance(found, Fetched)
+    if found.status != 200:
+        return None
+    return found.document(what)
+
+
+def _guard(described: Object, url: str) -> Generator[Fetch | Visit, Fetched | str, Guard]:
+    named = described.get("authorization_servers")
+    parts = urlsplit(url)
+    issuer = f"{parts.scheme}://{parts.netloc}"
+    if type(named) is list and named and type(named[0]) is str:
+        issuer = named[0]
+    for place in _well_known(issuer):
+        document = yield from _metadata(place, "metadata of the guard")
+        if document is None:
+            continue
+        if document.get("issuer") != issuer:
+            other = printable(str(document.get("issuer"))[:200])
+            raise NotAuthorized(f"the metadata of {issuer} says that it is of {other}")
+        return Guard(issuer, document)
+    if described:
+        raise NotAuthorized(f"{issuer} does not say how to ask it for a token")
+    return Guard(issuer)
+
+
+def _well_known(issuer: str) -> list[str]:
+    parts = urlsplit(issuer)
+    root, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+    oauth, openid = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
+    if not path:
+        return [root + oauth, root + openid]
+    return [root + oauth + path, root + openid + path, root + path + openid]
+
+
+def _safe(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL):
+        return url
+    raise NotAuthorized(f"{printable(url[:200])} is in the clear; tokens do not go there")
+
+
+def _check_pkce(guard: Guard) -> None:
+    methods = guard.document.get("code_challenge_methods_supported")
+    if guard.document and not (type(methods) is list and "S256" in methods):
+        raise NotAuthorized(f"{guard.issuer} does not protect codes (PKCE, S256)")
+
+
+# who we are to the guard
+
+
+def _registered(
+    guard: Guard, app: App, known: dict[str, Registered]
+) -> Generator[Fetch | Visit, Fetched | str, Registered]:
+    if app.client_id is not None and app.issuer in (None, guard.issuer):
+        return Registered(app.client_id, app.secret, _method(guard, app.secret))
+    if app.metadata_url is not None and guard.document.get("client_id_metadata_document_supported") is True:
+        return Registered(app.metadata_url)
+    if guard.issuer not in known:
+        known[guard.issuer] = yield from _register(guard, app)
+    return known[guard.issuer]
+
+
+def _register(guard: Guard, app: App) -> Generator[Fetch | Visit, Fetched | str, Registered]:
+    endpoint = guard.endpoint("registration_endpoint", "/register")
+    if endpoint is None:
+        raise NotAuthorized(
+            f"{guard.issuer} has to know us first", hint="give client_id, and a secret if there is one, to Login"
+        )
+    asked = {
+        "client_name": app.name,
+        "redirect_uris": [app.redirect],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": _method(guard, None, registering=True),
+        "application_type": "native" if urlsplit(app.redirect).hostname in _LOCAL else "web",
+    }
+    found = yield Fetch("POST", endpoint, {"content-type": "application/json"}, to_bytes(asked))
+    assert isinstance(found, Fetched)
+    if found.status not in (200, 201):
+        raise NotAuthorized(f"{guard.issuer} does not register us{_why(found)}")
+    document = found.document("registration")
+    number, secret = document.get("client_id"), document.get("client_secret")
+    if type(number) is not str:
+        raise NotAuthorized(f"{guard.issuer} registers us without a client_id")
+    secret = secret if type(secret) is str else None
+    method = document.get("token_endpoint_auth_method")
+    return Registered(number, secret, method if method in _METHODS else _method(guard, secret))
+
+
+def _method(guard: Guard, secret: str | None, *, registering: bool = False) -> str:
+    """How we show who we are at the token endpoint: as plainly as the guard allows."""
+    supported = guard.document.get("token_endpoint_auth_methods_supported")
+    offered = supported if type(supported) is list else ["client_secret_basic"] if secret else ["none"]
+    preferred = _METHODS if registering or secret is None or offered == ["none"] else _METHODS[1:]
+    return next((method for method in preferred if method in offered), "none")
+
+
+# what we ask for
+
+
+def _scopes(challenge: Challenge, described: Object, guard: Guard) -> frozenset[str]:
+    """What the server wants to see; and to be remembered, where the guard knows how."""
+    wanted = set(challenge.scope.split()) if challenge.scope else set(_strings(described.get("scopes_supported")))
+    if "offline_access" in _strings(guard.document.get("scopes_supported")):
+        wanted.add("offline_access")
+    return frozenset(wanted)
+
+
+def _strings(values: JSON) -> list[str]:
+    return [one for one in values if type(one) is str] if type(values) is list else []
+
+
+def _code(
+    guard: Guard, client: Registered, app: App, resource: str, scopes: frozenset[str]
+) -> Generator[Fetch | Visit, Fetched | str, tuple[str, str]]:
+    """(the code, what proves that it was given to us)"""
+    endpoint = guard.endpoint("authorization_endpoint", "/authorize")
+    if endpoint is None:
+        raise NotAuthorized(f"{guard.issuer} has no authorization endpoint")
+    verifier, state = app.random(64), app.random(32)
+    hashed = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    query = {
+        "response_type": "code",
+        "client_id": client.client_id,
+        "redirect_uri": app.redirect,
+        "state": state,
+        "code_challenge": hashed,
+        "code_challenge_method": "S256",
+        "resource": resource,
+        **({"scope": " ".join(sorted(scopes))} if scopes else {}),
+    }
+    back = yield Visit(f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}")
+    assert isinstance(back, str)
+    return _read_back(back, state, guard), verifier
+
+
+def _read_back(back: str, state: str, guard: Guard) -> str:
+    given = {key: values[0] for key, values in parse_qs(urlsplit(back).query).items()}
+    if given.get("state") != state:
+        raise NotAuthorized("the answer of the guard is to another question (state)")
+    issuer = given.get("iss")
+    if issuer is None and guard.document.get("authorization_response_iss_parameter_supported") is True:
+        raise NotAuthorized(f"{guard.issuer} promised to say who it is, and did not (iss)")
+    if issuer is not None and issuer != guard.issuer:  # as it is written, on purpose: RFC 9207
+        raise NotAuthorized(f"the answer comes from {printable(issuer[:200])}, not from {guard.issuer} (iss)")
+    if "code" not in given:
+        words = given.get("error_description") or given.get("error") or "no code"
+        raise NotAuthorized(f"{guard.issuer} said no: {printable(words[:200])}")
+    return given["code"]
+
+
+def _token(grant: Grant, form: dict[str, str]) -> Steps:
+    client, headers = grant.client, dict(_FORM)
+    if client.method == "client_secret_basic" and client.secret is not None:
+        pair = f"{quote(client.client_id, safe='')}:{quote(client.secret, safe='')}"
+        headers["authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+    else:
+        form = {**form, "client_id": client.client_id}
+        if client.method == "client_secret_post" and client.secret is not None:
+            form["client_secret"] = client.secret
+    found = yield Fetch("POST", grant.token_endpoint, headers, urlencode(form).encode())
+    assert isinstance(found, Fetched)
+    if found.status != 200:
+        raise NotAuthorized(f"{grant.issuer} gives no token{_why(found)}")
+    document = found.document("token")
+    token, again = document.get("access_token"), document.get("refresh_token")
+    if type(token) is not str or str(document.get("token_type", "bearer")).lower() != "bearer":
+        raise NotAuthorized(f"{grant.issuer} gives something that is no bearer token")
+    return replace(
+        grant,
+        token=token,
+        refresh_token=again if type(again) is str else grant.refresh_token,
+    )
+
+
+def _why(found: Fetched) -> str:
+    try:
+        document = found.document("answer")
+    except NotAuthorized:
+        return f" (HTTP {found.status})"
+    words = document.get("error_description") or document.get("error") or f"HTTP {found.status}"
+    return f": {printable(str(words)[:200])}"

@@ -1,0 +1,87 @@
+"""What a server may ask its client while it serves a call: the user, the model, the directories.
+
+Each is a function of yours; what you do not give, the client does not offer, and a server that asks all the same is told so.
+
+    Handlers(elicit=ask_user, sample=ask_model, roots=lambda: [{"uri": "file:///work"}])
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from ...ir.errors import ProtocolError
+from ...ir.pointer import JSON, Object
+from ...ir.value import Value
+from ...run.results import spoken
+from ...wire.mcp.errors import INTERNAL_ERROR, RpcError, unknown_method
+from ...wire.mcp.rpc import Failure, Request, Result, failure
+
+__all__ = ["Handlers", "accept_defaults", "with_defaults"]
+
+Handler: TypeAlias = Callable[[Object], "Object | Awaitable[Object]"]
+_METHODS = {"elicitation/create": "elicit", "sampling/createMessage": "sample"}
+
+
+class Handlers(Value, frozen=True):
+    """`elicit(params)` gives {"action": "accept", "content": …}; `sample(params)` a message; `roots()` a list of roots."""
+
+    elicit: Handler | None = None
+    sample: Handler | None = None
+    roots: Callable[[], list[Object]] | None = None
+
+    @property
+    def capabilities(self) -> Object:
+        offered = (("elicitation", self.elicit), ("sampling", self.sample), ("roots", self.roots))
+        return {name: {} for name, handler in offered if handler is not None}
+
+    async def answer(self, method: str, params: Object) -> Object:
+        """The answer to one question; RpcError for one that nobody here can answer."""
+        if method == "ping":
+            return {}
+        if method == "roots/list" and self.roots is not None:
+            return {"roots": self.roots()}
+        handler = getattr(self, _METHODS.get(method, ""), None)
+        if handler is None:
+            raise unknown_method(method)
+        answer: Any = handler(params)
+        answer = await answer if inspect.isawaitable(answer) else answer
+        return with_defaults(answer, params.get("requestedSchema")) if method == "elicitation/create" else answer
+
+    async def reply(self, request: Request) -> Result | Failure:
+        """The same as a message, whatever the handler does."""
+        try:
+            return Result(request.id, await self.answer(request.method, request.params))
+        except RpcError as error:
+            return failure(error, request.id)
+        except Exception as error:  # noqa: BLE001  # the author's own function
+            return Failure(request.id, INTERNAL_ERROR, spoken(error))
+
+    async def answer_all(self, requests: Object) -> Object:
+        """The answers to what a result asked for, by the server's names."""
+        out: Object = {}
+        for name, asked in requests.items():
+            if type(asked) is not dict or type(asked.get("method")) is not str:
+                raise ProtocolError("a question without a method").within("inputRequests", name)
+            params = asked.get("params")
+            out[name] = await self.answer(asked["method"], params if type(params) is dict else {})
+        return out
+
+
+def with_defaults(answer: Object, schema: JSON) -> Object:
+    """An accepted form, with the defaults of the fields that were left open."""
+    if answer.get("action") != "accept" or type(schema) is not dict or type(schema.get("properties")) is not dict:
+        return answer
+    given = answer.get("content") or {}
+    defaults = {
+        name: field["default"]
+        for name, field in schema["properties"].items()
+        if type(field) is dict and "default" in field
+    }
+    return {**answer, "content": {**defaults, **given}}
+
+
+def accept_defaults(params: Object) -> Object:
+    """An `elicit` for programs without a user: everything as the server suggests it."""
+    return with_defaults({"action": "accept", "content": {}}, params.get("requestedSchema"))

@@ -1,0 +1,173 @@
+"""Several servers, as one toolbox.
+
+    async with McpServers.from_config({"mcpServers": {"files": {"command": "mcp-server-files"}}}) as servers:
+        agent = Agent("openai/gpt-5.6", servers.toolbox())
+
+A server that cannot be reached takes none of the others down: it is in `problems`, and so is every tool that cannot be used.
+With a lock (`toolwire audit --lock`, or `servers.lock()`) only tools that are what they were are offered; one that has changed
+is refused until somebody has looked at it and locked it anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from msgspec.structs import replace
+
+from ...audit.lock import changes, lock
+from ...ir.errors import ConfigError, ToolwireError
+from ...ir.pointer import JSON, Object
+from ...ir.tools import Tool
+from ...net.http import HttpTransport
+from ...run.toolbox import Entry, Toolbox
+from ...stream.strict import parse
+from .client import McpClient
+from .config import ServerSpec, read_config
+from .entries import resource_entries, tool_entry
+from .http import Authorizer
+from .listing import Problem
+from .names import names_of
+
+__all__ = ["McpServers"]
+
+
+class McpServers:
+    """`lock`: what the tools were when somebody looked, a file or what is in it. `strict`: one server that cannot be reached
+    is an error. `logins`: who we are, by server. `changed` is called when what the servers offer is no longer what it was.
+    Other options go to every `McpClient`: handlers, watch, trace.
+    """
+
+    def __init__(
+        self,
+        specs: Iterable[ServerSpec],
+        *,
+        lock: str | Path | Object | None = None,
+        strict: bool = False,
+        logins: Mapping[str, Authorizer] | None = None,
+        changed: Callable[[], None] | None = None,
+        **options: Any,
+    ) -> None:
+        self._strict = strict
+        self._locked = _read_lock(lock)
+        self._transport: HttpTransport | None = None
+        self.clients: dict[str, McpClient] = {}
+        for spec in specs:
+            if spec.name in self.clients:
+                raise ConfigError(f"two servers are called {spec.name!r}")
+            if spec.url is not None and "sender" not in options:
+                self._transport = options["sender"] = HttpTransport()
+            login = (logins or {}).get(spec.name)
+            self.clients[spec.name] = McpClient(spec, login=login, changed=changed, **options)
+
+    @classmethod
+    def from_config(
+        cls, config: str | Path | Object, *, environment: Mapping[str, str] | None = None, **options: Any
+    ) -> McpServers:
+        """From an `mcpServers` configuration: a file, or what is in it."""
+        document: JSON = config
+        if isinstance(config, (str, Path)):
+            document = _read(config)
+        return cls(read_config(document, os.environ if environment is None else environment), **options)
+
+    async def __aenter__(self) -> Self:
+        """Connects to all of them, side by side."""
+        results = await asyncio.gather(*(one.connect() for one in self.clients.values()), return_exceptions=True)
+        broken = [error for error in results if isinstance(error, BaseException)]
+        unexpected = [error for error in broken if self._strict or not isinstance(error, ToolwireError)]
+        if unexpected:
+            await self.close()
+            raise unexpected[0]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(one.close() for one in self.clients.values()), return_exceptions=True)
+        if self._transport is not None:
+            await self._transport.aclose()
+
+    async def restore(self, name: str) -> None:
+        """Tries anew with a server that was given up."""
+        await self.clients[name].restore()
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What cannot be used, and why: servers, tools, and tools that are not what was locked."""
+        found = [Problem(name, "", one.trouble) for name, one in self.clients.items() if one.trouble is not None]
+        found += [problem for one in self.clients.values() for problem in one.problems]
+        return found + [
+            Problem(server, tool.name, words)
+            for server, tool, name in self._named()
+            if (words := self._refused(replace(tool, name=name))) is not None
+        ]
+
+    def toolbox(self, *servers: str) -> Toolbox:
+        """The tools of all servers, or of those named; names are the same either way."""
+        unknown = [name for name in servers if name not in self.clients]
+        if unknown:
+            raise ConfigError(f"no server is called {unknown[0]!r}", hint=f"there are {', '.join(self.clients)}")
+        entries: list[Entry] = []
+        for server, tool, name in self._named():
+            if not servers or server in servers:
+                entries.append(self._entry(self.clients[server], tool, name))
+        for server, client in self.clients.items():
+            if client.spec.resources and client.trouble is None and (not servers or server in servers):
+                entries += resource_entries(client)
+        return Toolbox(*entries)
+
+    def lock(self) -> Object:
+        """What the tools are now: write it to a file, and give it as `lock` next time."""
+        return lock([replace(tool, name=name) for _, tool, name in self._named()])
+
+    def _named(self) -> list[tuple[str, Tool, str]]:
+        """(server, its tool, the model's name for it)"""
+        names = names_of({server: one.tools for server, one in self.clients.items()})
+        return [
+            (server, tool, names[server, tool.name])
+            for server, one in self.clients.items()
+            for tool in one.tools.values()
+        ]
+
+    def _entry(self, client: McpClient, tool: Tool, name: str) -> Entry:
+        refused = self._refused(replace(tool, name=name))
+        return tool_entry(client, name, tool, lambda: refused)
+
+    def _refused(self, tool: Tool) -> str | None:
+        """Why the lock does not let it pass."""
+        if self._locked is None:
+            return None
+        known = self._locked.get("tools")
+        if type(known) is not dict or tool.name not in known:
+            return "it is not in the lock; look at it, and lock it"
+        differences = changes({"tools": {tool.name: known[tool.name]}}, [tool])
+        if not differences:
+            return None
+        return f"it is not what was locked: {'; '.join(differences)}; look at it, and lock it anew"
+
+
+def _read_lock(given: str | Path | Object | None) -> Object | None:
+    if given is None:
+        return None
+    document = _read(given) if isinstance(given, (str, Path)) else given
+    if type(document) is not dict or type(document.get("tools")) is not dict:
+        raise ConfigError("not a lock of tools", hint="toolwire audit tools.json --lock FILE writes one")
+    return document
+
+
+def _read(file: str | Path) -> JSON:
+    try:
+        data = Path(file).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+    try:
+        return parse(data)
+    except ToolwireError as error:
+        raise ConfigError(f"{file} is no JSON: {error}") from None

@@ -1,0 +1,38 @@
+"""Clients of servers that are real processes."""
+
+import os
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from mcp_server.running import ROOT, WORKSHOP, command, environment
+
+from toolwire.ir.parts import ToolCall
+from toolwire.mcp.client import McpClient, McpServers, ServerSpec
+
+MISBEHAVING = Path(__file__).parent / "misbehaving.py"
+
+
+def misbehaving(*options, effects=None, name="m", **settings):
+    env = {"EFFECTS": str(effects or os.devnull)}
+    return ServerSpec(name, command=sys.executable, args=(str(MISBEHAVING), *options), env=env, **settings)
+
+
+def workshop(*options, effects=None, name="workshop", tools=WORKSHOP, **settings):
+    """Our own server, over stdio."""
+    program, *args = command(tools, *(options or ("--store", "memory:")))
+    env = {key: environment(effects)[key] for key in ("PYTHONPATH", "EFFECTS")}
+    return ServerSpec(name, command=program, args=tuple(args), env=env, **settings)
+
+
+@asynccontextmanager
+async def toolbox_of(*specs, **options):
+    async with McpServers(specs, **options) as servers:
+        yield servers, servers.toolbox()
+
+
+def asked(name, /, **arguments):
+    return ToolCall(f"call_{name}", name, arguments)
+
+
+__all__ = ["MISBEHAVING", "ROOT", "McpClient", "McpServers", "asked", "misbehaving", "toolbox_of", "workshop"]

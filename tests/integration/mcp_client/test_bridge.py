@@ -1,0 +1,116 @@
+"""A server of one transport, used over the other: the same answers, both eras, both ways."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+from mcp_server.running import WORKSHOP, command, effects_in, environment, http_server, listens, post, until
+
+from mcp_client.driving import ROOT, McpClient, asked, misbehaving
+from toolwire.mcp.client import Handlers, ServerSpec
+
+ERAS = ["2025-06-18", "2026-07-28"]
+
+
+def run(test):
+    return asyncio.run(asyncio.wait_for(test, 60))
+
+
+def bridge(*arguments):
+    return [sys.executable, "-m", "toolwire", "mcp", "bridge", *arguments]
+
+
+@contextmanager
+def over_http(line, effects=None):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    passed = [
+        option for name in ("PYTHONPATH", "EFFECTS") for option in ("--env", f"{name}={environment(effects)[name]}")
+    ]
+    process = subprocess.Popen([*bridge(line, "--http", f":{port}", *passed)], env=environment(effects))
+    try:
+        until(lambda: listens(port))
+        yield port
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def over_stdio(port, **settings):
+    program, *args = bridge(f"http://127.0.0.1:{port}/mcp")
+    env = {"PYTHONPATH": str(ROOT / "src")}
+    return ServerSpec("bridged", command=program, args=tuple(args), env=env, **settings)
+
+
+async def used(spec):
+    """Everything that has to pass: results, errors, progress, questions, resources."""
+    heard = []
+
+    def colour(_):
+        return {"action": "accept", "content": {"colour": "red"}}
+
+    def watch(_, progress):
+        heard.append(progress.message)
+
+    async with McpClient(spec, handlers=Handlers(elicit=colour), watch=watch) as client:
+        results = await asyncio.gather(*(client.call(asked("add", a=n, b=n)) for n in range(20)))
+        assert [one.text for one in results] == [str(2 * n) for n in range(20)]
+        assert (await client.call(asked("add", a="x", b=1))).is_error
+        await client.call(asked("nap", seconds=0.01))
+        assert heard == ["half asleep"]
+        assert (await client.call(asked("order", item="car"))).text == "ordered a red car"
+        assert (await client.read("notes://monday"))[0]["text"] == "notes of monday"
+        return client.greeting.version
+
+
+@pytest.mark.parametrize("version", ERAS)
+def test_an_address_behind_stdio(version):
+    with http_server() as (port, _):
+        assert run(used(over_stdio(port, protocol=version))) == version
+
+
+@pytest.mark.parametrize("version", ERAS)
+def test_a_command_behind_http(version):
+    line = " ".join(command(WORKSHOP, "--store", "memory:"))
+    with over_http(line) as port:
+        url = f"http://127.0.0.1:{port}/mcp"
+        assert run(used(ServerSpec("bridged", url=url, protocol=version))) == version
+
+
+def test_a_call_that_is_cancelled_is_cancelled_at_the_far_end(tmp_path):
+    effects = tmp_path / "effects"
+
+    async def test(port):
+        async with McpClient(over_stdio(port), watch=lambda *_: None) as client:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1.5):
+                    await client.call(asked("nap", seconds=30))
+            end = time.monotonic() + 20
+            while effects_in(effects) != ["woken"]:
+                assert time.monotonic() < end
+                await asyncio.sleep(0.05)
+
+    with http_server(effects=effects) as (port, _):
+        run(test(port))
+
+
+def test_a_server_of_the_handshake_era_behind_http_and_the_door_is_watched():
+    spec = misbehaving()
+    line = f"{spec.command} {spec.args[0]}"
+
+    async def test(port):
+        async with McpClient(ServerSpec("bridged", url=f"http://127.0.0.1:{port}/mcp")) as client:
+            assert client.greeting.version == "2025-11-25"
+            assert (await client.call(asked("echo", text="hi"))).text == "hi"
+
+    with over_http(line) as port:
+        run(test(port))
+        hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
+        assert post(port, hello, {"host": "evil.example"})[0] == 403
+        lost = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        assert post(port, lost, {"mcp-session-id": "guessed"})[0] == 404

@@ -1,0 +1,115 @@
+"""`toolwire mcp inspect` and `call`, as a user types them."""
+
+import json
+import shlex
+import subprocess
+import sys
+
+import pytest
+from mcp_server.running import CONJUGATE, command, environment, http_server
+
+from mcp_client.driving import MISBEHAVING, ROOT
+
+SERVED = shlex.join(command(CONJUGATE, "--store", "memory:"))
+BAD = shlex.join([sys.executable, str(MISBEHAVING)])
+EATEN = '{"verb": "eat", "tense": "past_simple", "person": "3sg"}'
+
+
+def toolwire(*arguments, stdin=""):
+    done = subprocess.run(
+        [sys.executable, "-m", "toolwire", "mcp", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**environment(), "NO_COLOR": "1", "COLUMNS": "120"},
+        input=stdin,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def served(*arguments, **options):
+    name, *rest = arguments
+    return toolwire(name, SERVED, *rest, "--env", f"PYTHONPATH={ROOT / 'src'}", **options)
+
+
+def test_call():
+    assert served("call", "conjugate", EATEN) == (0, "ate\n", "")
+    assert served("call", "conjugate", "-", stdin=EATEN) == (0, "ate\n", "")
+    code, out, _ = served("call", "conjugate", EATEN, "--json", "--protocol", "2025-06-18")
+    assert (code, json.loads(out)["content"]) == (0, [{"type": "text", "text": "ate"}])
+
+
+def test_call_of_a_tool_that_fails_or_is_not_there():
+    code, out, _ = served("call", "conjugate", '{"verb": "eat"}')
+    assert code == 1
+    assert out.splitlines()[0] == "The arguments of conjugate were not accepted, and nothing was run:"
+    code, _, err = served("call", "conjugat")
+    assert (code, err) == (2, "toolwire: the tool conjugat is not there (there are conjugate)\n")
+    code, _, err = served("call", "conjugate", "[1]")
+    assert code == 2
+    code, _, err = toolwire("call", BAD, "broken_schema", "--env", "EFFECTS=/dev/null")
+    assert code == 2
+    assert "the tool broken_schema cannot be used" in err
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("no-such-command", "cannot be started: no-such-command"),
+        ("http://127.0.0.1:9/mcp", "cannot be reached"),
+        ("http://mcp.example.com/", "in the clear"),
+        ("", "which server?"),
+        ("'", "not a command line"),
+    ],
+)
+def test_a_server_that_is_not_there(target, words):
+    code, out, err = toolwire("inspect", target)
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_inspect():
+    code, out, err = served("inspect")
+    assert code == 0
+    assert out.startswith("conjugate 0.1.0, MCP 2026-07-28: 1 tools, 0 resources, 0 prompts\n")
+    assert "conjugate  ✓       ~" in out
+    assert err.startswith("1 tools:")
+
+
+def test_inspect_over_http_for_machines():
+    with http_server(CONJUGATE) as (port, _):
+        code, out, _ = toolwire("inspect", f"http://127.0.0.1:{port}/mcp", "--json", "--target", "openai_strict,gemini")
+    found = json.loads(out)
+    assert code == 0
+    assert found["servers"]["server"]["protocol"] == "2026-07-28"
+    sent = found["declared"]["conjugate"]["sent"]
+    assert set(sent) == {"openai_strict", "gemini"}
+    assert sent["openai_strict"]["schema"]["additionalProperties"] is False
+    assert found["tools"][0]["tool"] == "conjugate"
+
+
+def test_inspect_shows_what_is_wrong_and_what_is_sent():
+    code, _, err = toolwire("inspect", BAD, "--env", "EFFECTS=/dev/null")
+    assert code == 1
+    assert "left out: server.no_object: arguments of the type 'string' at /inputSchema/type" in err
+    code, out, _ = served("inspect", "--schema", "openai_strict")
+    assert code == 0
+    assert out.startswith("── conjugate ──\n{")
+
+
+def test_lock_and_check(tmp_path):
+    file = str(tmp_path / "tools.lock")
+    code, _, err = served("inspect", "--lock", file)
+    assert (code, err) == (0, f"1 tools in {file}\n")
+    assert served("inspect", "--check-lock", file)[0] == 0
+    locked = json.loads((tmp_path / "tools.lock").read_text())
+    locked["tools"]["conjugate"].update(sha256="0", description="Something else.")
+    (tmp_path / "tools.lock").write_text(json.dumps(locked))
+    code, _, err = served("inspect", "--check-lock", file)
+    assert code == 1
+    assert "it is not what was locked: conjugate: /description" in err
+
+
+def test_bridge_wants_two_different_ends():
+    assert "is on stdio already" in toolwire("bridge", "some-command")[2]
+    assert "is on HTTP already" in toolwire("bridge", "http://127.0.0.1:1/mcp", "--http", ":0")[2]

@@ -1,0 +1,271 @@
+"""Servers at an address: our own in both eras, and ones that answer with anything but an answer."""
+
+import asyncio
+import time
+
+import pytest
+from mcp_server.running import effects_in, http_server
+
+from mcp_client.addresses import Address, Way, error, events, json_reply, result
+from mcp_client.driving import McpClient, asked, toolbox_of
+from toolwire.ir.errors import ConfigError, ProtocolError
+from toolwire.mcp.client import McpServers, NotAuthorized, ServerGone, ServerRefused, ServerSpec
+from toolwire.net.runner import Runner
+from toolwire.net.stores import open_store
+from toolwire.run.results import code_of
+from toolwire.wire.mcp.errors import RpcError
+
+DONE = {"resultType": "complete", "content": [{"type": "text", "text": "paid"}]}
+
+
+def run(test):
+    return asyncio.run(asyncio.wait_for(test, 60))
+
+
+async def until(true):
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        await asyncio.sleep(0.02)
+
+
+def at(url, **settings):
+    return ServerSpec("x", url=url, **settings)
+
+
+async def answered(calls, **options):
+    """What a call gives at an address that answers it so, and what the address heard."""
+    address = Address(calls, **options)
+    async with address.serving() as url, McpClient(at(url, timeout=5.0)) as client:
+        return await client.call(asked("pay")), address
+
+
+@pytest.mark.parametrize("version", ["auto", "2025-03-26", "2025-06-18", "2025-11-25"])
+def test_our_own_server(version):
+    async def test(port):
+        async with McpClient(at(f"http://127.0.0.1:{port}/mcp", protocol=version)) as client:
+            assert client.greeting.is_stateless == (version == "auto")
+            results = await asyncio.gather(*(client.call(asked("add", a=n, b=n)) for n in range(50)))
+            assert [one.text for one in results] == [str(2 * n) for n in range(50)]
+            assert (await client.read("notes://monday"))[0]["text"] == "notes of monday"
+
+    with http_server() as (port, _):
+        run(test(port))
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+def test_a_call_that_is_cancelled_is_cancelled_there(version, tmp_path):
+    effects = tmp_path / "effects"
+
+    async def test(port):
+        spec = at(f"http://127.0.0.1:{port}/mcp", protocol=version)
+        async with McpClient(spec, watch=lambda *_: None) as client:  # so that a stream is begun
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await client.call(asked("nap", seconds=30))
+            await until(lambda: effects_in(effects) == ["woken"])
+
+    with http_server(effects=effects) as (port, _):
+        run(test(port))
+
+
+def test_progress_comes_with_the_answer():
+    heard = []
+
+    async def test(port):
+        spec = at(f"http://127.0.0.1:{port}/mcp")
+        async with McpClient(spec, watch=lambda tool, progress: heard.append(progress.progress)) as client:
+            await client.call(asked("nap", seconds=0.01))
+
+    with http_server() as (port, _):
+        run(test(port))
+    assert heard == [1]
+
+
+def test_a_cut_connection_to_our_own_server_is_taken_up_with_the_key(tmp_path):
+    effects = tmp_path / "effects"
+
+    async def test(port):
+        way = Way(port)
+        async with way.open() as url, toolbox_of(at(url)) as (_, box):
+            runner = Runner(box, store=open_store("memory:"))
+            call = asyncio.create_task(runner.run([asked("pay", amount=5, seconds=1.5)]))
+            await until(lambda: effects_in(effects))
+            way.cut()
+            return (await call)[0]
+
+    with http_server(effects=effects) as (port, _):
+        found = run(test(port))
+    assert (found.text, code_of(found)) == ("paid 5", "ok")
+    assert effects_in(effects) == ["pay 5"]
+
+
+def test_without_a_key_a_cut_connection_leaves_the_outcome_unknown(tmp_path):
+    effects = tmp_path / "effects"
+
+    async def test(port):
+        way = Way(port)
+        async with way.open() as url, toolbox_of(at(url)) as (servers, box):
+            call = asyncio.create_task(Runner(box).run([asked("pay", amount=5, seconds=1.0)]))
+            await until(lambda: effects_in(effects))
+            way.cut()
+            (found,) = await call
+            withdrawn = box.find("pay").withdrawn
+            await until(lambda: servers.clients["x"].trouble is None)  # the way is there again
+            return found, withdrawn, box.find("pay").withdrawn
+
+    with http_server(effects=effects) as (port, _):
+        found, withdrawn, after = run(test(port))
+    assert code_of(found) == "outcome_unknown"
+    assert "the connection to x broke" in found.text
+    assert "the server x cannot be used" in withdrawn
+    assert after is None
+    assert effects_in(effects) == ["pay 5"]
+
+
+def test_a_session_that_was_forgotten_is_begun_anew():
+    async def test():
+        with http_server() as (port, _process):
+            async with McpClient(at(f"http://127.0.0.1:{port}/mcp", protocol="2025-11-25")) as client:
+                client._link._session = "what is that"
+                assert (await client.call(asked("add", a=1, b=2))).text == "3"
+
+    run(test())
+
+
+def test_a_token_in_the_headers():
+    async def test(port):
+        url = f"http://127.0.0.1:{port}/mcp"
+        async with McpClient(at(url, headers={"Authorization": "Bearer s3cret"})) as client:
+            assert (await client.call(asked("add", a=1, b=2))).text == "3"
+        with pytest.raises(NotAuthorized, match=r"does not let us in \(HTTP 401\)") as denied:
+            await McpClient(at(url, headers={"Authorization": "Bearer wr0ng"})).connect()
+        assert "wr0ng" not in str(denied.value)
+
+    with _with_token() as (port, _):
+        run(test(port))
+
+
+def _with_token():
+    from mcp_server.running import WORKSHOP
+
+    return http_server(WORKSHOP, "--store", "memory:", "--token-env", "T", variables={"T": "s3cret"})
+
+
+def test_an_answer_in_a_stream():
+    def calls(message):
+        progress = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}
+        return events(progress, result(message, DONE))
+
+    assert run(answered(calls))[0].text == "paid"
+
+
+def test_headers_say_what_the_body_says():
+    _, address = run(answered(lambda message: json_reply(result(message, DONE))))
+    headers = next(headers for headers, message in address.heard if message["method"] == "tools/call")
+    assert (headers["mcp-method"], headers["mcp-name"]) == ("tools/call", "pay")
+    assert headers["mcp-protocol-version"] == "2026-07-28"
+    assert "mcp-session-id" not in headers
+
+
+@pytest.mark.parametrize(
+    ("calls", "kind", "words"),
+    [
+        (lambda m: events(whole=False), ServerGone, "ended its stream without an answer"),
+        (lambda m: events({"jsonrpc": "2.0", "method": "x"}), ServerGone, "ended its stream without an answer"),
+        (lambda m: b"", ServerGone, "the connection to x broke"),
+        (lambda m: json_reply(result(m, DONE))[:-5], ServerGone, "the connection to x broke"),
+        (lambda m: json_reply(b"busy", 503), ServerGone, "answered with HTTP 503"),
+        (lambda m: json_reply(b"{nonsense"), ProtocolError, "cannot be read"),
+        (lambda m: json_reply(b"[" * 200_000 + b"]" * 200_000), ProtocolError, "nested more than 200 deep"),
+        (lambda m: json_reply(result({"id": 999}, DONE)), ProtocolError, "another request"),
+        (lambda m: json_reply({"jsonrpc": "2.0"}), ProtocolError, "cannot be read"),
+        (lambda m: json_reply(b"<html>", content_type="text/html"), ProtocolError, "cannot be read"),
+        (lambda m: json_reply(result(m, {"content": "no list"})), ProtocolError, "expected an array"),
+        (lambda m: json_reply(result(m, {"resultType": "task", "content": []})), ProtocolError, "unknown type 'task'"),
+        (lambda m: json_reply(b"gone", 404), ServerRefused, "answered with HTTP 404"),
+        (lambda m: json_reply(b"", 307, location="http://evil.example/"), ServerRefused, "answered with HTTP 307"),
+        (lambda m: json_reply(error(m, -32020, "Header mismatch"), 400), RpcError, "Header mismatch"),
+        (lambda m: json_reply(error(m, -32603, "oops")), RpcError, "oops"),
+    ],
+)
+def test_what_is_no_answer_is_the_right_error(calls, kind, words):
+    async def test():
+        address = Address(calls)
+        async with address.serving() as url, McpClient(at(url, timeout=5.0)) as client:
+            with pytest.raises(kind, match=words):
+                await client.call(asked("pay"))
+        assert address.methods.count("tools/call") == 1
+
+    run(test())
+
+
+def test_nobody_there():
+    with pytest.raises(ServerGone, match="cannot be reached") as gone:
+        run(McpClient(at("http://127.0.0.1:9/mcp")).connect())
+    assert not gone.value.sent
+
+
+def test_in_the_clear_only_on_this_machine():
+    with pytest.raises(ConfigError, match="in the clear"):
+        at("http://mcp.example.com/")
+
+
+def test_an_answer_that_does_not_come_is_given_up():
+    async def test():
+        hanging = asyncio.Event()
+        address = Address(lambda message: b"")
+        handle = address.handle
+
+        async def slow(reader, writer):
+            if "tools/list" in address.methods:
+                await hanging.wait()
+            await handle(reader, writer)
+
+        address.handle = slow
+        async with address.serving() as url, McpClient(at(url, timeout=1.0)) as client:
+            with pytest.raises(ServerGone, match="did not answer in 1 seconds"):
+                await client.call(asked("pay"))
+            hanging.set()
+
+    run(test())
+
+
+def test_a_version_that_the_server_names_is_tried_and_one_it_does_not_know_is_final():
+    refusals = iter([["2026-07-28"], None])
+
+    def discover(message):
+        supported = next(refusals)
+        if supported:
+            return json_reply(error(message, -32022, "Unsupported", {"supported": supported}), 400)
+        value = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        return json_reply(result(message, value))
+
+    found, address = run(answered(lambda m: json_reply(result(m, DONE)), **{"server/discover": discover}))
+    assert found.text == "paid"
+    assert address.methods[:2] == ["server/discover", "server/discover"]
+
+    strange = {"server/discover": lambda m: json_reply(error(m, -32022, "No", {"supported": ["2999-01-01"]}), 400)}
+    with pytest.raises(RpcError, match="No"):
+        run(answered(lambda m: b"", **strange))
+
+
+def test_an_address_that_went_away_and_came_back():
+    async def test():
+        address = Address(lambda message: json_reply(result(message, DONE)))
+        async with address.serving() as url:
+            port = int(url.split(":")[2].split("/")[0])
+            servers = McpServers([at(url, reconnects=6)])
+            await servers.__aenter__()
+            box = servers.toolbox()
+        (found,) = await Runner(box.with_options(retries=0)).run([asked("pay")])
+        assert code_of(found) == "failed"  # it had not left
+        assert "cannot be reached" in found.text
+        assert "cannot be reached" in box.find("pay").withdrawn
+        async with address.serving(port):
+            await until(lambda: box.find("pay").withdrawn is None)
+            (found,) = await Runner(box).run([asked("pay")])
+            assert found.text == "paid"
+            await servers.close()
+
+    run(test())

@@ -1,0 +1,413 @@
+"""Servers that are processes: started, used, misbehaving, killed."""
+
+import asyncio
+import subprocess
+import time
+
+import pytest
+from mcp_server.running import effects_in
+
+from mcp_client.driving import McpClient, asked, misbehaving, toolbox_of, workshop
+from toolwire.ir.errors import ProtocolError
+from toolwire.mcp.client import Handlers, McpServers, ServerGone, ServerSpec
+from toolwire.net.runner import Runner
+from toolwire.run.results import code_of
+
+ERAS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+
+
+def run(test):
+    return asyncio.run(asyncio.wait_for(test, 60))
+
+
+async def until(true):
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def effects(tmp_path):
+    return tmp_path / "effects"
+
+
+@pytest.mark.parametrize("version", ["auto", *ERAS])
+def test_every_version_of_our_own_server(version):
+    async def test():
+        async with McpClient(workshop(protocol=version)) as client:
+            assert client.greeting.version == (version if version != "auto" else "2026-07-28")
+            assert (await client.call(asked("add", a=1, b=2))).text == "3"
+            assert [one["uriTemplate"] for one in await client.resources()] == ["notes://{day}"]
+            assert (await client.read("notes://monday"))[0]["text"] == "notes of monday"
+            assert (await client.prompts())[0]["name"] == "review"
+            assert "x = 1" in str(await client.get_prompt("review", {"code": "x = 1"}))
+
+    run(test())
+
+
+def test_a_server_of_the_handshake_era_is_found_out():
+    async def test():
+        async with McpClient(misbehaving()) as client:
+            assert client.greeting.version == "2025-11-25"
+            assert (await client.call(asked("echo", text="hi"))).text == "hi"
+
+    run(test())
+
+
+def test_a_server_that_dies_of_a_new_question_is_asked_the_old_one():
+    async def test():
+        async with McpClient(misbehaving("dies-of-discover")) as client:
+            assert (await client.call(asked("echo", text="hi"))).text == "hi"
+
+    run(test())
+
+
+def test_one_bad_tool_is_left_out_and_the_others_live():
+    async def test():
+        async with McpClient(misbehaving()) as client:
+            assert "echo" in client.tools
+            assert client.tools["echo"].description == "Says it again."
+            return {problem.tool: problem.words for problem in client.problems}
+
+    problems = run(test())
+    assert set(problems) == {"broken_schema", "no_object", "echo", "#5", "#6", "bad_header"}
+    assert problems["echo"].startswith("declared twice")
+    assert "nonsense" in problems["broken_schema"]
+
+
+def test_a_list_without_an_end_is_an_error():
+    with pytest.raises(ProtocolError, match="does not end"):
+        run(McpClient(misbehaving("loops")).connect())
+
+
+def test_a_server_that_never_greets():
+    with pytest.raises(ServerGone, match=r"did not greet within 0\.5 seconds"):
+        run(McpClient(misbehaving("never-greets", timeout=0.5)).connect())
+
+
+def test_a_command_that_is_not_there():
+    with pytest.raises(ServerGone, match="cannot be started: no-such-command: No such file") as gone:
+        run(McpClient(ServerSpec("x", command="no-such-command")).connect())
+    assert not gone.value.sent
+
+
+def test_calls_side_by_side_get_their_own_answers():
+    async def test():
+        async with McpClient(workshop()) as client:
+            results = await asyncio.gather(*(client.call(asked("add", a=n, b=n)) for n in range(200)))
+            assert [result.text for result in results] == [str(2 * n) for n in range(200)]
+
+    run(test())
+
+
+def test_ten_thousand_calls_over_one_connection():
+    async def test():
+        async with McpClient(workshop()) as client:
+            right = 0
+            for start in range(0, 10_000, 500):
+                results = await asyncio.gather(
+                    *(client.call(asked("add", a=n, b=1)) for n in range(start, start + 500))
+                )
+                right += sum(result.text == str(start + place + 1) for place, result in enumerate(results))
+            assert right == 10_000
+            assert not client._link._pending
+            assert not client._watched
+
+    asyncio.run(asyncio.wait_for(test(), 120))
+
+
+def test_progress_is_heard():
+    heard = []
+
+    async def test():
+        async with McpClient(workshop(), watch=lambda tool, progress: heard.append((tool, progress.message))) as client:
+            await client.call(asked("nap", seconds=0.01))
+
+    run(test())
+    assert heard == [("nap", "half asleep")]
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+def test_a_call_that_is_cancelled_is_cancelled_there(effects, version):
+    async def test():
+        async with McpClient(workshop(effects=effects, protocol=version)) as client:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await client.call(asked("nap", seconds=30))
+            await until(lambda: effects_in(effects) == ["woken"])
+            assert (await client.call(asked("add", a=1, b=1))).text == "2"
+
+    run(test())
+
+
+def test_a_call_that_takes_too_long_is_cancelled_there(effects):
+    async def test():
+        async with toolbox_of(misbehaving(effects=effects, timeout=0.5)) as (_, box):
+            (result,) = await Runner(box).run([asked("slow")])
+            assert code_of(result) == "outcome_unknown"
+            await until(lambda: len(effects_in(effects)) == 2)
+        began, cancelled = effects_in(effects)[:2]
+        assert began.replace("began", "cancelled") == cancelled
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [("deep", "nested more than 200 deep"), ("babble", "stops in the middle")],
+)
+def test_an_answer_that_cannot_be_read_fails_its_own_call(tool, words):
+    async def test():
+        async with McpClient(misbehaving()) as client:
+            sibling = asyncio.create_task(client.call(asked("slow")))
+            with pytest.raises(ProtocolError, match=words):
+                await client.call(asked(tool))
+            assert (await client.call(asked("echo", text="still here"))).text == "still here"
+            assert not sibling.done()
+            sibling.cancel()
+
+    run(test())
+
+
+@pytest.mark.parametrize(("tool", "words"), [("unreadable", "cannot be read"), ("huge", "a line of more than")])
+def test_what_belongs_to_nobody_breaks_the_connection_and_nobody_waits(tool, words):
+    async def test():
+        async with McpClient(misbehaving(reconnects=0)) as client:
+            with pytest.raises(ServerGone, match=words) as gone:
+                await client.call(asked(tool))
+            assert gone.value.sent
+            assert words in client.trouble
+
+    run(test())
+
+
+def test_what_a_server_prints_is_passed_over():
+    async def test():
+        async with McpClient(misbehaving()) as client:
+            with pytest.raises(ServerGone):  # "[1, 2" begins like a batch, and is none
+                await client.call(asked("noise"))
+
+    run(test())
+
+
+def test_a_server_that_dies_in_a_call_says_its_last_words():
+    async def test():
+        async with McpClient(misbehaving(reconnects=0)) as client:
+            waiting = [asyncio.create_task(client.call(asked("silent"))) for _ in range(3)]
+            await asyncio.sleep(0.1)
+            with pytest.raises(ServerGone, match="m has ended; it said: I have had enough"):
+                await client.call(asked("die"))
+            gone = await asyncio.gather(*waiting, return_exceptions=True)
+            assert [type(one) for one in gone] == [ServerGone] * 3
+
+    run(test())
+
+
+def test_a_server_that_died_is_started_again():
+    async def test():
+        changes = []
+        async with McpClient(misbehaving(), changed=lambda: changes.append(1)) as client:
+            with pytest.raises(ServerGone):
+                await client.call(asked("die"))
+            assert client.trouble is not None
+            await until(lambda: client.trouble is None)
+            assert (await client.call(asked("echo", text="again"))).text == "again"
+            assert len(changes) >= 2
+
+    run(test())
+
+
+def test_a_write_whose_answer_was_lost_is_not_sent_again(effects):
+    async def test():
+        async with toolbox_of(misbehaving(effects=effects)) as (servers, box):
+            (result,) = await Runner(box).run([asked("die_before")])
+            assert code_of(result) == "outcome_unknown"
+            assert "may have taken effect" in result.text
+            await until(lambda: servers.clients["m"].trouble is None)
+        assert effects_in(effects).count("paid, and nobody will know") == 1
+
+    run(test())
+
+
+def test_a_read_whose_answer_was_lost_is_asked_again(effects):
+    """`die_before` is no read, but says that it is: what a trusted server says is believed."""
+
+    async def test():
+        async with toolbox_of(misbehaving(effects=effects)) as (_, box):
+            from msgspec.structs import replace
+
+            entry = box.find("die_before")
+            reading = replace(entry, tool=replace(entry.tool, effect="read"))
+            (result,) = await Runner(reading).run([asked("die_before")])
+            assert code_of(result) in ("failed", "withdrawn")
+        assert effects_in(effects).count("paid, and nobody will know") > 1
+
+    run(test())
+
+
+def test_the_key_of_the_call_is_handed_on(effects):
+    async def test():
+        from toolwire.net.stores import open_store
+
+        async with toolbox_of(misbehaving(effects=effects)) as (_, box):
+            await Runner(box).run([asked("pay")])
+            await Runner(box, store=open_store("memory:")).run([asked("pay")])
+        assert effects_in(effects)[:2] == ["pay false", "pay true"]
+
+    run(test())
+
+
+def test_the_trace_goes_along():
+    from toolwire.wire.mcp.meta import Trace
+
+    async def test():
+        spec = misbehaving()
+        client = McpClient(spec, trace=lambda: Trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))
+        async with client:
+            assert client._meta().trace.parent.startswith("00-0af7")
+
+    run(test())
+
+
+def test_a_question_that_nobody_answers_is_answered():
+    async def test():
+        async with McpClient(misbehaving()) as client:
+            assert "Method not found" in (await client.call(asked("ask"))).text
+        async with McpClient(misbehaving(), handlers=Handlers(sample=lambda _: {"role": "assistant"})) as client:
+            assert (await client.call(asked("ask"))).text == '{"role": "assistant"}'
+
+    run(test())
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+def test_a_call_that_wants_input_gets_it(effects, version):
+    def colour(params):
+        assert params["message"] == "Which colour?"
+        return {"action": "accept", "content": {"colour": "red"}}
+
+    async def test():
+        spec = workshop(effects=effects, protocol=version)
+        async with McpClient(spec, handlers=Handlers(elicit=colour)) as client:
+            return await client.call(asked("order", item="car"))
+
+    assert run(test()).text == "ordered a red car"
+    assert effects_in(effects) == ["order car red"]
+
+
+def test_a_list_that_changes_is_listed_again():
+    async def test():
+        changes = []
+        async with McpClient(misbehaving(), changed=lambda: changes.append(1)) as client:
+            before, seen = set(client.tools), len(changes)
+            await client.call(asked("grow"))
+            await until(lambda: len(changes) > seen)
+            assert len(set(client.tools) - before) == 1
+
+    run(test())
+
+
+def test_a_tool_that_is_gone_or_changed_is_withdrawn():
+    async def test():
+        async with toolbox_of(misbehaving()) as (_, box):
+            echo = box.find("echo")
+            assert echo.withdrawn is None
+            await Runner(box).run([asked("change")])
+            await until(lambda: echo.withdrawn is not None)
+            assert "has changed since it was offered" in echo.withdrawn
+            await Runner(box).run([asked("shrink")])
+            await until(lambda: "does not offer it any more" in echo.withdrawn)
+            (result,) = await Runner(box).run([asked("echo", text="x")])
+            assert code_of(result) == "withdrawn"
+
+    run(test())
+
+
+def test_nothing_is_left_behind(effects):
+    async def test():
+        async with McpClient(misbehaving(effects=effects)) as client:
+            return client._link._process
+
+    process = run(test())
+    assert process.returncode == 0  # it saw the end of its input
+    assert effects_in(effects)[-1] == "input ended"
+    listed = subprocess.run(["ps", "-o", "pid=", "-g", str(process.pid)], capture_output=True, text=True, check=False)
+    assert listed.stdout.strip() == ""
+
+
+def test_a_server_that_does_not_want_to_end_is_killed(tmp_path):
+    stubborn = tmp_path / "stubborn.sh"
+    stubborn.write_text("#!/bin/sh\ntrap '' TERM\nsleep 1000 &\nexec sleep 1000\n", encoding="utf-8")
+    stubborn.chmod(0o700)
+
+    async def test():
+        client = McpClient(ServerSpec("stubborn", command=str(stubborn), timeout=0.3))
+        with pytest.raises(ServerGone):
+            await client.connect()
+        return client
+
+    began = time.monotonic()
+    run(test())
+    assert time.monotonic() - began < 15
+    assert subprocess.run(["pgrep", "-f", str(stubborn)], capture_output=True, check=False).stdout == b""
+
+
+def test_the_environment_is_not_handed_on(monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    shows = tmp_path / "shows.sh"
+    shows.write_text('#!/bin/sh\nenv > "$OUT"\n', encoding="utf-8")
+    shows.chmod(0o700)
+    out = tmp_path / "out"
+    with pytest.raises(ServerGone):
+        run(McpClient(ServerSpec("s", command=str(shows), env={"OUT": str(out)}, protocol="2025-11-25")).connect())
+    assert "PATH=" in out.read_text()
+    assert "sk-secret" not in out.read_text()
+
+
+def test_one_dead_server_takes_none_of_the_others_down():
+    async def test():
+        dead = ServerSpec("dead", command="no-such-command")
+        async with McpServers([dead, misbehaving()]) as servers:
+            assert next(str(problem) for problem in servers.problems).startswith("dead: dead cannot be started")
+            assert servers.toolbox().find("echo") is not None
+        with pytest.raises(ServerGone):
+            async with McpServers([dead, misbehaving()], strict=True):
+                pass
+
+    run(test())
+
+
+def test_a_server_that_is_slow_to_start_is_understood_all_the_same(monkeypatch):
+    """By then it was asked the older question, too, and refuses that."""
+    from toolwire.mcp.client import introduce
+
+    monkeypatch.setattr(introduce, "_PROBE", 0.05)
+
+    async def test():
+        async with McpClient(workshop()) as client:
+            assert client.greeting.version == "2026-07-28"
+            assert (await client.call(asked("add", a=1, b=2))).text == "3"
+
+    run(test())
+
+
+def test_a_call_has_a_limit_without_a_runner_too(effects):
+    async def test():
+        async with McpClient(misbehaving(effects=effects, timeout=0.5)) as client:
+            with pytest.raises(ServerGone, match=r"did not answer in 0\.5 seconds"):
+                await client.call(asked("slow"))
+            await until(lambda: len(effects_in(effects)) == 2)  # and the server was told
+            assert (await client.call(asked("echo", text="hi"))).text == "hi"
+
+    run(test())
+
+
+def test_who_watches_and_fails_breaks_nothing():
+    def watch(*_):
+        raise RuntimeError("oops")
+
+    async def test():
+        async with McpClient(workshop(), watch=watch) as client:
+            assert (await client.call(asked("nap", seconds=0.01))).text == "rested"
+
+    run(test())

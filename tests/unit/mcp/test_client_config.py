@@ -1,0 +1,83 @@
+"""The `mcpServers` that every client keeps."""
+
+import pytest
+
+from toolwire.ir.errors import ConfigError
+from toolwire.mcp.client import McpServers, ServerSpec
+from toolwire.mcp.client.config import read_config
+
+
+def one(entry, **environment):
+    (spec,) = read_config({"mcpServers": {"s": entry}}, environment)
+    return spec
+
+
+def test_a_command_and_a_url():
+    assert one({"command": "npx", "args": ["-y", "x"], "env": {"A": "1"}}) == ServerSpec(
+        "s", command="npx", args=("-y", "x"), env={"A": "1"}
+    )
+    assert one({"type": "http", "url": "https://x.example/", "headers": {"K": "v"}}).headers == {"K": "v"}
+    assert one({"command": ["npx", "-y", "x"]}).args == ("-y", "x")
+
+
+def test_settings_of_our_own():
+    spec = one(
+        {"command": "x", "trusted": True, "timeout": 5, "protocol": "2025-06-18", "tools": ["a"], "resources": True}
+    )
+    assert (spec.trusted, spec.timeout, spec.protocol, spec.tools, spec.resources) == (
+        True,
+        5.0,
+        "2025-06-18",
+        ("a",),
+        True,
+    )
+
+
+def test_variables():
+    entry = {"url": "https://x.example/${P:-v1}", "headers": {"Authorization": "Bearer ${T}"}}
+    spec = one(entry, T="secret")
+    assert (spec.url, spec.headers["Authorization"]) == ("https://x.example/v1", "Bearer secret")
+    with pytest.raises(ConfigError, match=r"the variable T is not set at /mcpServers/s"):
+        one(entry)
+
+
+def test_a_server_that_is_disabled_is_left_out():
+    assert read_config({"mcpServers": {"s": {"command": "x", "disabled": True}}}, {}) == ()
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ([], "no mcpServers"),
+        ({"servers": {}}, "no mcpServers"),
+        ({"mcpServers": {"s": "npx"}}, "expected an object, got a string at /mcpServers/s"),
+        ({"mcpServers": {"s": {}}}, "needs a command or a url"),
+        ({"mcpServers": {"s": {"command": "x", "url": "https://x.example"}}}, "and not both"),
+        ({"mcpServers": {"s": {"command": "x", "args": "y"}}}, "array of strings at /mcpServers/s/args"),
+        ({"mcpServers": {"s": {"command": "x", "env": {"A": 1}}}}, "object of strings at /mcpServers/s/env"),
+        ({"mcpServers": {"s": {"command": "x", "timeout": "1"}}}, "expected int or float, got a string"),
+        ({"mcpServers": {"s": {"command": "x", "timeout": -1}}}, "more than nothing"),
+        ({"mcpServers": {"s": {"command": "x", "protocol": "2099-01-01"}}}, "no version of MCP"),
+        ({"mcpServers": {"s": {"url": "ftp://x"}}}, "not one of HTTP"),
+        ({"mcpServers": {"s": {"url": "http://x.example"}}}, "in the clear"),
+    ],
+)
+def test_what_is_wrong_says_where(document, words):
+    with pytest.raises(ConfigError, match=words):
+        read_config(document, {})
+
+
+def test_a_file(tmp_path):
+    file = tmp_path / "mcp.json"
+    file.write_text('{"mcpServers": {"s": {"command": "x"}}}', encoding="utf-8")
+    assert list(McpServers.from_config(file).clients) == ["s"]
+    with pytest.raises(ConfigError, match="cannot read"):
+        McpServers.from_config(tmp_path / "nothing.json")
+    file.write_text("{", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is no JSON"):
+        McpServers.from_config(str(file))
+
+
+def test_two_of_one_name():
+    with pytest.raises(ConfigError, match="two servers"):
+        McpServers([ServerSpec("a", command="x"), ServerSpec("a", command="y")])

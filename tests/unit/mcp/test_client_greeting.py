@@ -1,0 +1,99 @@
+"""Finding out what a server speaks, without a server."""
+
+import itertools
+
+import pytest
+
+from toolwire.ir.errors import ProtocolError
+from toolwire.mcp.client.failures import NotAuthorized, ServerRefused
+from toolwire.mcp.client.greeting import Me, discovered, greet
+from toolwire.wire.mcp.errors import RpcError
+from toolwire.wire.mcp.rpc import Failure, Notification, Request, Result
+
+ME = Me({"name": "test"})
+MODERN = {"supportedVersions": ["2026-07-28", "2999-01-01"], "capabilities": {"tools": {}}}
+OLD = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "old"}}
+
+
+def greeted(*answers, protocol="auto"):
+    """(the greeting, what was said) where these are the answers, by method; an exception is thrown."""
+    steps, said, left = greet(itertools.count(1), ME, protocol), [], list(answers)
+    try:
+        step = next(steps)
+        while True:
+            said.append(step)
+            if isinstance(step, Notification):
+                step = steps.send(None)
+                continue
+            answer = left.pop(0)
+            if isinstance(answer, Exception):
+                step = steps.throw(answer)
+            else:
+                step = steps.send(Result(step.id, answer) if isinstance(answer, dict) else Failure(step.id, *answer))
+    except StopIteration as done:
+        return done.value, [one.method for one in said], said
+
+
+def test_the_stateless_era_first():
+    greeting, methods, (request,) = greeted(MODERN)
+    assert (greeting.version, methods) == ("2026-07-28", ["server/discover"])
+    assert isinstance(request, Request)
+    assert request.params["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        (-32601, "Method not found"),
+        (-32600, "say initialize first"),
+        (-32602, "Invalid request parameters"),
+        TimeoutError(),
+        ServerRefused("HTTP 400", http=400),
+        ProtocolError("not JSON"),
+    ],
+)
+def test_whatever_an_older_server_says_to_that_it_is_greeted_the_older_way(first):
+    greeting, methods, _ = greeted(first, OLD)
+    assert greeting.version == "2025-06-18"
+    assert methods == ["server/discover", "initialize", "notifications/initialized"]
+
+
+def test_a_modern_server_may_name_another_version():
+    refused = (-32022, "Unsupported", {"supported": ["2025-11-25"]})
+    greeting, methods, said = greeted(refused, OLD)
+    assert methods == ["server/discover", "initialize", "notifications/initialized"]
+    assert said[1].params["protocolVersion"] == "2025-11-25"
+    assert greeting.card.info == {"name": "old"}
+    greeting, methods, _ = greeted((-32022, "Unsupported", {"supported": ["2026-07-28"]}), MODERN)
+    assert methods == ["server/discover", "server/discover"]
+
+
+@pytest.mark.parametrize(
+    "first", [(-32022, "No", {"supported": ["2999-01-01"]}), (-32021, "No"), (-32020, "No"), NotAuthorized("No")]
+)
+def test_what_only_a_modern_server_says_is_final(first):
+    with pytest.raises((RpcError, NotAuthorized), match="No"):
+        greeted(first)
+
+
+def test_a_server_that_discovers_older_versions_only():
+    greeting, methods, _ = greeted(
+        {"supportedVersions": ["2025-03-26"], "capabilities": {}}, {**OLD, "protocolVersion": "2025-03-26"}
+    )
+    assert (greeting.version, methods[1]) == ("2025-03-26", "initialize")
+
+
+def test_a_version_that_nobody_knows():
+    with pytest.raises(ProtocolError, match="speaks MCP '1999-01-01'"):
+        greeted((-32601, "x"), {**OLD, "protocolVersion": "1999-01-01"})
+
+
+def test_a_version_that_is_pinned():
+    assert greeted(OLD, protocol="2025-06-18")[1] == ["initialize", "notifications/initialized"]
+    with pytest.raises(RpcError):
+        greeted((-32601, "x"), protocol="2026-07-28")
+
+
+def test_an_answer_that_came_late():
+    assert discovered(Result(1, MODERN)).version == "2026-07-28"
+    assert discovered(Failure(1, -32601, "x")) is None
