@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from . import serve_client, serve_keys, serve_usage
+from .serve_tools import opened_tools
 from .show import paint
 
 if TYPE_CHECKING:
@@ -84,18 +85,21 @@ async def _serve(arguments: argparse.Namespace) -> None:
 
     try:
         sinks = [*state.sinks, *telemetry.sinks]
-        gateway = Gateway(
-            settings,
-            limiter=state.limiter,
-            memory=state.memory,
-            sinks=sinks if arguments.quiet else [*sinks, _Table(telemetry.redactor)],
-            metrics=telemetry.metrics,
-            transports=telemetry.transports(),
-        )
-        _check_there_is_a_model(gateway, is_demo=arguments.demo)
-        listener = bind(settings, port=arguments.port)
-        app = telemetry.around(gateway)
-        await serve(gateway, settings, listener, reload=reload, ready=lambda: _tell(listener), app=app)
+        async with opened_tools(settings, telemetry.observers) as (runners, published):
+            gateway = Gateway(
+                settings,
+                limiter=state.limiter,
+                memory=state.memory,
+                sinks=sinks if arguments.quiet else [*sinks, _Table(telemetry.redactor)],
+                metrics=telemetry.metrics,
+                transports=telemetry.transports(),
+                runners=runners,
+                publish=published,
+            )
+            _check_there_is_a_model(gateway, is_demo=arguments.demo)
+            listener = bind(settings, port=arguments.port)
+            app = telemetry.around(gateway)
+            await serve(gateway, settings, listener, reload=reload, ready=lambda: _tell(listener), app=app)
     finally:
         await state.aclose()
         await telemetry.aclose()

@@ -13,6 +13,7 @@ from contextlib import suppress
 from itertools import count
 from logging import getLogger
 from secrets import token_hex
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -42,6 +43,10 @@ from .settings import Settings
 from .turn import Opening, Sink, Turn
 from .upstreams import Upstream, from_environment
 
+if TYPE_CHECKING:
+    from ..mcp.server import Server
+    from .published import Published
+
 __all__ = ["Gateway"]
 
 _log = getLogger("toolwire.gateway")
@@ -49,6 +54,7 @@ _JSON = {"content-type": "application/json"}
 _LAST_WORDS = 1.0  # seconds
 _PROCESS = token_hex(8)
 _numbers = count()
+_MCP = "/mcp"
 _GONE = 499  # nginx's number for a client that went away
 
 
@@ -56,7 +62,8 @@ class Gateway:
     """Every front, for the upstreams of `settings`. `sinks` are told of every request when it is over.
 
     `transports` replaces the way to an upstream, by its name: the model in this process is one. `runners` are tools that the
-    gateway runs itself, by a pattern of models; `retriever` chooses among a client's tools where a model says `retrieve`.
+    gateway runs itself, by a pattern of models; `retriever` chooses among a client's tools where a model says `retrieve`;
+    `publish` is what MCP clients find at `/mcp`.
     """
 
     def __init__(
@@ -71,6 +78,7 @@ class Gateway:
         metrics: Callable[[], bytes] | None = None,
         runners: Mapping[str, Runner] | None = None,
         retriever: Retriever | None = None,
+        publish: Server | None = None,
     ) -> None:
         self._environment = os.environ if environment is None else environment
         self._http = H1Transport(connections=settings.limits.connections)
@@ -83,6 +91,7 @@ class Gateway:
         self._runners = runners or {}
         self._retriever = retriever
         self._cache = AnswerCache(time.monotonic)
+        self._published = None if publish is None else self._publish(publish)
         self._draining = False
         self._active = 0
         self._idle = asyncio.Event()
@@ -113,8 +122,16 @@ class Gateway:
         """From now on the readiness probe says no; requests are still answered."""
         self._draining = True
 
+    def _publish(self, server: Server) -> Published:
+        from .published import Published
+
+        return Published(server, lambda: (self._guard, self._keys))
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            if self._published is not None and scope["path"].rstrip("/") == _MCP:
+                await self._published(scope, receive, send)
+                return
             await self._http_request(Call(scope, receive, send), scope)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
@@ -123,9 +140,13 @@ class Gateway:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
+                if self._published is not None:
+                    self._published.start()
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self._until_idle()
+                if self._published is not None:
+                    await self._published.aclose()
                 await self._http.aclose()
                 await send({"type": "lifespan.shutdown.complete"})
                 return

@@ -27,6 +27,7 @@ __all__ = [
     "Settings",
     "StateRow",
     "TargetRow",
+    "ToolsRow",
     "TraceRow",
     "UpstreamRow",
     "from_document",
@@ -133,6 +134,16 @@ class TraceRow(Row, frozen=True):
     shorten_media: bool = False  # in these files
 
 
+class ToolsRow(Row, frozen=True):
+    """Tools that the gateway runs itself: functions in files, MCP servers in the usual `mcpServers` file. `publish` offers them
+    to MCP clients, too, at `/mcp`."""
+
+    files: tuple[str, ...] = ()
+    mcp: str | None = None
+    store: str = "memory:"  # where calls are remembered
+    publish: bool = False
+
+
 class Settings(Row, frozen=True):
     server: ServerRow = ServerRow()
     upstreams: dict[str, UpstreamRow] = {}
@@ -142,7 +153,7 @@ class Settings(Row, frozen=True):
     state: StateRow = StateRow()
     log: LogRow = LogRow()
     trace: TraceRow = TraceRow()
-    tools: dict[str, tuple[str, ...]] = {}  # files of functions that the gateway runs itself, by a pattern of models
+    tools: dict[str, ToolsRow] = {}  # by a pattern of models
 
 
 def load(path: Path) -> Settings:
@@ -210,6 +221,9 @@ def _check(settings: Settings) -> None:
 
             get(model.emulate)
     _check_keys(settings.keys)
+    for pattern, row in settings.tools.items():
+        if not row.files and row.mcp is None:
+            raise ConfigError(f"tools.{pattern} has no tools", hint="files = […], or mcp = a file of servers")
     for pattern in settings.log.remove:
         try:
             re.compile(pattern)

@@ -56,8 +56,12 @@ class HttpApp:
         await send({"type": "lifespan.startup.complete"})
         await receive()
         tidying.cancel()
-        await self._sessions.close()
+        await self.close()
         await send({"type": "lifespan.shutdown.complete"})
+
+    async def close(self) -> None:
+        """Ends the sessions."""
+        await self._sessions.close()
 
     async def _serve(self, scope: Mapping[str, Any], receive: Receiver, send: Sender) -> None:
         reply = Reply(send)

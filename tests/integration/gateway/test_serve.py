@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from toolwire import Response, Text
+from toolwire import Response, Text, ToolCall, ToolResult
 from toolwire.ir.response import Stop, Usage
+from toolwire.mcp.client import McpServers
 from toolwire.testing import Upstream
 
 ANSWER = Response(
@@ -266,3 +267,37 @@ async def get(url: str, path: str) -> bytes:
     answer = await reader.read()
     writer.close()
     return answer
+
+
+def test_tools_of_the_gateways_own_in_files_and_behind_mcp(tmp_path: Path) -> None:
+    example = Path(__file__).parents[3] / "examples" / "conjugate.py"
+    (tmp_path / "orders.py").write_text(
+        "import toolwire\n\n@toolwire.tool(effect='read')\ndef status(number: int) -> str:\n    '''Of an order.'''\n    return 'shipped'\n"
+    )
+    command = {
+        "command": sys.executable,
+        "args": ["-m", "toolwire", "mcp", "serve", str(example), "--store", "memory:"],
+    }
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"verbs": {**command, "env": path}}}))
+    tools = '[tools."*"]\nfiles = ["orders.py"]\nmcp = "mcp.json"\npublish = true\n'
+    calls = (
+        ToolCall("c1", "status", {"number": 7}),
+        ToolCall("c2", "conjugate", {"verb": "go", "tense": "past_simple", "person": "1sg"}),
+    )
+    both = Response(parts=calls, stop=Stop("tool_calls"))
+
+    async def check() -> None:
+        async with Upstream(both, ANSWER) as upstream:
+            config(tmp_path, upstream.url, more=tools)
+            with process(tmp_path, "--port", "0") as (_, url):
+                answer = await post(url, ask())
+                async with McpServers.from_config({"mcpServers": {"gateway": {"url": f"{url}/mcp"}}}) as servers:
+                    published = sorted(entry.name for entry in servers.toolbox())
+            told = [part for one in upstream.heard[1].request.messages for part in one.parts]  # type: ignore[union-attr]
+        assert b"one two three" in answer
+        assert b"tool_calls" not in answer
+        assert [part.text for part in told if isinstance(part, ToolResult)] == ["shipped", "went"]
+        assert published == ["conjugate", "status"]
+
+    asyncio.run(check())

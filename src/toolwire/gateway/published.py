@@ -1,0 +1,55 @@
+"""The gateway's own tools over MCP, at `/mcp`: for the same clients, with the same keys."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from ..ir.errors import ToolwireError
+from ..mcp.guard import Denied
+from ..mcp.guard import Guard as McpGuard
+from ..mcp.http import HttpApp
+from ..mcp.server import Server
+from .asgi import Receive, Scope, Send
+from .guard import Guard
+from .keys import Keys
+
+__all__ = ["Published"]
+
+
+class Published:
+    """An MCP server behind the doors of the gateway: `doors` gives those of now."""
+
+    def __init__(self, server: Server, doors: Callable[[], tuple[Guard, Keys]]) -> None:
+        self._server = server
+        self._app = HttpApp(server, path=None, guard=_Doors(doors))
+        self._tidying: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+    def start(self) -> None:
+        self._tidying = asyncio.ensure_future(self._server.keep_tidy())
+
+    async def aclose(self) -> None:
+        if self._tidying is not None:
+            self._tidying.cancel()
+        await self._app.close()
+        self._server.close()
+
+
+class _Doors(McpGuard):
+    """Who may come is who may come to the gateway."""
+
+    def __init__(self, doors: Callable[[], tuple[Guard, Keys]]) -> None:
+        super().__init__()
+        self._doors = doors
+
+    def admit(self, headers: Mapping[str, str]) -> str:
+        guard, keys = self._doors()
+        try:
+            guard.check([(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()])
+            return keys.caller(headers, {}).name
+        except ToolwireError as error:
+            challenge = ((b"www-authenticate", b'Bearer realm="mcp"'),) if error.status == 401 else ()
+            raise Denied(error.status, str(error), challenge) from None

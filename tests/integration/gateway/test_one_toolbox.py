@@ -1,0 +1,127 @@
+"""One toolbox, declared once: the same answers through MCP, through every provider's wire, and through the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from pathlib import Path
+
+import pytest
+from serving import serving, upstream_rows
+
+from toolwire import Message, Request, Response, Text, ToolCall, ToolResult
+from toolwire.ir.response import Stop
+from toolwire.mcp.client import McpServers
+from toolwire.mcp.server import Server
+from toolwire.net.client import ModelClient
+from toolwire.net.runner import Runner
+from toolwire.testing import Upstream
+from toolwire.wire.mcp.errors import RpcError
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "conjugate.py"
+WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
+CALLS = {
+    "fine": {"verb": "eat", "tense": "past_simple", "person": "3sg"},
+    "unknown verb": {"verb": "flurb", "tense": "past_simple", "person": "3sg"},
+    "missing argument": {"verb": "eat", "tense": "past_simple"},
+}
+ASKED = Request("m", (Message("user", (Text("Conjugate."),)),))
+
+
+def toolbox():
+    spec = importlib.util.spec_from_file_location("conjugate_example", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def calls(result):
+    return Response(parts=(ToolCall("c1", "conjugate", result),), stop=Stop("tool_calls"))
+
+
+ENDS = Response(parts=(Text("Done."),), stop=Stop("stop"))
+
+
+def seen(result):
+    """What a model is told."""
+    return (result.text.removeprefix("[tool error] "), result.is_error)
+
+
+async def directly(arguments):
+    (result,) = await Runner(toolbox()).run([ToolCall("c1", "conjugate", arguments)])
+    return (result.text, result.is_error)
+
+
+async def over_a_wire(wire, arguments):
+    runner = Runner(toolbox())
+    async with Upstream(calls(arguments), ENDS) as upstream:
+        client = ModelClient("m", base_url=upstream.url, wire=wire, key="k")
+        async with client:
+            response = await client.ask(Request("m", ASKED.messages, runner.box.tools))
+            results = await runner.run(response.calls)
+            talk = (*ASKED.messages, Message("assistant", response.parts), Message("user", tuple(results)))
+            await client.ask(Request("m", talk, runner.box.tools))
+        return _told(upstream)
+
+
+async def through_the_gateway(wire, arguments):
+    async with Upstream(calls(arguments), ENDS) as upstream:
+        document = {"upstreams": upstream_rows(upstream.url), "models": {"m": {"upstream": wire}}}
+        async with serving(document, runners={"*": Runner(toolbox())}) as gateway:
+            client = ModelClient("m", base_url=gateway.url, wire="openai_chat", key="k")
+            async with client:
+                await client.ask(ASKED)
+        return _told(upstream)
+
+
+def _told(upstream):
+    parts = [part for one in upstream.heard[-1].request.messages for part in one.parts]
+    (result,) = [part for part in parts if isinstance(part, ToolResult)]
+    text, _ = seen(result)
+    return text
+
+
+async def over_mcp(arguments, name="conjugate"):
+    document = {"upstreams": upstream_rows("http://127.0.0.1:9")}
+    async with serving(document, publish=Server(toolbox())) as gateway:
+        config = {"mcpServers": {"verbs": {"url": f"{gateway.url}/mcp", "trusted": True}}}
+        async with McpServers.from_config(config) as servers:
+            assert not servers.problems
+            if name != "conjugate":
+                return await servers.clients["verbs"].call(ToolCall("c1", name, arguments))
+            (result,) = await Runner(servers.toolbox()).run([ToolCall("c1", name, arguments)])
+            return (result.text, result.is_error)
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_the_same_answer_every_way(kind):
+    async def check():
+        text, is_error = await directly(CALLS[kind])
+        assert is_error == (kind != "fine")
+        for wire in WIRES:
+            assert await over_a_wire(wire, CALLS[kind]) == text, wire
+            assert await through_the_gateway(wire, CALLS[kind]) == text, wire
+        assert await over_mcp(CALLS[kind]) == (text, is_error)
+
+    asyncio.run(check())
+
+
+def test_an_unknown_tool_is_an_error_of_the_protocol():
+    with pytest.raises(RpcError) as caught:
+        asyncio.run(over_mcp({}, "no_such_tool"))
+    assert caught.value.code == -32602
+
+
+def test_the_doors_of_the_gateway_are_the_doors_of_its_tools():
+    async def check():
+        from toolwire.gateway.keys import digest
+
+        document = {"upstreams": upstream_rows("http://127.0.0.1:9"), "keys": {"a": {"hash": digest("sk-a")}}}
+        async with serving(document, publish=Server(toolbox())) as gateway:
+            for headers, fine in (({}, False), ({"Authorization": "Bearer sk-a"}, True)):
+                config = {"mcpServers": {"verbs": {"url": f"{gateway.url}/mcp", "headers": headers}}}
+                async with McpServers.from_config(config) as servers:
+                    assert (not servers.problems) == fine
+                    assert [entry.name for entry in servers.toolbox()] == (["conjugate"] if fine else [])
+
+    asyncio.run(check())
