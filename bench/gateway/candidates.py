@@ -59,6 +59,8 @@ slow = {{ base_url = "{base}/pace", wire = "anthropic" }}
 same = {{ upstream = "chat", model = "m" }}
 cross = {{ upstream = "claude", model = "m" }}
 paced = {{ upstream = "slow", model = "m" }}
+[log]
+to = "nowhere"
 [keys.bench]
 hash = "{digest(KEY)}"
 requests_per_minute = 100000000

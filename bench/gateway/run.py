@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import EVENTS
 
 from candidates import CANDIDATES, Candidate
 from load import Loaded, load
@@ -151,7 +152,8 @@ def main() -> None:
                 running.append(Running(CANDIDATES[name], 7810 + number))
             except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
                 print(f"bench: gateway: {name} is left out: {error}", file=sys.stderr)
-        print(json.dumps({"rows": [_rows(one) for one in _interleaved(running)], "growth": _growth(running)}))
+        rows = [_rows(one) for one in _interleaved(running)]
+        print(json.dumps({"rows": rows, "growth": _growth(running), "direct": _direct(), "events": EVENTS + 6}))
     finally:
         for one in running:
             one.stop()
@@ -179,12 +181,12 @@ def _interleaved(running: list[Running]) -> list[tuple[Running, dict]]:
                 "paced": lambda one=one, n=20 if slow else 60: measured(
                     one, one.candidate.paced, requests=n, at_once=20, stream=True
                 ),
-                "first": lambda one=one, n=10 if slow else 60: measured(
-                    one, one.candidate.cross, requests=n, at_once=1, stream=True
+                "first": lambda one=one, n=4 if slow else 20: measured(
+                    one, one.candidate.paced, requests=n, at_once=1, stream=True
                 ),
             }
             for name, job in jobs.items():
-                if name == "paced" and one.candidate.paced is None:
+                if name in ("paced", "first") and one.candidate.paced is None:
                     continue
                 results[one.candidate.name].setdefault(name, []).append(job())
     return [(one, {name: best(rounds) for name, rounds in results[one.candidate.name].items()}) for one in running]
@@ -193,6 +195,18 @@ def _interleaved(running: list[Running]) -> list[tuple[Running, dict]]:
 def _rows(pair: tuple[Running, dict]) -> dict:
     one, found = pair
     return {"name": one.candidate.name, "start": one.start, "rss": rss_of(one.process.pid), **found}
+
+
+def _direct() -> dict:
+    """Without anybody in between."""
+    headers = {"x-api-key": "none"}
+    alone = asyncio.run(load(UPSTREAM, "/v1/messages", body_of("m"), requests=200, at_once=1, headers=headers))
+    body = body_of("m", stream=True)
+    paced = asyncio.run(load(UPSTREAM, "/pace/v1/messages", body, requests=20, at_once=1, headers=headers))
+    return {
+        "p50": sorted(alone.latencies)[len(alone.latencies) // 2] * 1000,
+        "first": sorted(paced.first)[len(paced.first) // 2] * 1000,
+    }
 
 
 def _growth(running: list[Running]) -> dict:
