@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
-from ipaddress import ip_address
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from ..ir.pointer import JSON, Object, join
+from ..wire.loopback import is_loopback
 from .findings import Finding, Hit, Place, chosen, found_at, registering
 from .packages import unpinned
 
@@ -175,14 +175,9 @@ def in_the_clear(server: Server) -> Iterator[Hit]:
             parts = urlsplit(url)
         except ValueError:
             continue
-        if parts.scheme.lower() == "http" and not _is_loopback(parts.hostname or ""):
+        if parts.scheme.lower() == "http" and not _is_ours(parts.hostname or ""):
             yield Hit(at, f"{parts.hostname} is not this machine: others on the way read and change what is said")
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost") or host.startswith("$"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _is_ours(host: str) -> bool:
+    return is_loopback(host) or host.startswith("$")  # a variable says nothing

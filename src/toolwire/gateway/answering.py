@@ -18,10 +18,11 @@ from ..ir.errors import EncodeError, ProtocolError, UpstreamError
 from ..ir.events import ResponseStart, StreamFault
 from ..ir.response import Fault
 from ..net.http import Reply
+from ..net.replies import drain, is_document, whole_body
 from ..net.retry import Retries, fault_of, with_date
 from ..net.runner import Runner
 from ..run.observe import Retriever
-from .asgi import Call
+from .asgi import Call, uncancel
 from .asked import Asked
 from .cache import AnswerCache
 from .downstream import ArrayFrames, Downstream
@@ -38,7 +39,6 @@ from .turn import Turn
 __all__ = ["Answering", "Means"]
 
 _ERROR_LIMIT = 1024 * 1024
-_GRACE = 0.25  # seconds for the end of a body whose answer is whole, so that its connection can be used again
 _ELSEWHERE = frozenset({"rate_limit", "overloaded", "timeout", "server", "not_found"})
 
 _SILENT = Fault("timeout", "the upstream was silent for too long", 504, "timeout", retryable=True)
@@ -92,7 +92,7 @@ class Answering:
         except asyncio.CancelledError:
             if self._call.gone:
                 raise
-            _uncancel()
+            uncancel()
             silent = self._down is not None and self._down.gave_up
             await self._end_in(_SILENT if silent else _STOPPING)
         finally:
@@ -200,14 +200,14 @@ class Answering:
         async with target.upstream.transport.post(url, headers, endpoint.secrets, out.body, seconds) as reply:
             if not 200 <= reply.status < 300:
                 return await _refusal(reply, out)
-            if self._down is not None and not _is_document(reply):
+            if self._down is not None and not is_document(reply):
                 self._stream = out.stream()
                 fault = await self._relay(reply, self._stream, self._down, out)
                 if fault is not None or self._stream.fault is not None:
                     return fault
                 data = None
             else:
-                data = await _body(reply, self._means.limits.answer)
+                data = await whole_body(reply, self._means.limits.answer)
         if data is not None:
             again = None if self._down is not None else out.again(data)
             if again is not None:
@@ -278,7 +278,7 @@ class Answering:
             elif said:
                 await down.write(said)
         if stream.ended:
-            await _drain(reply)
+            await drain(reply)
         last = stream.close()
         if stream.fault is not None:
             return await self._broken(self._held + last, stream, down)
@@ -316,41 +316,12 @@ async def _refusal(reply: Reply, out: Outbound) -> Fault:
         message = "the upstream points elsewhere; the key does not go there"
         return Fault("server", message, 502, "redirect", retryable=False)
     try:
-        data = await _body(reply, _ERROR_LIMIT)
+        data = await whole_body(reply, _ERROR_LIMIT)
     except (ProtocolError, TimeoutError, ConnectionError):
         data = b""  # the status says enough
     headers = dict(reply.headers)
     return with_date(out.fault(reply.status, data, headers), headers)
 
 
-async def _body(reply: Reply, limit: int) -> bytes:
-    pieces, size = [], 0
-    while data := await reply.read():
-        size += len(data)
-        if size > limit:
-            raise ProtocolError(f"an answer of more than {limit} bytes", status=502)
-        pieces.append(data)
-    return b"".join(pieces)
-
-
-async def _drain(reply: Reply) -> None:
-    try:
-        async with asyncio.timeout(_GRACE):
-            while await reply.read():
-                pass
-    except (TimeoutError, ConnectionError):
-        pass  # the answer is whole; only the connection is lost
-
-
-def _is_document(reply: Reply) -> bool:
-    return reply.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
-
-
 def _endless(limit: int) -> Fault:
     return Fault("server", f"a stream of more than {limit} bytes", 502, "too_large", retryable=False)
-
-
-def _uncancel() -> None:
-    task = asyncio.current_task()
-    if task is not None:
-        task.uncancel()

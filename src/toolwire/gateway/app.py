@@ -28,7 +28,7 @@ from ..run.observe import Retriever
 from ..stream.strict import parse_object
 from ..wire import get
 from .answering import Answering, Means
-from .asgi import Call, Receive, Scope, Send
+from .asgi import Call, Receive, Scope, Send, uncancel
 from .asked import Asked
 from .cache import AnswerCache
 from .faults import Refused, fault_from
@@ -175,7 +175,7 @@ class Gateway:
                     turn.error = "cancelled"
                     raise
                 turn.status, turn.error = _GONE, "client_gone"
-                _uncancel()
+                uncancel()
             except ToolwireError as error:
                 await self._refuse(call, front, turn, fault_from(error))
             except Exception:  # noqa: BLE001  # a fault of ours stays with this request
@@ -295,9 +295,3 @@ def _request_id(call: Call) -> str:
     if given and len(given) <= 64 and given.isascii() and given.replace("-", "").replace("_", "").isalnum():
         return given
     return f"{_PROCESS}{next(_numbers):08x}"
-
-
-def _uncancel() -> None:
-    task = asyncio.current_task()
-    if task is not None:
-        task.uncancel()

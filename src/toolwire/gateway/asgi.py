@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 from ..ir.errors import ToolwireError
 
-__all__ = ["App", "Call", "Message", "Receive", "Scope", "Send", "SlowClient", "TooLarge"]
+__all__ = ["App", "Call", "Message", "Receive", "Scope", "Send", "SlowClient", "TooLarge", "uncancel"]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -158,3 +158,10 @@ class Call:
 
     async def end(self) -> None:
         await self._send({"type": "http.response.body", "body": b""})
+
+
+def uncancel() -> None:
+    """The running task was told to stop, has understood, and goes on."""
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()

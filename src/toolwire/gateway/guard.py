@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from ..ir.errors import ProtocolError
+from ..wire.loopback import is_loopback
 from .faults import Refused
 
 __all__ = ["Guard"]
@@ -45,10 +45,10 @@ class Guard:
 
     def _is_ours(self, host: str) -> bool:
         name = _name(f"//{host}")
-        return name in self._hosts or _is_this_machine(name)
+        return name in self._hosts or is_loopback(name)
 
     def _may_ask(self, origin: str) -> bool:
-        return origin in self._origins or _is_this_machine(_name(origin))
+        return origin in self._origins or is_loopback(_name(origin))
 
 
 def _name(url: str) -> str:
@@ -58,12 +58,3 @@ def _name(url: str) -> str:
     except ValueError:
         return ""
     return "" if "@" in parts.netloc or parts.path or parts.query else parts.hostname or ""
-
-
-def _is_this_machine(name: str) -> bool:
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(name).is_loopback
-    except ValueError:
-        return False

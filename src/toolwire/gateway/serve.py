@@ -12,11 +12,11 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from ipaddress import ip_address
 from logging import getLogger
 from typing import TYPE_CHECKING
 
 from ..ir.errors import ConfigError, MissingExtra, ToolwireError
+from ..wire.loopback import is_loopback
 from .app import Gateway
 from .asgi import App
 from .settings import Settings
@@ -35,7 +35,7 @@ _TRIES = 20  # ports after the usual one
 def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
     """A socket to listen on. The usual port gives way to the next free one; a port that was asked for does not."""
     host = settings.server.host
-    if not settings.keys and not _is_loopback(host):
+    if not settings.keys and not is_loopback(host):
         hint = "`toolwire serve keys new NAME` makes a key; or bind to 127.0.0.1"
         raise ConfigError(f"without keys, {host} would be open to everybody who can reach it", hint=hint)
     ports = [port] if port is not None else range(settings.server.port, settings.server.port + _TRIES)
@@ -58,13 +58,6 @@ def _listening(host: str, port: int) -> socket.socket:
         listener.close()
         raise
     return listener
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 async def serve(

@@ -33,13 +33,13 @@ from ..text.engine.format import Format
 from .endpoint import Endpoint, resolve
 from .http import Reply, Transport, transport_to
 from .question import Question
+from .replies import drain, is_document, whole_body
 from .retry import Retries, fault_of, with_date
 
 __all__ = ["ModelClient"]
 
 _log = getLogger("toolwire.net")
 _ERROR_LIMIT = 1024 * 1024
-_GRACE = 0.25  # seconds for the end of a body whose answer is whole, so that its connection can be used again
 
 
 class ModelClient:
@@ -112,7 +112,7 @@ class ModelClient:
         question = self._question(request, stream=True, losses=losses)
         reading = question.reading()
         async with self._reply(question, deadline) as reply:
-            if _is_document(reply):
+            if is_document(reply):
                 # a server that does not stream, or that says 200 and means an error
                 document = await self._body(reply, self._limit)
                 for event in unfold(question.restored(self._sound(question.whole(document), question))):
@@ -122,7 +122,7 @@ class ModelClient:
                 for event in reading.feed(data):
                     yield _no_fault(event, question)
                     if isinstance(event, ResponseEnd):
-                        await _drain(reply)
+                        await drain(reply)
                         return
                 if reading.should_stop:
                     break
@@ -184,18 +184,12 @@ class ModelClient:
         return with_date(question.fault(reply.status, data, headers), headers)
 
     async def _body(self, reply: Reply, limit: int) -> bytes:
-        pieces, size = [], 0
         try:
-            while data := await reply.read():
-                size += len(data)
-                if size > limit:
-                    raise ProtocolError(f"an answer of more than {limit} bytes", hint="raise limit=…", status=502)
-                pieces.append(data)
+            return await whole_body(reply, limit)
         except TimeoutError as error:
             raise UpstreamError(fault_of(error, self._endpoint.origin)) from None
         except ConnectionError as error:
             raise TruncatedStream(f"the connection broke in the middle of the answer: {error}") from None
-        return b"".join(pieces)
 
     async def _pieces(self, reply: Reply) -> AsyncIterator[bytes]:
         """Until the end, or until the connection breaks: what that means is for the decoder to say."""
@@ -221,19 +215,6 @@ def _no_fault(event: Event, question: Question) -> Event:
     if isinstance(event, StreamFault):
         raise UpstreamError(question.own(event.fault))
     return event
-
-
-def _is_document(reply: Reply) -> bool:
-    return reply.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
-
-
-async def _drain(reply: Reply) -> None:
-    try:
-        async with asyncio.timeout(_GRACE):
-            while await reply.read():
-                pass
-    except (TimeoutError, ConnectionError):
-        pass  # the answer is whole; only the connection is lost
 
 
 def _redirect(reply: Reply) -> Fault:

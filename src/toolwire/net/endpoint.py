@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from ..ir.errors import ConfigError
+from ..wire.loopback import is_loopback
 from ..wire.protocol import Wire
 from ..wire.vendors import COMPATIBLE, Key, Vendor, codec_of, find, names
 
@@ -137,19 +137,10 @@ def _base(url: str, insecure: bool) -> SplitResult:
         raise ConfigError("a base URL with a user or a password in it", hint="pass key=… instead")
     if not host or parts.fragment or parts.scheme not in ("http", "https"):
         raise ConfigError("a base URL is http(s)://host/path", hint="such as https://example.com/v1")
-    if parts.scheme == "http" and not insecure and not _is_loopback(host):
+    if parts.scheme == "http" and not insecure and not is_loopback(host):
         hint = "use https, or pass insecure=True where the network is your own"
         raise ConfigError(f"keys and prompts would go to {host} in the clear", hint=hint)
     return parts
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _origin(parts: SplitResult) -> str:

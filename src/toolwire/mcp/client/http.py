@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from ...ir.errors import ProtocolError
 from ...ir.text import printable
 from ...net.http import Reply
+from ...net.replies import whole_body
 from ...stream.sse import SSEDecoder
 from ...wire.mcp.errors import RpcError
 from ...wire.mcp.headers import SESSION, VERSION, Mirrored, request_headers
@@ -182,7 +183,7 @@ class HttpLink:
             return await self._streamed(reply, request, SSEDecoder(LIMIT))
         if reply.status >= 300:
             return await self._refuse(reply, request)
-        answer = self._mine(await self._body(reply, LIMIT), request)
+        answer = self._mine(await whole_body(reply, LIMIT), request)
         if answer is None:
             raise ProtocolError("the answer belongs to another request", pointer="/id", status=502)
         return answer
@@ -243,7 +244,7 @@ class HttpLink:
         """An HTTP error: what it says as JSON-RPC, if it does; otherwise nobody served the request."""
         status, name = reply.status, self._spec.name
         try:
-            data = await self._body(reply, _ERROR_LIMIT)
+            data = await whole_body(reply, _ERROR_LIMIT)
             message = read(data)
         except (ProtocolError, ConnectionError):
             message = None
@@ -257,15 +258,6 @@ class HttpLink:
             raise ServerGone(f"{name} answered with HTTP {status}")
         words = f": {printable(message.message[:200])}" if isinstance(message, Failure) else ""
         raise ServerRefused(f"{name} answered with HTTP {status}{words}", http=status)
-
-    async def _body(self, reply: Reply, limit: int) -> bytes:
-        pieces, size = [], 0
-        while data := await reply.read():
-            size += len(data)
-            if size > limit:
-                raise ProtocolError(f"an answer of more than {limit} bytes", status=502)
-            pieces.append(data)
-        return b"".join(pieces)
 
     # what belongs to no request
 

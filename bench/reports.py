@@ -1,0 +1,360 @@
+"""What the benchmarks found, in words and tables: one function a section of RESULTS.md."""
+
+
+def _table(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [f"| {' | '.join(headers)} |", f"|{'---|' * len(headers)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
+
+
+def _translate(result: dict) -> str:
+    parts = [
+        "## Translate one document (`bench/translate.py`)\n",
+        "The second turn of the official clients' recorded conversations: two tools, two parallel calls, two results; and the",
+        (
+            "answer with two calls. µs of CPU; in brackets how many times toolwire's. LiteLLM "
+            f"{result['versions']['LiteLLM']}, llm-rosetta {result['versions']['llm-rosetta']}; – where a peer does not have the pair or raises."
+        ),
+        "LiteLLM goes through Chat, so between two other wires it takes two steps, as it does in its proxy.\n",
+    ]
+    for kind in ("request", "response"):
+        rows = []
+        ratios = {"LiteLLM": [], "llm-rosetta": []}
+        for row in result["rows"]:
+            if row["kind"] != kind:
+                continue
+            micros = row["micros"]
+            cells = [
+                f"{row['source']} → {row['target']}",
+                f"{micros['toolwire']:.0f}",
+                f"{micros['toolwire, bytes to bytes']:.0f}",
+            ]
+            for peer, found in ratios.items():
+                if peer in micros:
+                    found.append(micros[peer] / micros["toolwire"])
+                cells.append(f"{micros[peer]:.0f} ({found[-1]:.1f}×)" if peer in micros else "–")
+            rows.append(tuple(cells))
+        parts.append(_table((kind, "toolwire", "bytes to bytes", "LiteLLM", "llm-rosetta"), rows))
+        for peer, found in ratios.items():
+            if found:
+                parts.append(f"{peer}: {min(found):.1f}× to {max(found):.1f}× toolwire's CPU.\n")
+    return "\n".join(parts)
+
+
+def _stream(result: dict) -> str:
+    rows = [
+        (
+            f"{row['source']} → {row['target']}",
+            f"{row['burst']:,.0f}",
+            f"{row['frame by frame']:,.0f}",
+            f"{row['micros after 100']:.2f}",
+            f"{row['micros after 50,000']:.2f}",
+            f"{row['micros after 50,000'] / row['micros after 100']:.2f}",
+        )
+        for row in result["rows"]
+    ]
+    headers = (
+        "stream",
+        "deltas/s, burst",
+        "deltas/s, frame by frame",
+        "µs after 100",
+        f"µs after {result['deltas']:,}",
+        "ratio",
+    )
+    return f"## Translate a stream (`bench/stream.py`)\n\nArgument deltas of four characters, one core.\n\n{_table(headers, rows)}"
+
+
+def _scanner(result: dict) -> str:
+    names = [name for name in result["rows"][0] if name != "size"]
+    rows = [(f"{row['size']:,}", *(f"{row[name]:,.2f}" for name in names)) for row in result["rows"]]
+    return (
+        "## Scan arguments while they arrive (`bench/scanner.py`)\n\n"
+        "µs for one more fragment of four characters, after so many of them in one string argument.\n\n"
+        + _table(("fragments before", *names), rows)
+    )
+
+
+def _start(result: dict) -> str:
+    bare = result["rows"][0]["seconds"]
+    rows = [(row["program"], f"{row['seconds'] * 1000:.0f}", f"{row['seconds'] / bare:.1f}×") for row in result["rows"]]
+    return "## A fresh process (`bench/start.py`)\n\n" + _table(("program", "ms of CPU", "of a bare interpreter"), rows)
+
+
+def _schemas(result: dict) -> str:
+    times = ", ".join(
+        f"{row['dialect']} {row['first'] * 1000:.0f} ms, again {row['again'] * 1000:.0f} ms" for row in result["speed"]
+    )
+    parts = [
+        "## Fit a schema to a provider (`bench/schemas.py`)\n",
+        "Twelve made-up values a side. Perfect: the provider takes it, every value can be written and comes back, nothing",
+        "comes back that the original forbids. Peers have no way back and no report; theirs are their own functions for the",
+        "purpose.\n",
+    ]
+    for corpus in result["corpora"]:
+        if corpus["count"]:
+            parts += [f"{corpus['count']:,} schemas {corpus['about']}:\n", _preserved(corpus["rows"])]
+    return "\n".join([*parts, f"Lowering {result['speed'][0]['schemas']:,} schemas of real servers: {times}.\n"])
+
+
+def _preserved(measured: list[dict]) -> str:
+    order = {"openai_strict": 0, "anthropic_strict": 1, "gemini": 2}
+    rows = []
+    for row in sorted(measured, key=lambda row: (order[row["dialect"]], -row.get("perfect", 0))):
+        tested = row["tested"]
+        shares = [
+            f"{100 * row.get(what, 0) / tested:.1f}"
+            for what in ("perfect", "crashed", "not conformant", "incomplete", "unsound")
+        ]
+        unreported = f"{100 * row.get('unreported', 0) / tested:.1f}" if row["name"] == "toolwire" else "no report"
+        rows.append((row["dialect"], row["name"], *shares, unreported))
+    headers = ("dialect", "by", "perfect %", "crashed", "not conformant", "incomplete", "unsound", "unreported")
+    return _table(headers, rows)
+
+
+def _repair(result: dict) -> str:
+    names = list(result["counts"])
+    kinds = ("ok", "partial", "error", "wrong")
+    rows = []
+    for name in names:
+        found = [str(result["counts"][name].get(kind, 0)) for kind in kinds]
+        rows.append((name, *found, *(f"{micros[name]:,.0f}" for micros in result["micros"].values())))
+    headers = (
+        "by",
+        "ok",
+        "partial",
+        "error",
+        "silently wrong",
+        *(f"µs {kind}" for kind in result["micros"]),
+    )
+    unlike = [row for row in result["table"] if any(row[name] != "ok" for name in names)]
+    return "\n".join(
+        [
+            "## Repair arguments (`bench/repair.py`)\n",
+            f"{len(result['table'])} kinds of broken arguments, each with its schema; texts and right answers are ours (`tests/vectors/repair`). ok:",
+            "the right value, or a refusal where there is none: the text was cut off or means two things. Partial: a value there",
+            "all the same, but a defensible one (what the text says as far as it goes, the first of two objects, the last of two",
+            f"equal keys); fit to be shown, not to be run. Times for {result['bytes']:,} bytes, a list of 45 objects; those of toolwire and",
+            "those with a schema include the validation.\n",
+            _table(headers, rows),
+            f"The {len(unlike)} kinds on which not all are right:\n",
+            _table(("kind", *names), [(f"`{row['kind']}`", *(row[name] for name in names)) for row in unlike]),
+        ]
+    )
+
+
+def _idempotency(result: dict) -> str:
+    rows = []
+    for row in result["rows"]:
+        ours, bare = row["toolwire"], row["bare"]
+        cells = [f"{ours[kind]:.0f} / {bare[kind]:.0f} ({ours[kind] / bare[kind]:.2f}×)" for kind in ("cpu", "wall")]
+        rows.append((row["store"], row["what"], *cells))
+    return "\n".join(
+        [
+            "## At most once (`bench/idempotency.py`)\n",
+            "A call's claim and completion, and the replay of a recorded result, beside the bare statements on the same table and server:",
+            "an insert and an update, one select; for Redis `SET NX`, `SET XX` and `GET`. Ours / bare in µs, and how many times bare. CPU is",
+            "that of the client; wall time has the servers, and the disk that others use, too.\n",
+            _table(("store", "", "CPU", "wall"), rows),
+        ]
+    )
+
+
+def _text(result: dict) -> str:
+    rows = [
+        (
+            f"`{row['format']}`",
+            row["by"],
+            *(f"{micros:,.1f}" for micros in row["micros"]),
+            f"{row['micros'][-1] / row['micros'][0]:,.2f}",
+            row["streams"],
+        )
+        for row in result["rows"]
+    ]
+    headers = ("format", "by", *(f"µs after {size:,}" for size in result["sizes"]), "ratio", "gives the argument")
+    names = result["names"]
+    whole = [(f"`{row['format']}`", *(_speed(row.get(name)) for name in names)) for row in result["whole"]]
+    code = ", ".join(f"{row['format']} {row['code']:.1f}" for row in result["rows"] if "code" in row)
+    return "\n".join(
+        [
+            "## Read calls in text (`bench/text.py`)\n",
+            "µs for one more token of four characters, after so many of them in one string argument; the tools are given, with",
+            "their schemas. sglang: its detectors, as they are in the wheel. transformers: its response parser, with a response",
+            "template of ours for each format; it hands on the raw text of a call, and the arguments when the call is closed.\n",
+            _table(headers, rows),
+            f"toolwire, {result['characters']:,} characters of source code instead of plain words, µs a token over the whole turn: {code}.\n",
+            f"A whole turn at once, its argument {result['characters']:,} characters of source code: million characters a second.\n",
+            _table(("format", *names), whole),
+            _detectors(result),
+        ]
+    )
+
+
+def _speed(found: float | str | None) -> str:
+    return "–" if found is None else found if isinstance(found, str) else f"{found:.0f}"
+
+
+def _detectors(result: dict) -> str:
+    imports = dict(result["imports"])
+    missing = [f"not {', '.join(f'`{name}`' for name in names)} ({why})" for why, names in imports.items() if why]
+    return (
+        f"sglang is installed without what it depends on. {len(imports[''])} modules of detectors import, with empty stand-ins for\n"
+        f"{', '.join(result['stand_ins'])} and for the package's own `__init__`; {'; '.join(missing) or 'all there are'}.\n"
+        "It has no detector for `function_xml`.\n"
+    )
+
+
+def _dispatch(result: dict) -> str:
+    limit = min(result["micros"], key=result["micros"].get)
+    one = [
+        (name, f"{micros:.1f}", f"{micros / result['micros'][limit]:.1f}×") for name, micros in result["micros"].items()
+    ]
+    gather = result["thousand"]["bare gather of the function"]
+    many = [
+        (name, f"{took:.0f}", f"{took / result['thousand'][limit]:.1f}×", f"{took / gather:.1f}×")
+        for name, took in result["thousand"].items()
+    ]
+    return "\n".join(
+        [
+            "## Dispatch a call (`bench/dispatch.py`)\n",
+            "From the arguments as text to the result as text, of a function that adds two numbers. Not the same work: ours finds,",
+            "repairs, validates, asks the policy, keeps a limit of time and caps the output; openai-agents is without its runner,",
+            "pydantic-ai by its tool manager, without instrumentation.\n",
+            _table(("by", "µs of CPU", "of the limit"), one),
+            "A thousand calls at once that sleep 10 ms each:\n",
+            _table(("by", "ms of CPU", "of the limit", "of the bare gather"), many),
+            *(f"Could not be measured: {name} ({why})\n" for name, why in result["missing"].items()),
+        ]
+    )
+
+
+def _local(result: dict) -> str:
+    columns = ("finished", "valid", "right function", "right arguments")
+    calls = [
+        (mode, *(f"{row[one]} of {row['asked']}" for one in columns), f"{row['tokens'] / row['asked']:.0f}")
+        for mode, row in result["forced"].items()
+    ]
+    choices = [
+        (title, *(" of ".join(map(str, result[f"choosing_{part}"][kind])) for kind in ("wanted", "not wanted")))
+        for part, title in (("first", "that the threshold was found with"), ("second", "that it was not"))
+    ]
+    stop = result["stopping"]
+    saved = 1 - stop["stopped"] / stop["to the end"]
+    return "\n".join(
+        [
+            "## The local model (`bench/local.py`)\n",
+            (
+                f"SmolLM2-135M, one thread: {result['speed']['read']:.0f} tokens a second read, "
+                f"{result['speed']['written']:.0f} written, wall time with others on the machine."
+            ),
+            f"In the two seconds after its reader left, the process worked for {result['leaving'] * 1000:.0f} ms.\n",
+            "A call is demanded, at most 128 tokens, temperature 0. `grammar` is how the model is used; `response_format` is",
+            "llama.cpp's own option with the prompt of `generic_json`; `free` is that prompt alone. The wording of the prompt for",
+            "`grammar` was chosen on half of these prompts; the figures are for all of them.\n",
+            _table(("", *columns, "tokens"), calls),
+            "Nothing is demanded: how often it calls, for prompts\n",
+            _table(("prompts", "where a call is wanted", "where none is"), choices),
+            (
+                f"Stopping at `</function`: {stop['answers']} answers, begun for it in the format `function_xml`, take "
+                f"{stop['to the end']} tokens to the model's own end\n(or 256) and {stop['stopped']} to the mark, "
+                f"which {stop['reached the mark']} of them reach: {saved:.0%} fewer (counted in one run, not by aborting).\n"
+            ),
+        ]
+    )
+
+
+def _gateway(result: dict) -> str:
+    events, direct = result["events"], result["direct"]
+    speed, wait = [], []
+    ours = next((row["cross"]["cpu"] for row in result["rows"] if row["name"] == "toolwire"), None)
+    for row in result["rows"]:
+        cross, burst, paced = row["cross"], row["burst"], row.get("paced")
+        times = "" if ours is None else f"{cross['cpu'] / ours:.1f}×"
+        chunks = [
+            "fails"
+            if one is not None and one["failed"]
+            else "–"
+            if one is None
+            else f"{events * 1e6 / one['cpu']:,.0f}"
+            for one in (burst, paced)
+        ]
+        speed.append(
+            (
+                row["name"],
+                f"{row['pass']['cpu']:,.0f}",
+                f"{cross['cpu']:,.0f}",
+                times,
+                f"{1e6 / cross['cpu']:,.0f}",
+                *chunks,
+            )
+        )
+        first = f"{row['first']['first'] - direct['first']:+.2f}" if "first" in row else "–"
+        wait.append(
+            (
+                row["name"],
+                f"{row['alone']['p50'] - direct['p50']:+.2f}",
+                first,
+                f"{row['start']:.1f}",
+                f"{row['rss']:.0f}",
+            )
+        )
+    growth = result["growth"]
+    crowd = [
+        (f"{one['n']:,}", f"{one['cpu']:,.0f}", f"{one['p50']:.1f}", f"{one['wall']:,.0f}")
+        for one in growth["concurrency"]
+    ]
+    sizes = [(f"{one['bytes']:,}", f"{one['cpu']:,.0f}", f"{one['p50']:.1f}") for one in growth["size"]]
+    return "\n".join(
+        [
+            "## The gateway (`bench/gateway/run.py`)\n",
+            "One process on one core, the mock upstream and the load on the other; twenty connections. A Chat request of six messages with",
+            "two tools and two parallel calls: µs of CPU a request where the upstream speaks Chat (`pass`) and where it speaks Anthropic",
+            "(`cross`), and events a second and core of a stream of tool arguments from Chat to Anthropic, sent all at once (burst) or one",
+            "each 2 ms (paced). nginx only passes bytes on, and is the limit. toolwire with keys, limits, routing and metrics; the others",
+            "with as little as they allow.\n",
+            _table(("gateway", "pass", "cross", "of ours", "requests/s/core", "events/s, burst", "paced"), speed),
+            "Alone, milliseconds that it adds to a request and to the first event of a paced stream; seconds until it answers; MB after the run.\n",
+            _table(("gateway", "request", "first event", "start", "memory"), wait),
+            "toolwire, cross, as connections grow, and as bodies grow (four connections):\n",
+            _table(("connections", "µs of CPU", "p50 ms", "requests/s"), crowd),
+            _table(("bytes", "µs of CPU", "p50 ms"), sizes),
+        ]
+    )
+
+
+def _mcp_server(result: dict) -> str:
+    rows = []
+    for way, found in result["over"].items():
+        peers = {name: (speed, cost) for name, speed, cost in found}
+        for name, (speed, cost) in peers.items():
+            times = speed / peers["mcp SDK"][0]
+            rows.append(
+                (way, name, f"{speed:.0f}", f"{times:.1f}×", f"{cost:.0f}", f"{cost / peers['mcp SDK'][1]:.2f}×")
+            )
+    limit = result["in process"][0][1]
+    inside = [(name, f"{micros:.0f}", f"{micros / limit:.1f}×") for name, micros in result["in process"]]
+    return "\n".join(
+        [
+            "## Serve a call over MCP (`bench/mcp_server.py`)\n",
+            "Two numbers added, each server a process of its own on the same uvicorn (httptools, uvloop), one client for all, one",
+            f"connection, one call after the other: the best of {result['rounds']} rounds of {result['calls']} calls, and the server's CPU (the median).\n",
+            _table(("way", "server", "calls/s", "of the SDK's", "µs of CPU a call", "of the SDK's"), rows),
+            "In process, from the bytes of a message to the bytes of its answer. The peers are called with arguments that are",
+            "already read, and write no message.\n",
+            _table(("by", "µs of CPU", "of the limit"), inside),
+        ]
+    )
+
+
+REPORTS = {
+    "translate": _translate,
+    "stream": _stream,
+    "scanner": _scanner,
+    "start": _start,
+    "schemas": _schemas,
+    "repair": _repair,
+    "text": _text,
+    "dispatch": _dispatch,
+    "idempotency": _idempotency,
+    "local": _local,
+    "mcp_server": _mcp_server,
+    "gateway": _gateway,
+}
