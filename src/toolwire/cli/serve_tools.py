@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..ir.errors import ConfigError
 from .tools_file import load_tools
 
 if TYPE_CHECKING:
@@ -55,6 +56,6 @@ def _published(runners: list[Runner]) -> Server | None:
         return None
     from ..mcp.server import Server
 
-    if len(runners) == 1:
-        return Server(runner=runners[0])
-    return Server(*(runner.box for runner in runners))
+    if len(runners) > 1:
+        raise ConfigError("two rows of [tools] are published", hint="put what is published into one row")
+    return Server(runner=runners[0])

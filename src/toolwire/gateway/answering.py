@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
+from secrets import token_hex
 from time import perf_counter
 
 from msgspec import Struct
@@ -82,12 +83,8 @@ class Answering:
         if found is not None:
             await self._call.respond(200, {**self._head(), "x-toolwire-cache": "hit"}, found)
             return
-        calls = (
-            calls_to_recall(self._asked.request) if self._asked.may_have_calls() and self._means.memory.has_any else []
-        )
-        if calls:
-            self._known = await self._means.memory.recall(self._turn.caller, calls)
         try:
+            await self._recall()
             await self._until_answered()
         except asyncio.CancelledError:
             if self._call.gone:
@@ -100,9 +97,15 @@ class Answering:
                 self._down.close()
                 self._turn.first = self._down.first_after
 
+    async def _recall(self) -> None:
+        if self._asked.may_have_calls() and self._means.memory.has_any:
+            calls = calls_to_recall(self._asked.request)
+            if calls:
+                self._known = await self._means.memory.recall(self._turn.caller, calls)
+
     def _key_of_cache(self) -> bytes | None:
         asked = self._asked
-        if asked.stream or not self._plan[0].row.cache:
+        if asked.stream or asked.strict or not self._plan[0].row.cache:
             return None
         return AnswerCache.key(self._turn.caller, asked.front.wire, asked.model, asked.body)
 
@@ -130,7 +133,10 @@ class Answering:
             turn.attempts += 1
             fault = await self._attempt(target)
             if fault is None:
-                self._means.router.succeeded(target)
+                if turn.error is None:
+                    self._means.router.succeeded(target)
+                else:  # it broke after its first word
+                    self._means.router.failed(target)
                 return
             turn.failures += ((target.upstream.name, fault.kind),)
             final = fault.kind not in _ELSEWHERE and not is_ours_to_settle(fault)
@@ -169,7 +175,7 @@ class Answering:
             self._note(out)
 
     def _outbound(self, target: Target) -> Outbound:
-        runner = self._means.runner_for(self._asked.model)
+        runner = self._means.runner_for(self._asked.model) if target.row.tools else None
         if runner is None and not self._known and not target.row.retrieve:
             return outbound(self._asked, None, target)
         request = self._asked.request
@@ -180,7 +186,7 @@ class Answering:
             request = replace(request, tools=tuple(self._means.retriever.choose(request, request.tools)))
         if runner is None:
             return outbound(self._asked, None if request is self._asked.request else request, target)
-        self._hosting = Hosting(runner, request, self._turn.id)
+        self._hosting = Hosting(runner, request, token_hex(16))  # not the id that a client may choose
         return outbound(self._asked, self._hosting.request, target, self._hosting)
 
     def _note(self, out: Outbound) -> None:
@@ -213,12 +219,18 @@ class Answering:
             if again is not None:
                 return await self._exchange(target, again)
             out.take(data)
-        following = await out.following()
+        following = await self._following(out)
         if following is not None:
             await self._say_held()
             return await self._exchange(target, following)
         await self._end(out, is_taken=data is not None)
         return None
+
+    async def _following(self, out: Outbound) -> Outbound | None:
+        if self._down is None or self._hosting is None:
+            return await out.following()
+        with self._down.patient():  # while our own tools run, the upstream has nothing to say
+            return await out.following()
 
     async def _end(self, out: Outbound, *, is_taken: bool) -> None:
         if self._down is not None:
@@ -296,6 +308,8 @@ class Answering:
 
     async def _end_in(self, fault: Fault) -> None:
         """An error, as a status where that is still possible, else as an event."""
+        if self._hosting is not None and self._hosting.has_acted:
+            fault = replace(fault, retryable=False, retry_after=None)  # who asks again would have our tools run again
         if self._down is None or not self._call.started:
             raise UpstreamError(fault)
         self._turn.error = fault.kind

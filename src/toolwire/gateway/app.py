@@ -32,7 +32,7 @@ from .asgi import Call, Receive, Scope, Send, uncancel
 from .asked import Asked
 from .cache import AnswerCache
 from .faults import Refused, fault_from
-from .fronts import Front, Place, dialect_of, methods_of, place_of
+from .fronts import FRONTS, Front, Place, dialect_of, methods_of, place_of
 from .guard import Guard
 from .keys import Caller, Keys
 from .limits import InProcess, Limiter
@@ -55,6 +55,7 @@ _LAST_WORDS = 1.0  # seconds
 _PROCESS = token_hex(8)
 _numbers = count()
 _MCP = "/mcp"
+_LARGE = 64 * 1024  # bytes
 _GONE = 499  # nginx's number for a client that went away
 
 
@@ -108,6 +109,7 @@ class Gateway:
         keys = Keys(settings.keys)
         server = settings.server
         self._settings, self._keys, self._router = settings, keys, router
+        self._cache.clear()
         self._guard = Guard(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
         self._means = Means(
             router, self._memory, settings.limits, time.monotonic, self._cache, self._runners, self._retriever
@@ -121,6 +123,8 @@ class Gateway:
     def drain(self) -> None:
         """From now on the readiness probe says no; requests are still answered."""
         self._draining = True
+        if self._published is not None:
+            self._ending = asyncio.ensure_future(self._published.end_sessions())
 
     def _publish(self, server: Server) -> Published:
         from .published import Published
@@ -130,7 +134,7 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             if self._published is not None and scope["path"].rstrip("/") == _MCP:
-                await self._published(scope, receive, send)
+                await self._mcp_request(self._published, scope, receive, send)
                 return
             await self._http_request(Call(scope, receive, send), scope)
         elif scope["type"] == "lifespan":
@@ -150,6 +154,31 @@ class Gateway:
                 await self._http.aclose()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+    async def _mcp_request(self, published: Published, scope: Scope, receive: Receive, send: Send) -> None:
+        call = Call(scope, receive, send)
+        turn = Turn(_request_id(call), time.time(), "mcp", action="mcp")
+        began = time.perf_counter()
+        self._active += 1
+        self._idle.clear()
+        try:
+            caller = self._keys.known(call.headers)
+            if caller is not None and caller.name:
+                turn.caller = caller.name
+                await self._limiter.admit(caller)
+            await published(scope, call.received_within(self._settings.limits.slow_client), call.sent)
+        except ToolwireError as error:
+            await self._refuse(call, FRONTS["openai_chat"], turn, fault_from(error))
+        except asyncio.CancelledError:
+            if not self._draining:
+                raise
+            uncancel()  # a stream that stays open as long as there is a server
+        finally:
+            self._active -= 1
+            if not self._active:
+                self._idle.set()
+            turn.seconds, turn.status = time.perf_counter() - began, call.status
+            self._tell(turn)
 
     async def _until_idle(self) -> None:
         """What was told to end writes its last words."""
@@ -256,10 +285,10 @@ class Gateway:
             return
         if place.action == "count":
             asked = await self._read(call, place)
-            from ..audit.tokens import count_tokens
-
-            # an estimate by the bytes of the body; no provider's own tokenizer is here
-            body: Object = count_reply(place.front.wire, count_tokens(asked.body.decode("utf-8")))
+            caller.check(asked.model)
+            if caller.name:
+                await self._limiter.admit(caller)
+            body: Object = count_reply(place.front.wire, _estimated(asked.body))
         elif place.action == "version":
             body = {"version": VERSION}
         elif place.action == "models":
@@ -288,6 +317,15 @@ class Gateway:
             return  # the connection is closed; the client sees that the answer has no end
         status, body, headers = get(front.wire).encode_error(replace(fault, request_id=turn.id))
         await call.respond(status, {**_JSON, "x-request-id": turn.id, **headers}, to_bytes(body))
+
+
+def _estimated(body: bytes) -> int:
+    """Tokens, as far as one can tell without the provider's own tokenizer; of what is large only by its size."""
+    if len(body) > _LARGE:
+        return len(body) // 4
+    from ..audit.tokens import count_tokens
+
+    return count_tokens(body.decode("utf-8"))
 
 
 def _request_id(call: Call) -> str:

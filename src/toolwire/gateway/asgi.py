@@ -118,6 +118,29 @@ class Call:
             raise asyncio.CancelledError
         return message
 
+    def received_within(self, seconds: float) -> Receive:
+        """For an app behind this one: a body that does not come in time is a client that went away."""
+        whole = False
+
+        async def receive() -> Message:
+            nonlocal whole
+            if whole:
+                return await self._receive()
+            try:
+                message = await self._receive_within(seconds)
+            except SlowClient:
+                return {"type": "http.disconnect"}
+            whole = not message.get("more_body", False)
+            return message
+
+        return receive
+
+    async def sent(self, message: Message) -> None:
+        """The same for its answers."""
+        if message["type"] == "http.response.start":
+            self.started, self.status = True, message["status"]
+        await self._send(message)
+
     def watch(self) -> None:
         """From here on, a client that goes away cancels the running task: soon, for most answers are there sooner."""
         self._task = asyncio.current_task()

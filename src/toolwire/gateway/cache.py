@@ -24,6 +24,10 @@ class AnswerCache:
     def key(caller: str, front: str, model: str, body: bytes) -> bytes:
         return sha256(b"\0".join((caller.encode(), front.encode(), model.encode(), body))).digest()
 
+    def clear(self) -> None:
+        self._entries.clear()
+        self._size = 0
+
     def get(self, key: bytes) -> bytes | None:
         until, answer = self._entries.get(key, (0.0, b""))
         return answer if until > self._clock() else None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import inf
 from typing import Protocol
 
 from ..stream.sse import SSEDecoder
@@ -43,8 +45,8 @@ class ArrayFrames:
 class Downstream:
     """A stream to a client. `spoke` once there was more than a sign of life: from then on there is no way back.
 
-    `ping` goes out after so many seconds without a word. `silence` seconds without one cancel `waiting_for`: whoever waits
-    for the upstream has waited long enough.
+    `ping` goes out after so many seconds without a word. `silence` seconds without one of the upstream's cancel the task that
+    waits for it: it has waited long enough.
     """
 
     def __init__(
@@ -78,6 +80,15 @@ class Downstream:
         """The upstream gave a sign of life."""
         self._heard = self._loop.time()
         self._is_late = False
+
+    @contextmanager
+    def patient(self) -> Iterator[None]:
+        """For as long as nothing can come from the upstream: its silence does not count."""
+        self._heard = inf
+        try:
+            yield
+        finally:
+            self.heard()
 
     async def write(self, data: bytes) -> None:
         if not self.spoke:

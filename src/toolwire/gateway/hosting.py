@@ -23,7 +23,7 @@ from ..ir.response import Fault, Response, Stop, Usage
 from ..net.runner import Runner
 from .seen import Kept, fingerprint
 
-__all__ = ["Hosting", "TurnEvents", "offered"]
+__all__ = ["Hosting", "TurnEvents", "add_usage", "offered"]
 
 _MOST_TURNS = 16
 _KEY_SPACE = 1_000_000  # keys of one turn; those of the next begin behind them
@@ -47,7 +47,7 @@ class Hosting:
         self.usage: Usage | None = None
         self.turns = 0
         self._runner = runner
-        self._names = {tool.name for tool in runner.box.tools} - {tool.name for tool in client.tools}
+        self._names = {tool.name for tool in self.request.tools[len(client.tools) :]}
         self._run_id = run_id
         self._earlier: list[ToolCall] = []
 
@@ -90,7 +90,11 @@ class Hosting:
         said, told = Message("assistant", response.parts), Message("user", tuple(results))
         self.request = replace(self.request, messages=(*self.request.messages, said, told))
         self.before = (*self.before, *self.visible(response).parts)
-        self.usage = _sum(self.usage, response.usage)
+        self.usage = add_usage(self.usage, response.usage)
+
+    def counted(self, response: Response) -> Usage | None:
+        """What all turns so far have cost, with this one."""
+        return add_usage(self.usage, response.usage)
 
     def visible(self, response: Response) -> Response:
         """What the client sees of a turn."""
@@ -103,7 +107,7 @@ class Hosting:
     def whole(self, response: Response) -> Response:
         """The last turn, with what was said in those before."""
         seen = self.visible(response)
-        return replace(seen, parts=(*self.before, *seen.parts), usage=_sum(self.usage, seen.usage))
+        return replace(seen, parts=(*self.before, *seen.parts), usage=add_usage(self.usage, seen.usage))
 
 
 class TurnEvents:
@@ -123,7 +127,7 @@ class TurnEvents:
         if isinstance(event, ResponseEnd):
             return self._end(event)
         if isinstance(event, UsageUpdate):
-            return [UsageUpdate(_sum(self._hosting.usage, event.usage) or event.usage)]
+            return [UsageUpdate(add_usage(self._hosting.usage, event.usage) or event.usage)]
         key = getattr(event, "key", None)
         if key is None:
             return [event]
@@ -146,7 +150,7 @@ class TurnEvents:
         return [replace(event, stops=stops)]
 
 
-def _sum(first: Usage | None, second: Usage | None) -> Usage | None:
+def add_usage(first: Usage | None, second: Usage | None) -> Usage | None:
     if first is None or second is None:
         return first or second
     counts = ("input", "output", "cached", "cache_write", "reasoning", "tool_input")

@@ -46,6 +46,13 @@ class Keys:
     def __len__(self) -> int:
         return len(self._by_hash)
 
+    def known(self, headers: Mapping[str, str]) -> Caller | None:
+        """The same for who only wants to know."""
+        try:
+            return self.caller(headers, {})
+        except Unknown:
+            return None
+
     def caller(self, headers: Mapping[str, str], query: Mapping[str, str]) -> Caller:
         """Whoever the request is from; Unknown where keys are asked for and none of those given is known."""
         if not self._by_hash:

@@ -157,7 +157,7 @@ def to_stderr(stream: TextIO | None = None) -> Write:
 
 
 def to_file(path: Path) -> tuple[Write, Callable[[], None]]:
-    """A file that grows, and what closes it. Who moves it away (logrotate) gets a new one at the next reload."""
+    """A file that grows, and what closes it. It is opened once: rotate it by copying (`copytruncate`)."""
     try:
         out = path.open("a", encoding="utf-8", buffering=1)
     except OSError as error:

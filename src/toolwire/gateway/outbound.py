@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from ..bridge.emulate import Emulation
 from ..bridge.repair import CallMender, CallRepair, repair_calls
 from ..bridge.report_answer import AnswerReporter
@@ -17,14 +19,14 @@ from ..ir.fold import unfold
 from ..ir.losses import Losses, refuse
 from ..ir.pointer import JSON
 from ..ir.request import Request
-from ..ir.response import Fault, Response
+from ..ir.response import Fault, Response, Usage
 from ..ir.text import finite_to_bytes
 from ..net.endpoint import Endpoint
 from ..net.question import Question, without
 from ..stream.strict import parse_object
 from ..wire.protocol import StreamEncoder
 from .asked import Asked
-from .hosting import Hosting, TurnEvents
+from .hosting import Hosting, TurnEvents, add_usage
 from .routing import Target
 from .seen import Seen
 from .splice import with_model
@@ -170,6 +172,9 @@ class Translating:
             refuse(self.losses)
         self.body = self._question.body
         self.headers = self.endpoint.headers
+        self._spent: Usage | None = (
+            None if emulation is None or before is None else before._spent
+        )  # on answers not taken
         self._written_by: StreamEncoder | None = None if before is None else before._written_by
 
     @property
@@ -184,9 +189,13 @@ class Translating:
 
     def again(self, data: bytes) -> Outbound | None:
         emulation = self._question.emulation
-        retry = None if emulation is None else emulation.retry(self._question.whole(data))
+        if emulation is None:
+            return None
+        said = self._question.whole(data)
+        retry = emulation.retry(said)
         if retry is None:
             return None
+        self._spent = add_usage(self._spent, said.usage)
         return Translating(self._asked, self._request, self._target, self._hosting, emulation=retry, before=self)
 
     def take(self, data: bytes) -> None:
@@ -198,7 +207,10 @@ class Translating:
             mended = repair_calls(response, self._request.tools, policy=self._target.row.repair)
             response = mended.response
             self.repairs += mended.repairs
+        if self._spent is not None:
+            response = replace(response, usage=add_usage(self._spent, response.usage))
         self._response = response
+        self.seen.usage = response.usage if self._hosting is None else self._hosting.counted(response)
 
     async def following(self) -> Outbound | None:
         hosting = self._hosting

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from ..ir.text import to_bytes
 from .settings import LimitsRow
@@ -110,6 +110,8 @@ class _LimitedHttp(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if self._awaits_head and self._head_raw:
+            self._wait_for_head()
         if not self._awaits_head and self._reading is None:  # answered before the body was there
             self._reading = self.loop.call_later(self._seconds, self.transport.abort)
 
@@ -141,8 +143,13 @@ class _LimitedHttp(HttpToolsProtocol):
             raise _TooLarge
 
     def _wait_for_head(self) -> None:
-        if self._reading is None:
+        if self._reading is None and not self._is_answering:
             self._reading = self.loop.call_later(self._seconds, self._head_is_late)
+
+    @property
+    def _is_answering(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle  # there is none before the first request
+        return cycle is not None and not cycle.response_complete
 
     def _head_is_late(self) -> None:
         self._reading = None
@@ -152,7 +159,10 @@ class _LimitedHttp(HttpToolsProtocol):
             self._refuse(408, "the head of the request did not come in time")
 
     def _refuse(self, status: int, message: str) -> None:
-        """In the words that most fronts share: whose client it is was not said yet."""
+        """In the words that most fronts share: whose client it is was not said yet. An answer that has begun is not the place."""
+        if self._is_answering:
+            self.transport.close()
+            return
         body = to_bytes({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": status}})
         headers = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + headers + body)

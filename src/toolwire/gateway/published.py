@@ -31,6 +31,10 @@ class Published:
     def start(self) -> None:
         self._tidying = asyncio.ensure_future(self._server.keep_tidy())
 
+    async def end_sessions(self) -> None:
+        """Streams that would stay open as long as there is a server."""
+        await self._app.close()
+
     async def aclose(self) -> None:
         if self._tidying is not None:
             self._tidying.cancel()

@@ -35,9 +35,7 @@ _TRIES = 20  # ports after the usual one
 def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
     """A socket to listen on. The usual port gives way to the next free one; a port that was asked for does not."""
     host = settings.server.host
-    if not settings.keys and not is_loopback(host):
-        hint = "`toolwire serve keys new NAME` makes a key; or bind to 127.0.0.1"
-        raise ConfigError(f"without keys, {host} would be open to everybody who can reach it", hint=hint)
+    _refuse_open(settings, host)
     ports = [port] if port is not None else range(settings.server.port, settings.server.port + _TRIES)
     for number in ports:
         try:
@@ -45,6 +43,12 @@ def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
         except OSError as error:
             reason = error.strerror or str(error)
     raise ConfigError(f"cannot listen on {host}:{ports[0]}: {reason}", hint="--port 0 takes any free one")
+
+
+def _refuse_open(settings: Settings, host: str) -> None:
+    if not settings.keys and not is_loopback(host):
+        hint = "`toolwire serve keys new NAME` makes a key; or bind to 127.0.0.1"
+        raise ConfigError(f"without keys, {host} would be open to everybody who can reach it", hint=hint)
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -71,13 +75,20 @@ async def serve(
 ) -> None:
     """Serves until it is told to stop. `reload` gives the settings of now, `ready` is called once it listens, `app` is the
     gateway with something around it."""
-    await _server(gateway, settings, reload, ready, app or gateway).serve(sockets=[listener])
+    host = listener.getsockname()[0]
+
+    def fresh() -> Settings:
+        found = settings if reload is None else reload()
+        _refuse_open(found, host)  # the last key may be gone, and the place where we listen is still the same
+        return found
+
+    await _server(gateway, settings, fresh, ready, app or gateway).serve(sockets=[listener])
 
 
 def _server(
     gateway: Gateway,
     settings: Settings,
-    reload: Callable[[], Settings] | None,
+    fresh: Callable[[], Settings],
     ready: Callable[[], None] | None,
     app: App,
 ) -> uvicorn.Server:
@@ -109,7 +120,7 @@ def _server(
 
         def _reload(self) -> None:
             try:
-                gateway.apply(settings if reload is None else reload())
+                gateway.apply(fresh())
                 _log.info("settings read anew")
             except ToolwireError as error:
                 _log.error("the settings stay as they were: %s", error)

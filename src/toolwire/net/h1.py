@@ -38,11 +38,12 @@ class Origin(NamedTuple):
 
 
 class H1Transport:
-    """Connections by origin, at most so many in use at a time. `roots`: certificates in PEM beside the system's own."""
+    """Connections by origin, at most so many in use at a time at each. `roots`: certificates in PEM beside the system's own."""
 
     def __init__(self, *, connections: int = 256, connect_timeout: float = 10.0, roots: Sequence[bytes] = ()) -> None:
         _needs_httptools()
-        self._free = asyncio.Semaphore(connections)
+        self._connections = connections
+        self._rooms: dict[Origin, asyncio.Semaphore] = {}
         self._connect_timeout = connect_timeout
         self._roots = tuple(roots)
         self._tls: ssl.SSLContext | None = None
@@ -59,6 +60,12 @@ class H1Transport:
             raise ConfigError("a header with a line break in it")
         head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
         return _Post(self, origin, head, body, seconds)
+
+    def room_at(self, origin: Origin) -> asyncio.Semaphore:
+        found = self._rooms.get(origin)
+        if found is None:
+            found = self._rooms[origin] = asyncio.Semaphore(self._connections)
+        return found
 
     async def aclose(self) -> None:
         for waiting in self._idle.values():
@@ -110,7 +117,7 @@ class H1Transport:
 class _Post:
     """A request on its way."""
 
-    __slots__ = ("_body", "_connection", "_head", "_origin", "_seconds", "_timer", "_transport")
+    __slots__ = ("_body", "_connection", "_free", "_head", "_origin", "_seconds", "_timer", "_transport")
 
     def __init__(self, transport: H1Transport, origin: Origin, head: bytes, body: bytes, seconds: float) -> None:
         self._transport = transport
@@ -124,7 +131,7 @@ class _Post:
     async def __aenter__(self) -> Reply:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max(self._seconds, 0.001)
-        free = self._transport._free
+        free = self._free = self._transport.room_at(self._origin)
         if free.locked():
             async with asyncio.timeout_at(deadline):
                 await free.acquire()
@@ -134,7 +141,7 @@ class _Post:
             try:
                 return await self._ask(deadline)
             except Lost:
-                # a connection that the server had closed while it was idle: nothing of this request was read
+                # a connection that the server had closed while it was idle, as it shows at once
                 return await self._ask(deadline, fresh=True)
         except BaseException:
             self._leave()
@@ -164,7 +171,7 @@ class _Post:
         if self._connection is not None:
             self._transport.give_back(self._origin, self._connection)
             self._connection = None
-        self._transport._free.release()
+        self._free.release()
 
 
 @lru_cache(1024)

@@ -10,11 +10,12 @@ __all__ = ["Connection", "Lost"]
 
 _MOST_WAITING = 256 * 1024  # bytes that nobody has read yet
 _MOST_HEAD = 64 * 1024
+_AT_ONCE = 0.1  # seconds
 _PACKINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}  # zlib's numbers for them
 
 
 class Lost(ConnectionError):
-    """A used connection that was gone before anything of an answer came."""
+    """A used connection that was gone at once, before a server could have done anything."""
 
 
 class Connection(asyncio.Protocol):
@@ -30,6 +31,7 @@ class Connection(asyncio.Protocol):
         self._new_parser: Any = HttpResponseParser
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._asked_at = 0.0
         self._forget()
 
     def _forget(self) -> None:
@@ -56,6 +58,7 @@ class Connection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         if self._is_complete:
             self._forget()
+        self._asked_at = self._loop.time()
         if self._transport is not None:
             self._transport.write(data)
 
@@ -76,11 +79,17 @@ class Connection(asyncio.Protocol):
 
     async def read(self) -> bytes:
         """What has come since; nothing at the end."""
-        while not self._pieces:
-            if self._is_complete:
-                return b""
-            self._raise()
-            await self._news()
+        data = b""
+        while not data:
+            while not self._pieces:
+                if self._is_complete:
+                    return b""
+                self._raise()
+                await self._news()
+            data = self._taken()
+        return data
+
+    def _taken(self) -> bytes:
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
@@ -89,7 +98,7 @@ class Connection(asyncio.Protocol):
         if self._is_paused and not self._pieces and self._transport is not None:
             self._is_paused = False
             self._transport.resume_reading()
-        return data or await self.read()
+        return data
 
     def _unpacked(self, data: bytes) -> bytes:
         """A piece of bounded size; what is packed behind it waits."""
@@ -97,9 +106,13 @@ class Connection(asyncio.Protocol):
             piece: bytes = self._unpacker.decompress(data, _MOST_WAITING)
         except zlib.error:
             raise ConnectionError("the answer is not packed as it says") from None
-        if self._unpacker.unconsumed_tail:
-            self._pieces.append(self._unpacker.unconsumed_tail)
-            self._size = len(self._unpacker.unconsumed_tail)
+        rest: bytes = self._unpacker.unconsumed_tail
+        if self._unpacker.eof and self._unpacker.unused_data:  # packed in several parts
+            rest = self._unpacker.unused_data
+            self._unpacker = zlib.decompressobj(_PACKINGS[self.headers["content-encoding"].lower()])
+        if rest:
+            self._pieces.append(rest)
+            self._size = len(rest)
         return piece
 
     def _raise(self) -> None:
@@ -109,7 +122,7 @@ class Connection(asyncio.Protocol):
             raise self._gone()
 
     def _gone(self) -> Exception:
-        if self.used and not self._heard:
+        if self.used and not self._heard and self._loop.time() - self._asked_at < _AT_ONCE:
             return Lost("the connection was closed")
         return ConnectionError("the connection was closed before the end of the answer")
 
