@@ -21,9 +21,9 @@ from ..ir.errors import ToolwireError
 from ..ir.pointer import JSON, Object
 from ..ir.response import Fault
 from ..ir.text import to_bytes
-from ..net.h1 import H1Transport
 from ..net.http import Transport
 from ..net.runner import Runner
+from ..net.transports import open_transport
 from ..run.observe import Retriever
 from ..stream.strict import parse_object
 from ..wire import get
@@ -82,7 +82,7 @@ class Gateway:
         publish: Server | None = None,
     ) -> None:
         self._environment = os.environ if environment is None else environment
-        self._http = H1Transport(connections=settings.limits.connections)
+        self._http = open_transport(self._environment, connections=settings.limits.connections)
         self._transports = transports or {}
         self._sinks = tuple(sinks)
         self._openings = tuple(sink.begin for sink in sinks if isinstance(sink, Opening))

@@ -38,10 +38,22 @@ class Origin(NamedTuple):
 
 
 class H1Transport:
-    """Connections by origin, at most so many in use at a time at each. `roots`: certificates in PEM beside the system's own."""
+    """Connections by origin, at most so many in use at a time at each. `roots`: certificates in PEM beside the system's own.
 
-    def __init__(self, *, connections: int = 256, connect_timeout: float = 10.0, roots: Sequence[bytes] = ()) -> None:
+    `resends`: a request on a connection that turns out to be gone is sent once more on a fresh one. Not for what must not happen
+    twice.
+    """
+
+    def __init__(
+        self,
+        *,
+        connections: int = 256,
+        connect_timeout: float = 10.0,
+        roots: Sequence[bytes] = (),
+        resends: bool = True,
+    ) -> None:
         _needs_httptools()
+        self.resends = resends
         self._connections = connections
         self._rooms: dict[Origin, asyncio.Semaphore] = {}
         self._connect_timeout = connect_timeout
@@ -52,8 +64,16 @@ class H1Transport:
     def post(
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
     ) -> AbstractAsyncContextManager[Reply]:
+        return self.send("POST", url, headers, secrets, body, seconds)
+
+    def send(
+        self, method: str, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
+    ) -> AbstractAsyncContextManager[Reply]:
+        """`post`, by any method. ConnectionRefusedError where there was no connection, so that nothing was sent."""
         origin, target, host = _split(url)
-        lines = [f"POST {target} HTTP/1.1", f"host: {host}", *_ALWAYS, f"content-length: {len(body)}"]
+        lines = [f"{method} {target} HTTP/1.1", f"host: {host}", *_ALWAYS]
+        if body or method == "POST":
+            lines.append(f"content-length: {len(body)}")
         lines += [f"{name}: {value}" for name, value in headers.items()]
         lines += [f"{name}: {value}" for name, value in secrets.items()]
         if any(map(_UNFIT, lines)):
@@ -72,6 +92,7 @@ class H1Transport:
             for _, connection in waiting:
                 connection.abort()
         self._idle.clear()
+        await asyncio.sleep(0)  # for the loop to close them
 
     async def take(self, origin: Origin, deadline: float, *, fresh: bool = False) -> Connection:
         """A connection to `origin`, one that has been used before if there is one."""
@@ -96,7 +117,7 @@ class H1Transport:
         except TimeoutError:
             raise TimeoutError("no connection in time") from None
         except OSError as error:
-            raise ConnectionError(_words(error)) from None
+            raise ConnectionRefusedError(_words(error)) from None
         return connection
 
     def give_back(self, origin: Origin, connection: Connection) -> None:
@@ -141,6 +162,8 @@ class _Post:
             try:
                 return await self._ask(deadline)
             except Lost:
+                if not self._transport.resends:
+                    raise
                 # a connection that the server had closed while it was idle, as it shows at once
                 return await self._ask(deadline, fresh=True)
         except BaseException:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -25,7 +26,9 @@ from ...ir.errors import ProtocolError, ToolwireError
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
+from ...net.h1 import H1Transport
 from ...net.http import HttpTransport
+from ...net.transports import open_transport
 from ...wire.mcp.calls import InputRequired, call_request, read_result
 from ...wire.mcp.errors import METHOD_NOT_FOUND, RpcError
 from ...wire.mcp.headers import Mirrored, mirrored
@@ -81,6 +84,7 @@ class McpClient:
         self._trace = trace
         self._login = login
         self._sender = sender
+        self._own: H1Transport | HttpTransport | None = None
         self._changed = changed or (lambda: None)
         self._ids = itertools.count(1)
         self._link: Link | None = None
@@ -112,6 +116,9 @@ class McpClient:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._drop()
+        if self._own is not None:
+            await self._own.aclose()
+            self._own = self._sender = None
 
     async def restore(self) -> None:
         """Tries anew with a server that was given up."""
@@ -155,7 +162,7 @@ class McpClient:
             link = StdioLink(self.spec, self._hear, lambda gone: self.lost(gone, link))
             return link
         if self._sender is None:
-            self._sender = HttpTransport()
+            self._sender = self._own = open_transport(os.environ, resends=False)
         return HttpLink(self.spec, self._hear, self._sender, self._me, self._login)
 
     async def _drop(self) -> None:

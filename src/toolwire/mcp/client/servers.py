@@ -23,7 +23,9 @@ from ...audit.lock import changes, lock
 from ...ir.errors import ConfigError, ToolwireError
 from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
+from ...net.h1 import H1Transport
 from ...net.http import HttpTransport
+from ...net.transports import open_transport
 from ...run.toolbox import Entry, Toolbox
 from ...stream.strict import parse
 from .client import McpClient
@@ -54,13 +56,13 @@ class McpServers:
     ) -> None:
         self._strict = strict
         self._locked = _read_lock(lock)
-        self._transport: HttpTransport | None = None
+        self._transport: H1Transport | HttpTransport | None = None
         self.clients: dict[str, McpClient] = {}
         for spec in specs:
             if spec.name in self.clients:
                 raise ConfigError(f"two servers are called {spec.name!r}")
             if spec.url is not None and "sender" not in options:
-                self._transport = options["sender"] = HttpTransport()
+                self._transport = options["sender"] = open_transport(os.environ, resends=False)
             login = (logins or {}).get(spec.name)
             self.clients[spec.name] = McpClient(spec, login=login, changed=changed, **options)
 

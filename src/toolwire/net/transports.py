@@ -1,0 +1,22 @@
+"""The quickest way there is to a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from .h1 import H1Transport
+from .http import HttpTransport
+
+__all__ = ["open_transport"]
+
+_PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+
+
+def open_transport(
+    environment: Mapping[str, str], *, connections: int = 256, resends: bool = True
+) -> H1Transport | HttpTransport:
+    """On the event loop itself, unless a proxy is in between or httptools is not there."""
+    if any(environment.get(name) for name in _PROXIES) or find_spec("httptools") is None:
+        return HttpTransport(connections=connections)
+    return H1Transport(connections=connections, resends=resends)
