@@ -11,12 +11,13 @@ from ..ir.pointer import JSON
 from .show import paint, table
 
 if TYPE_CHECKING:
+    from ..gateway.settings import Settings
     from ..ir.request import Request
     from ..ir.response import Response
     from ..net.h1 import H1Transport
     from ..net.runner import Runner
 
-__all__ = ["serve_and_ask"]
+__all__ = ["demo_settings", "serve_and_ask"]
 
 _FRONTS = ("openai_chat", "openai_responses", "anthropic", "gemini")
 _PROMPT = "What is the weather in Paris?"
@@ -35,16 +36,23 @@ class Talk(NamedTuple):
     seconds: float
 
 
+def demo_settings() -> Settings:
+    """Every model is the one in this process."""
+    from ..gateway.settings import ModelRow, Settings, UpstreamRow
+
+    row = ModelRow("local", _MODEL)
+    return Settings(upstreams={"local": UpstreamRow("local")}, models={_MODEL: row, f"local/{_MODEL}": row, "*": row})
+
+
 async def serve_and_ask() -> None:
     """The demonstration; then the gateway stays up, unless DEMO_ONCE says otherwise."""
     from ..gateway.app import Gateway
     from ..gateway.serve import bind, serve
-    from ..gateway.settings import ModelRow, Settings, UpstreamRow
     from ..local import open_model
     from . import serve_client
 
     open_model()
-    settings = Settings(upstreams={"local": UpstreamRow("local")}, models={"*": ModelRow("local", _MODEL)})
+    settings = demo_settings()
     gateway = Gateway(settings)
     listener = bind(settings)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -116,6 +124,7 @@ async def _ask(url: str, front: str, request: Request, transport: H1Transport) -
 
     wire = get(front)
     path = wire.path(request.model, stream=False)
+    path = path if path.startswith("/v1") else f"/v1{path}"
     body = to_bytes(wire.encode_request(request).body)
     headers = {"content-type": "application/json", **wire.headers}
     async with transport.post(url + path, headers, {}, body, _PATIENCE) as reply:

@@ -36,6 +36,7 @@ __all__ = ["add_to", "ask_person", "client_of"]
 _EXAMPLES = """\
 examples:
   toolwire run tools.py "What is the weather in Paris?" -m openai/gpt-5.6
+  toolwire run tools.py "What is the weather in Paris?" -m local/smollm2      no key, no network
   toolwire run tools.py "Clean up the inbox" -m anthropic/claude-sonnet-5 --yes --max-iterations 5
   toolwire run tools.py "…" -m llama --base-url http://localhost:8080/v1 --json | jq .text
   toolwire run tools.py "…" -m openai/gpt-5.6 --mcp mcp.json        with the tools of MCP servers
@@ -202,8 +203,8 @@ def _list(store: Store, *, as_json: bool) -> int:
     if not records:
         print("nothing is remembered")
         return 0
-    rows = [(record.state, record.tool, _when(record.created_at), record.key) for record in records]
-    print("\n".join(table(rows, ("state", "tool", "since", "key"))))
+    rows = [(record.key, record.state, _when(record.created_at), record.tool) for record in records]
+    print("\n".join(table(rows, ("key", "state", "since", "tool"))))
     return 0
 
 

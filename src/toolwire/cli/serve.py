@@ -99,7 +99,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
             _check_there_is_a_model(gateway, is_demo=arguments.demo)
             listener = bind(settings, port=arguments.port)
             app = telemetry.around(gateway)
-            await serve(gateway, settings, listener, reload=reload, ready=lambda: _tell(listener), app=app)
+            await serve(gateway, settings, listener, reload=reload, ready=lambda: _tell(listener, settings), app=app)
     finally:
         await state.aclose()
         await telemetry.aclose()
@@ -121,26 +121,27 @@ def _check_there_is_a_model(gateway: Gateway, *, is_demo: bool) -> None:
 def _settings(arguments: argparse.Namespace) -> Settings:
     from msgspec.structs import replace
 
-    from ..gateway.settings import ModelRow, Settings, UpstreamRow, load
+    from ..gateway.settings import Settings, load
+    from .demo_gateway import demo_settings
 
     settings = Settings()
     if arguments.config is not None or (not arguments.demo and Path(_CONFIG).is_file()):
         settings = load(Path(arguments.config or _CONFIG))
     if arguments.demo:
-        local = {"local": UpstreamRow("local")}
-        every = {"local/smollm2": ModelRow("local", "smollm2"), "*": ModelRow("local", "smollm2")}
-        settings = replace(settings, upstreams={**settings.upstreams, **local}, models={**every, **settings.models})
+        demo = demo_settings()
+        upstreams, models = {**settings.upstreams, **demo.upstreams}, {**demo.models, **settings.models}
+        settings = replace(settings, upstreams=upstreams, models=models)
     if arguments.host is not None:
         settings = replace(settings, server=replace(settings.server, host=arguments.host))
     return settings
 
 
-def _tell(listener: socket) -> None:
+def _tell(listener: socket, settings: Settings) -> None:
     host, port = listener.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
     url = f"http://{host}:{port}"
     print(f"{paint('toolwire', 'bold')} listens on {paint(url, 'green')}   (Ctrl-C stops it)\n")
-    for line in serve_client.lines(url):
+    for line in serve_client.lines(url, *(["$YOUR_KEY"] if settings.keys else [])):
         print(line)
     print(flush=True)
 
@@ -171,8 +172,9 @@ def _row(turn: Turn, clean: Callable[[str], str]) -> str:
     tokens = "" if turn.usage is None else f"{turn.usage.input or 0}+{turn.usage.output or 0}"
     by = clean(f"{turn.upstream}/{turn.upstream_model}") if turn.upstream else "-"
     told = list(turn.calls)
-    if turn.losses:
-        told.append("1 loss" if len(turn.losses) == 1 else f"{len(turn.losses)} losses")
+    losses = sum(loss.severity != "info" for loss in turn.losses)
+    if losses:
+        told.append("1 loss" if losses == 1 else f"{losses} losses")
     if turn.error:
         told.append(turn.error)
     clock = strftime("%H:%M:%S", localtime(turn.started))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import os
 import sys
 import tomllib
 from collections.abc import Callable
@@ -23,6 +24,7 @@ examples:
   toolwire serve client gemini --url http://gateway:4141 --key-env TOOLWIRE_KEY
 """
 _URL = "http://127.0.0.1:4141"
+_ANY_KEY = "local"  # a gateway without keys takes any
 
 
 class Change(NamedTuple):
@@ -32,13 +34,13 @@ class Change(NamedTuple):
     text: str
 
 
-def lines(url: str) -> list[str]:
+def lines(url: str, key: str = _ANY_KEY) -> list[str]:
     """What to paste into a shell, for each client."""
     return [
-        f"  openai  OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=local",
-        f"  claude  ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=local claude -p 'Read a.txt'",
+        f"  openai  OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}",
+        f"  claude  ANTHROPIC_BASE_URL={url} ANTHROPIC_AUTH_TOKEN={key} claude -p 'Read a.txt'",
         f"  codex   toolwire serve client codex --url {url} --write   then: codex exec 'Read a.txt'",
-        f"  gemini  GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY=local gemini -p 'Read a.txt'",
+        f"  gemini  GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY={key} gemini -p 'Read a.txt'",
         f"  ollama  OLLAMA_HOST={url}",
     ]
 
@@ -54,6 +56,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument("client", choices=sorted(_CLIENTS))
     parser.add_argument("--url", default=_URL, help=f"where the gateway is ({_URL})")
     parser.add_argument("--model", help="the model to ask for")
+    parser.add_argument(
+        "--key-env", metavar="NAME", help="the variable that holds your key, where the gateway wants one"
+    )
     parser.add_argument("--write", action="store_true", help="change the client's settings")
     parser.add_argument("--home", type=Path, default=None, help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
@@ -61,9 +66,11 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     home = arguments.home or Path.home()
-    changes, advice = _CLIENTS[arguments.client](home, arguments.url.rstrip("/"), arguments.model)
+    key = _key(arguments.key_env)
+    shown = _ANY_KEY if arguments.key_env is None else f"${arguments.key_env}"
+    changes, advice = _CLIENTS[arguments.client](home, arguments.url.rstrip("/"), arguments.model, key, shown)
     for change in changes:
-        _show(change)
+        _show(change, key, shown)
     if not arguments.write:
         print(f"\n{advice}\n{paint('nothing was changed; --write does it', 'dim')}")
         return 0
@@ -73,13 +80,24 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _show(change: Change) -> None:
+def _key(variable: str | None) -> str:
+    if variable is None:
+        return _ANY_KEY
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise ConfigError(f"the variable {variable} is not set", hint="`toolwire serve keys new NAME` makes a key")
+    return key
+
+
+def _show(change: Change, key: str, shown: str) -> None:
+    """What changes; the key itself is not for a screen."""
     before = _read(change.path)
     if before == change.text:
         print(f"{change.path} says so already")
         return
     names = (str(change.path), str(change.path))
     for line in difflib.unified_diff(before.splitlines(), change.text.splitlines(), *names, lineterm=""):
+        line = line.replace(key, shown)
         colour = {"+": "green", "-": "red"}.get(line[:1])
         print(line if colour is None else paint(line, colour))
 
@@ -104,18 +122,18 @@ def _read(path: Path) -> str:
         raise ConfigError(f"cannot read {path}: {error}") from None
 
 
-def _claude(home: Path, url: str, model: str | None) -> tuple[list[Change], str]:
+def _claude(home: Path, url: str, model: str | None, key: str, shown: str) -> tuple[list[Change], str]:
     path = home / ".claude" / "settings.json"
     settings = _json(path)
-    env = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": "local"}
+    env = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": key}
     if model is not None:
         env["ANTHROPIC_MODEL"] = model
     settings["env"] = {**settings.get("env", {}), **env}
-    shell = " ".join(f"{name}={value}" for name, value in env.items())
+    shell = " ".join(f"{name}={value}" for name, value in env.items()).replace(key, shown)
     return [Change(path, _dumped(settings))], f"or for one run: {shell} claude -p '…'"
 
 
-def _codex(home: Path, url: str, model: str | None) -> tuple[list[Change], str]:
+def _codex(home: Path, url: str, model: str | None, _: str, shown: str) -> tuple[list[Change], str]:
     path = home / ".codex" / "config.toml"
     before = _read(path)
     try:
@@ -135,21 +153,21 @@ def _codex(home: Path, url: str, model: str | None) -> tuple[list[Change], str]:
     ]
     text = "\n".join([*top, *kept, *([""] if kept else []), *table]) + "\n"
     tomllib.loads(text)
-    return [Change(path, text)], "then: TOOLWIRE_KEY=local codex exec '…'"
+    return [Change(path, text)], f"then: TOOLWIRE_KEY={shown} codex exec '…'"
 
 
 def _sets(line: str, names: tuple[str, ...]) -> bool:
     return line.split("=", 1)[0].strip() in names
 
 
-def _gemini(home: Path, url: str, model: str | None) -> tuple[list[Change], str]:
+def _gemini(home: Path, url: str, model: str | None, _: str, shown: str) -> tuple[list[Change], str]:
     path = home / ".gemini" / "settings.json"
     settings = _json(path)
     auth = settings.setdefault("security", {}).setdefault("auth", {})
     auth["selectedType"] = "gemini-api-key"
     if model is not None:
         settings.setdefault("model", {})["name"] = model
-    shell = f"GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY=local"
+    shell = f"GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY={shown}"
     return [Change(path, _dumped(settings))], f"then: {shell} gemini -p '…'"
 
 
@@ -168,7 +186,7 @@ def _dumped(settings: Any) -> str:
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
 
 
-_CLIENTS: dict[str, Callable[[Path, str, str | None], tuple[list[Change], str]]] = {
+_CLIENTS: dict[str, Callable[[Path, str, str | None, str, str], tuple[list[Change], str]]] = {
     "claude": _claude,
     "codex": _codex,
     "gemini": _gemini,

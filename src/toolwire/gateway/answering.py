@@ -81,6 +81,7 @@ class Answering:
     async def run(self) -> None:
         found = None if self._cache_key is None else self._means.cache.get(self._cache_key)
         if found is not None:
+            self._turn.upstream, self._turn.upstream_model = "cache", self._plan[0].model
             await self._call.respond(200, {**self._head(), "x-toolwire-cache": "hit"}, found)
             return
         try:

@@ -62,8 +62,8 @@ class Keys:
             found = self._by_hash.get(digest(key))
             if found is not None:
                 return found
-        words = "no key here is this one" if given else "no key"
-        raise Unknown(words, hint="Authorization: Bearer …, x-api-key or x-goog-api-key")
+        words = "unknown key" if given else "no key"
+        raise Unknown(words, hint="Authorization: Bearer …, x-api-key, x-goog-api-key, api-key or ?key=")
 
 
 def given_keys(headers: Mapping[str, str], query: Mapping[str, str]) -> list[str]:

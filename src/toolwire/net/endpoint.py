@@ -93,7 +93,9 @@ def endpoint_of(
         found = _from(environment, vendor)
     if found is None and own and not vendor.keyless:
         variables = " or ".join(one.variable for one in vendor.keys)
-        raise ConfigError(f"no key for {vendor.name}", hint=f"set {variables}, or pass key=…")
+        raise ConfigError(
+            f"no key for {vendor.name}", hint=f"set {variables}, or give a key of your own (key=…, --key-env)"
+        )
     return Endpoint(vendor, codec_of(vendor, wire), model, base, found)
 
 
@@ -106,7 +108,10 @@ def _split(model: str, base_url: str | None) -> tuple[Vendor, str]:
     if base_url is not None and model:
         return COMPATIBLE, model
     if not mark:
-        raise ConfigError(f"{model!r} does not say whose model it is", hint="write PROVIDER/MODEL, or pass base_url=…")
+        raise ConfigError(
+            f"{model!r} does not say whose model it is",
+            hint="write PROVIDER/MODEL, or say where it is (base_url=…, --base-url)",
+        )
     return find(head), rest
 
 
