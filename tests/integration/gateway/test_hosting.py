@@ -13,6 +13,7 @@ import toolwire
 from toolwire import Response, Text, ToolCall, ToolResult
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.net.runner import Runner
+from toolwire.net.stores import open_store
 from toolwire.testing import Upstream
 
 WIRES = ("anthropic", "gemini", "openai_chat", "openai_responses")
@@ -135,5 +136,94 @@ def test_a_model_that_never_stops_calling_is_stopped() -> None:
                 with pytest.raises(openai.InternalServerError, match="found no end"):
                     await ask(gateway.url, "anthropic", False, [{"role": "user", "content": "x?"}])
         assert len(ran) == 16
+
+    run(check)
+
+
+def test_an_id_that_clients_choose_is_not_part_of_what_ran_before() -> None:
+    async def check() -> None:
+        ask_twice = [CALLS_OURS, ENDS] * 2
+        async with Upstream(*ask_twice) as upstream:
+            document = {"upstreams": upstream_rows(upstream.url)}
+            runner = Runner(pay, store=open_store("memory:"))
+            async with serving(document, runners={"*": runner}) as gateway:
+                headers = {"x-request-id": "the-same"}
+                for _ in range(2):
+                    await ask(
+                        gateway.url, "anthropic", False, [{"role": "user", "content": "x?"}], extra_headers=headers
+                    )
+        assert ran == ["x", "x"]
+
+    run(check)
+
+
+@toolwire.tool(name="look_up")
+def pay(name: str) -> str:
+    """Pay somebody."""
+    ran.append(name)
+    return "paid"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_nobody_is_invited_to_ask_again_after_a_tool_has_run(stream: bool) -> None:
+    async def check() -> None:
+        down = Fault("overloaded", "down", 503, retry_after=0.01)
+        async with Upstream(CALLS_OURS, down, CALLS_OURS, ENDS) as upstream:
+            document = {"upstreams": upstream_rows(upstream.url)}
+            async with serving(document, runners={"*": Runner(pay)}) as gateway:
+                client = openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=2)
+                with pytest.raises(openai.OpenAIError):
+                    answer = await client.chat.completions.create(
+                        model="anthropic/m", messages=[{"role": "user", "content": "x?"}], stream=stream
+                    )
+                    if stream:
+                        [_ async for _ in answer]
+                await client.close()
+        assert ran == ["x"]
+
+    run(check)
+
+
+def test_a_tool_that_was_not_offered_is_not_run() -> None:
+    async def check() -> None:
+        async with Upstream(CALLS_OURS) as upstream:
+            document = {"upstreams": upstream_rows(upstream.url)}
+            async with serving(document, runners={"*": Runner(pay)}) as gateway:
+                message = await ask(
+                    gateway.url,
+                    "anthropic",
+                    False,
+                    [{"role": "user", "content": "x?"}],
+                    tools=[OWN],
+                    tool_choice="none",
+                )
+        assert [call.function.name for call in message.tool_calls or []] == ["look_up"]
+        assert ran == []
+
+    run(check)
+
+
+def test_a_model_without_tools_gets_none_of_ours() -> None:
+    async def check() -> None:
+        async with Upstream(ENDS) as upstream:
+            models = {"plain/m": {"upstream": "openai_chat", "tools": False}}
+            document = {"upstreams": upstream_rows(upstream.url), "models": models}
+            async with serving(document, runners={"*": Runner(pay)}) as gateway:
+                await ask(gateway.url, "plain", False, [{"role": "user", "content": "x?"}])
+            assert upstream.heard[0].request.tools == ()
+
+    run(check)
+
+
+def test_every_turn_is_counted_also_of_an_answer_that_never_came() -> None:
+    async def check() -> None:
+        async with Upstream(*[CALLS_OURS] * 16) as upstream:
+            document = {"upstreams": upstream_rows(upstream.url)}
+            async with serving(document, runners={"*": Runner(look_up)}) as gateway:
+                with pytest.raises(openai.InternalServerError):
+                    await ask(gateway.url, "anthropic", False, [{"role": "user", "content": "x?"}])
+        (turn,) = gateway.turns
+        assert turn.usage is not None
+        assert turn.usage.total == 16 * 15
 
     run(check)

@@ -14,6 +14,7 @@ from toolwire.ir.response import Stop
 from toolwire.mcp.client import McpServers
 from toolwire.mcp.server import Server
 from toolwire.net.client import ModelClient
+from toolwire.net.h1 import H1Transport
 from toolwire.net.runner import Runner
 from toolwire.testing import Upstream
 from toolwire.wire.mcp.errors import RpcError
@@ -123,5 +124,28 @@ def test_the_doors_of_the_gateway_are_the_doors_of_its_tools():
                 async with McpServers.from_config(config) as servers:
                     assert (not servers.problems) == fine
                     assert [entry.name for entry in servers.toolbox()] == (["conjugate"] if fine else [])
+
+    asyncio.run(check())
+
+
+def test_limits_and_accounts_hold_for_its_tools_too():
+    async def check():
+        from toolwire.gateway.keys import digest
+
+        row = {"hash": digest("sk-a"), "requests_per_minute": 3}
+        document = {"upstreams": upstream_rows("http://127.0.0.1:9"), "keys": {"a": row}}
+        async with serving(document, publish=Server(toolbox())) as gateway:
+            body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+            headers = {"authorization": "Bearer sk-a", "content-type": "application/json"}
+            transport = H1Transport()
+            statuses = []
+            for _ in range(4):
+                async with transport.post(f"{gateway.url}/mcp", headers, {}, body, 5) as reply:
+                    await reply.read()
+                    statuses.append(reply.status)
+            await transport.aclose()
+        assert statuses[3] == 429
+        assert 429 not in statuses[:3]
+        assert [(turn.front, turn.caller) for turn in gateway.turns] == [("mcp", "a")] * 4
 
     asyncio.run(check())

@@ -301,3 +301,42 @@ def test_tools_of_the_gateways_own_in_files_and_behind_mcp(tmp_path: Path) -> No
         assert published == ["conjugate", "status"]
 
     asyncio.run(check())
+
+
+def test_a_reload_without_keys_does_not_open_the_door(tmp_path: Path) -> None:
+    from toolwire.gateway.keys import digest
+
+    keys = f'[server]\nhost = "0.0.0.0"\n[keys.a]\nhash = "{digest("sk-a")}"\n'
+    config(tmp_path, "http://127.0.0.1:9", more=keys)
+
+    async def check() -> None:
+        with process(tmp_path, "--port", "0") as (running, url):
+            here = url.replace("0.0.0.0", "127.0.0.1")
+            assert b"401 Unauthorized" in await post(here, ask())
+            config(tmp_path, "http://127.0.0.1:9", more='[server]\nhost = "0.0.0.0"\n')
+            running.send_signal(signal.SIGHUP)
+            await asyncio.sleep(0.5)
+            assert b"401 Unauthorized" in await post(here, ask())
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("stray", [b"\r\n", b"POST /v1/chat"])
+def test_what_comes_behind_a_request_does_not_break_its_answer(tmp_path: Path, stray: bytes) -> None:
+    async def check() -> None:
+        async with Upstream(ANSWER, piece=64, pace=0.1) as upstream:
+            config(tmp_path, upstream.url, more="[limits]\nslow_client = 0.5\n")
+            with process(tmp_path, "--port", "0") as (_, url):
+                host, port = url.removeprefix("http://").split(":")
+                reader, writer = await asyncio.open_connection(host, int(port))
+                data = json.dumps(ask(stream=True)).encode()
+                head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\ncontent-length: {len(data)}\r\n\r\n"
+                writer.write(head.encode() + data)
+                await upstream.asked()
+                writer.write(stray)
+                answer = await reader.readuntil(b"0\r\n\r\n")
+                writer.close()
+        assert b"408" not in answer
+        assert b"data: [DONE]" in answer
+
+    asyncio.run(check())

@@ -304,3 +304,47 @@ def test_what_is_packed_unasked_is_unpacked_piece_by_piece():
                 await whole(H1Transport(), there["url"])
 
     asyncio.run(check())
+
+
+def test_a_request_that_may_have_been_read_is_not_sent_again_by_itself():
+    async def works_and_dies(reader, writer, seen):
+        seen["requests"].append(await request(reader))
+        writer.write(OK)
+        await writer.drain()
+        seen["requests"].append(await request(reader))
+        await asyncio.sleep(0.3)
+
+    async def check():
+        async with server(works_and_dies) as there:
+            transport = H1Transport()
+            await whole(transport, there["url"])
+            with pytest.raises(ConnectionError):
+                await whole(transport, there["url"])
+            assert len(there["requests"]) == 2
+            await transport.aclose()
+
+    asyncio.run(check())
+
+
+def test_one_server_that_hangs_leaves_room_for_the_others():
+    async def check():
+        async with server(_never) as hanging, server(saying(OK)) as fine:
+            transport = H1Transport(connections=2)
+            waiting = [asyncio.ensure_future(whole(transport, hanging["url"])) for _ in range(4)]
+            await asyncio.wait_for(hanging["asked"].wait(), 1)
+            assert (await whole(transport, fine["url"]))[2] == b"hi"
+            for one in waiting:
+                one.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            await transport.aclose()
+
+    asyncio.run(check())
+
+
+def test_packed_in_parts_and_in_empty_pieces():
+    async def check():
+        data = gzip.compress(b"first ") + gzip.compress(b"") * 2000 + gzip.compress(b"second")
+        async with server(saying(packed(data))) as there:
+            assert (await whole(H1Transport(), there["url"]))[2] == b"first second"
+
+    asyncio.run(check())
