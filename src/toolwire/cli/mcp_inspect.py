@@ -82,7 +82,7 @@ async def _inspect(arguments: argparse.Namespace) -> int:
 def _write_lock(file: str, servers: McpServers) -> int:
     locked = servers.lock()
     Path(file).write_text(json.dumps(locked, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    print(f"{len(locked['tools'])} tools in {file}", file=sys.stderr)
+    print(f"tools in {file}: {len(locked['tools'])}", file=sys.stderr)
     return 0
 
 
@@ -108,7 +108,8 @@ async def _print(servers: McpServers, report: Report) -> None:
     for problem in servers.problems:
         print(paint(printable(f"left out: {problem}"), "red", sys.stderr), file=sys.stderr)
     total = ", ".join(f"{number} {level}" for level, number in counts(report.findings).items())
-    print(paint(f"{len(report.tools)} tools: {total}", "bold"), file=sys.stderr)
+    count = "1 tool" if len(report.tools) == 1 else f"{len(report.tools)} tools"
+    print(paint(f"{count}: {total}", "bold"), file=sys.stderr)
 
 
 def _print_schemas(tools: tuple[Tool, ...], target: str) -> None:

@@ -1,10 +1,11 @@
-"""The servers that a command is to use: a URL, a command line, or a file of `mcpServers`."""
+"""The servers that a command is to use: a URL, a command line, a file of functions, or a file of `mcpServers`."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ __all__ = ["add_target", "one_spec", "open_servers"]
 
 def add_target(parser: Any, *, files: bool = True) -> None:
     """The arguments that say which server, and how."""
-    what = "a URL, a command line in quotes" + (", or a file of mcpServers" if files else "")
+    what = "a URL, a command line in quotes, a file of functions" + (", or a file of mcpServers" if files else "")
     parser.add_argument("target", metavar="SERVER", help=what)
     parser.add_argument(
         "--header", action="append", default=[], metavar="NAME=VALUE", help="for a URL; ${VARIABLE} is filled in"
@@ -41,6 +42,9 @@ def one_spec(arguments: argparse.Namespace) -> ServerSpec:
     entry: dict[str, Any] = {"protocol": arguments.protocol, "timeout": arguments.timeout}
     if re.match(r"https?://", target):
         entry |= {"url": target, "headers": _pairs("--header", arguments.header)}
+    elif target.endswith(".py") and Path(target).is_file():
+        command = [sys.executable, "-m", "toolwire", "mcp", "serve", target]
+        entry |= {"command": command, "env": _pairs("--env", arguments.env)}
     else:
         try:
             words = shlex.split(target)
