@@ -73,7 +73,7 @@ def test_inspect():
     assert code == 0
     assert out.startswith("conjugate 0.1.0, MCP 2026-07-28: 1 tools, 0 resources, 0 prompts\n")
     assert "conjugate  ✓       ~" in out
-    assert err.startswith("1 tools:")
+    assert err.startswith("1 tool:")
 
 
 def test_inspect_over_http_for_machines():
@@ -100,7 +100,7 @@ def test_inspect_shows_what_is_wrong_and_what_is_sent():
 def test_lock_and_check(tmp_path):
     file = str(tmp_path / "tools.lock")
     code, _, err = served("inspect", "--lock", file)
-    assert (code, err) == (0, f"1 tools in {file}\n")
+    assert (code, err) == (0, f"tools in {file}: 1\n")
     assert served("inspect", "--check-lock", file)[0] == 0
     locked = json.loads((tmp_path / "tools.lock").read_text())
     locked["tools"]["conjugate"].update(sha256="0", description="Something else.")
