@@ -124,7 +124,18 @@ def _litellm(port: int, upstream: int) -> list[str]:
 
 def _rosetta(port: int, upstream: int) -> list[str]:
     python = _python("rosetta", "llm-rosetta")
-    return [python, str(HERE / "rosetta.py"), str(port), str(upstream)]
+    base = f"http://127.0.0.1:{upstream}"
+    config = {
+        "providers": {
+            "openai_chat": {"api_key": "none", "base_url": f"{base}/v1"},
+            "anthropic": {"api_key": "none", "base_url": base},
+        },
+        "models": {"same": "openai_chat", "cross": "anthropic"},
+        "server": {"host": "127.0.0.1", "port": port, "open_on_no_keys": True},
+    }
+    file, data = _write("rosetta.jsonc", json.dumps(config)), str(WORK / "rosetta-data")
+    command = str(Path(python).parent / "llm-rosetta-gateway")
+    return [command, "--config", file, "--data-dir", data, "--no-banner", "--log-level", "error"]
 
 
 def _portkey(port: int, _: int) -> list[str]:
@@ -152,5 +163,6 @@ CANDIDATES = {
     "litellm": Candidate(
         "litellm", _litellm, is_slow=True, environment={"LITELLM_LOG": "ERROR", "LITELLM_MODE": "PRODUCTION"}
     ),
+    "llm-rosetta": Candidate("llm-rosetta", _rosetta, paced=None, is_slow=True),
     "portkey": Candidate("portkey", _portkey, paced=None, headers=_portkey_headers(7801), is_slow=True),
 }

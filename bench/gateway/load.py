@@ -61,15 +61,21 @@ async def load(port: int, path: str, body: bytes, *, requests: int, at_once: int
     async def worker() -> None:
         nonlocal left
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
+        used = False
         while left > 0:
             left -= 1
             began = time.perf_counter()
             try:
                 status, first, size = await one(reader, writer, head, body)
-            except (ConnectionError, asyncio.IncompleteReadError, OSError):
-                loaded.failed += 1
+            except (ConnectionError, asyncio.IncompleteReadError, OSError) as error:
+                if used and not getattr(error, "partial", b""):
+                    left += 1  # some close after every answer without a word
+                else:
+                    loaded.failed += 1
                 reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
+                used = False
                 continue
+            used = True
             loaded.latencies.append(time.perf_counter() - began)
             loaded.first.append(first)
             loaded.bytes += size

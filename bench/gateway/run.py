@@ -16,10 +16,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from unittest.mock import EVENTS
 
 from candidates import CANDIDATES, Candidate
 from load import Loaded, load
+from provider import EVENTS
 
 HERE = Path(__file__).parent
 ROUNDS = 3
@@ -140,7 +140,7 @@ def best(rounds: list[dict]) -> dict:
 def main() -> None:
     wanted = sys.argv[1:] or list(CANDIDATES)
     mock = subprocess.Popen(
-        ["taskset", "-c", "0", sys.executable, HERE / "mock.py", str(UPSTREAM)], stdout=subprocess.PIPE
+        ["taskset", "-c", "0", sys.executable, HERE / "provider.py", str(UPSTREAM)], stdout=subprocess.PIPE
     )
     mock.stdout.readline()
     os.sched_setaffinity(0, {0})

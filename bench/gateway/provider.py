@@ -1,6 +1,6 @@
 """An upstream that costs next to nothing: fixed answers on every wire, by a bare protocol.
 
-    python mock.py PORT
+    python provider.py PORT
 
 The answer depends on the path and on whether the body asks for a stream; `/pace` in front of the path sends one event each
 two milliseconds, otherwise all of them at once.
