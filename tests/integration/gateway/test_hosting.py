@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import time
 from typing import Any
 
 import openai
@@ -11,6 +13,9 @@ from serving import serving, upstream_rows
 
 import toolwire
 from toolwire import Response, Text, ToolCall, ToolResult
+from toolwire.gateway.downstream import Downstream
+from toolwire.gateway.memory import InMemory
+from toolwire.gateway.seen import Kept
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store
@@ -225,5 +230,42 @@ def test_every_turn_is_counted_also_of_an_answer_that_never_came() -> None:
         (turn,) = gateway.turns
         assert turn.usage is not None
         assert turn.usage.total == 16 * 15
+
+    run(check)
+
+
+@toolwire.tool(name="look_up", effect="read")
+async def think(name: str) -> str:
+    """Take some time."""
+    await asyncio.sleep(1.5)
+    ran.append(name)
+    return "thought"
+
+
+def test_while_a_tool_of_ours_runs_the_upstream_may_be_silent() -> None:
+    async def check() -> None:
+        async with Upstream(CALLS_OURS, ENDS) as upstream:
+            document = {"upstreams": upstream_rows(upstream.url, idle=0.3)}
+            async with serving(document, runners={"*": Runner(think)}) as gateway:
+                message = await ask(gateway.url, "anthropic", True, [{"role": "user", "content": "x?"}])
+        assert message.content == "Let me see. It is 42."
+        assert ran == ["x"]
+
+    run(check)
+
+
+def test_a_refused_stream_leaves_nothing_behind() -> None:
+    async def check() -> None:
+        calls = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": 7}}]}
+        document = {"upstreams": upstream_rows("http://127.0.0.1:9"), "limits": {"ping": 0.05}}
+        memory = InMemory(10, 10_000, 60.0, time.monotonic)
+        await memory.keep("", {"other": Kept()})
+        async with serving(document, memory=memory) as gateway:
+            for _ in range(3):
+                with pytest.raises(openai.BadRequestError):
+                    await ask(gateway.url, "anthropic", True, [{"role": "user", "content": "x?"}, calls])
+            await asyncio.sleep(0.3)
+            gc.collect()
+            assert not [one for one in gc.get_objects() if isinstance(one, Downstream)]
 
     run(check)
