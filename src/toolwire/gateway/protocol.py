@@ -160,7 +160,7 @@ class _LimitedHttp(HttpToolsProtocol):
 
     def _refuse(self, status: int, message: str) -> None:
         """In the words that most fronts share: whose client it is was not said yet. An answer that has begun is not the place."""
-        if self._is_answering:
+        if self._is_answering and self.cycle.response_started:
             self.transport.close()
             return
         body = to_bytes({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": status}})

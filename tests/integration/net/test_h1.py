@@ -65,14 +65,28 @@ async def whole(transport, url, body=b"{}", seconds=5.0, **headers):
         return reply.status, dict(reply.headers), b"".join(pieces)
 
 
+async def alone(url, body=b"{}", seconds=5.0, **options):
+    """The same by a transport of its own."""
+    async with opened(**options) as transport:
+        return await whole(transport, url, body, seconds)
+
+
+@asynccontextmanager
+async def opened(**options):
+    transport = H1Transport(**options)
+    try:
+        yield transport
+    finally:
+        await transport.aclose()
+
+
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: b\r\n\r\nhi"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n3\r\n, y\r\n0\r\n\r\n"
 
 
 def test_a_connection_is_used_again():
     async def check():
-        async with server(saying(OK, CHUNKED, OK)) as there:
-            transport = H1Transport()
+        async with server(saying(OK, CHUNKED, OK)) as there, opened() as transport:
             assert await whole(transport, there["url"], b'{"a":1}', accept="json") == (
                 200,
                 {"content-length": "2", "x-a": "b"},
@@ -80,7 +94,6 @@ def test_a_connection_is_used_again():
             )
             assert (await whole(transport, there["url"]))[2] == b"hi, y"
             assert (await whole(transport, there["url"], b"x" * 300_000))[2] == b"hi"
-            await transport.aclose()
         assert there["connections"] == 1
         head, body = there["requests"][0]
         assert head.startswith(b"POST /x?y=1 HTTP/1.1\r\nhost: localhost:")
@@ -104,7 +117,7 @@ def test_however_it_is_cut(size):
 
     async def check():
         async with server(slowly) as there:
-            status, headers, body = await whole(H1Transport(), there["url"])
+            status, headers, body = await alone(there["url"])
             assert (status, headers, body) == (200, {"transfer-encoding": "chunked"}, b"hi, y")
 
     asyncio.run(check())
@@ -112,8 +125,7 @@ def test_however_it_is_cut(size):
 
 def test_an_answer_that_lasts_as_long_as_its_connection():
     async def check():
-        async with server(saying(b"HTTP/1.1 200 OK\r\n\r\nall of it", close=True)) as there:
-            transport = H1Transport()
+        async with server(saying(b"HTTP/1.1 200 OK\r\n\r\nall of it", close=True)) as there, opened() as transport:
             assert (await whole(transport, there["url"]))[2] == b"all of it"
             assert (await whole(transport, there["url"]))[2] == b"all of it"
             assert there["connections"] == 2
@@ -136,7 +148,7 @@ def test_what_is_broken_says_so(said, words):
     async def check():
         async with server(saying(said, close=True)) as there:
             with pytest.raises(ConnectionError, match=words):
-                await whole(H1Transport(), there["url"])
+                await alone(there["url"])
 
     asyncio.run(check())
 
@@ -144,7 +156,7 @@ def test_what_is_broken_says_so(said, words):
 def test_nobody_is_there():
     async def check():
         with pytest.raises(ConnectionError):
-            await whole(H1Transport(), "http://127.0.0.1:9")
+            await alone("http://127.0.0.1:9")
 
     asyncio.run(check())
 
@@ -159,8 +171,7 @@ def test_a_connection_that_was_closed_while_idle_is_not_missed():
         await request(reader)  # the second on this connection is read, and not answered
 
     async def check():
-        async with server(once_each) as there:
-            transport = H1Transport()
+        async with server(once_each) as there, opened() as transport:
             await whole(transport, there["url"])
             assert (await whole(transport, there["url"]))[2] == b"hi"
             assert there["connections"] == 2
@@ -178,7 +189,7 @@ def test_the_time_is_over():
     async def check():
         async with server(_never) as there:
             with pytest.raises(TimeoutError):
-                await whole(H1Transport(), there["url"], seconds=0.05)
+                await alone(there["url"], seconds=0.05)
             await asyncio.wait_for(there["closed"].wait(), 1)
 
     asyncio.run(check())
@@ -187,7 +198,7 @@ def test_the_time_is_over():
 def test_whoever_is_cancelled_closes_the_connection_at_once():
     async def check():
         async with server(_never) as there:
-            asking = asyncio.ensure_future(whole(H1Transport(), there["url"], seconds=60))
+            asking = asyncio.ensure_future(alone(there["url"], seconds=60))
             await asyncio.wait_for(there["asked"].wait(), 1)
             asking.cancel()
             await asyncio.wait_for(there["closed"].wait(), 1)
@@ -211,7 +222,7 @@ def test_an_answer_that_nobody_reads_waits_at_its_server():
 
     async def check():
         async with server(endless) as there:
-            async with H1Transport().post(f"{there['url']}/", {}, {}, b"", 30) as reply:
+            async with opened() as transport, transport.post(f"{there['url']}/", {}, {}, b"", 30) as reply:
                 await reply.read()
                 await asyncio.sleep(0.3)
                 before = written
@@ -241,10 +252,8 @@ def test_no_more_connections_than_allowed():
             writer.write(OK)
 
     async def check():
-        async with server(counting) as there:
-            transport = H1Transport(connections=3)
+        async with server(counting) as there, opened(connections=3) as transport:
             await asyncio.gather(*(whole(transport, there["url"]) for _ in range(20)))
-            await transport.aclose()
             assert most == 3
             assert there["connections"] == 3
 
@@ -257,8 +266,8 @@ def test_certificates_are_checked():
         context.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
         async with server(saying(OK), ssl=context) as there:
             with pytest.raises(ConnectionError, match="not to be trusted"):
-                await whole(H1Transport(), there["url"])
-            assert (await whole(H1Transport(roots=[(TLS / "ca.pem").read_bytes()]), there["url"]))[2] == b"hi"
+                await alone(there["url"])
+            assert (await alone(there["url"], roots=[(TLS / "ca.pem").read_bytes()]))[2] == b"hi"
 
     asyncio.run(check())
 
@@ -274,8 +283,7 @@ def test_what_cannot_be_asked_for():
 def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next_one():
     async def check():
         forged = OK.replace(b"hi", b"no")
-        async with server(saying(OK + forged, OK)) as there:
-            transport = H1Transport()
+        async with server(saying(OK + forged, OK)) as there, opened() as transport:
             assert (await whole(transport, there["url"]))[2] == b"hi"
             assert (await whole(transport, there["url"]))[2] == b"hi"
 
@@ -290,7 +298,7 @@ def test_what_is_packed_unasked_is_unpacked_piece_by_piece():
     async def check():
         bomb = gzip.compress(b"x" * 50_000_000)
         async with server(saying(packed(bomb))) as there:
-            async with H1Transport().post(f"{there['url']}/", {}, {}, b"", 30) as reply:
+            async with opened() as transport, transport.post(f"{there['url']}/", {}, {}, b"", 30) as reply:
                 sizes = []
                 while piece := await reply.read():
                     sizes.append(len(piece))
@@ -298,10 +306,10 @@ def test_what_is_packed_unasked_is_unpacked_piece_by_piece():
             assert max(sizes) <= 256 * 1024
         async with server(saying(packed(b"not gzip"))) as there:
             with pytest.raises(ConnectionError, match="not packed as it says"):
-                await whole(H1Transport(), there["url"])
+                await alone(there["url"])
         async with server(saying(packed(b"x").replace(b"gzip", b"br"))) as there:
             with pytest.raises(ConnectionError, match="nobody asked for"):
-                await whole(H1Transport(), there["url"])
+                await alone(there["url"])
 
     asyncio.run(check())
 
@@ -315,28 +323,24 @@ def test_a_request_that_may_have_been_read_is_not_sent_again_by_itself():
         await asyncio.sleep(0.3)
 
     async def check():
-        async with server(works_and_dies) as there:
-            transport = H1Transport()
+        async with server(works_and_dies) as there, opened() as transport:
             await whole(transport, there["url"])
             with pytest.raises(ConnectionError):
                 await whole(transport, there["url"])
             assert len(there["requests"]) == 2
-            await transport.aclose()
 
     asyncio.run(check())
 
 
 def test_one_server_that_hangs_leaves_room_for_the_others():
     async def check():
-        async with server(_never) as hanging, server(saying(OK)) as fine:
-            transport = H1Transport(connections=2)
+        async with server(_never) as hanging, server(saying(OK)) as fine, opened(connections=2) as transport:
             waiting = [asyncio.ensure_future(whole(transport, hanging["url"])) for _ in range(4)]
             await asyncio.wait_for(hanging["asked"].wait(), 1)
             assert (await whole(transport, fine["url"]))[2] == b"hi"
             for one in waiting:
                 one.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
-            await transport.aclose()
 
     asyncio.run(check())
 
@@ -345,6 +349,6 @@ def test_packed_in_parts_and_in_empty_pieces():
     async def check():
         data = gzip.compress(b"first ") + gzip.compress(b"") * 2000 + gzip.compress(b"second")
         async with server(saying(packed(data))) as there:
-            assert (await whole(H1Transport(), there["url"]))[2] == b"first second"
+            assert (await alone(there["url"]))[2] == b"first second"
 
     asyncio.run(check())
