@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
 from logging import getLogger
 from secrets import token_hex
@@ -158,26 +158,35 @@ class Gateway:
     async def _mcp_request(self, published: Published, scope: Scope, receive: Receive, send: Send) -> None:
         call = Call(scope, receive, send)
         turn = Turn(_request_id(call), time.time(), "mcp", action="mcp")
+        with self._counted(call, turn):
+            try:
+                caller = self._keys.known(call.headers)
+                if caller is not None and caller.name:
+                    turn.caller = caller.name
+                    await self._limiter.admit(caller)
+                await published(scope, call.received_within(self._settings.limits.slow_client), call.sent)
+            except ToolwireError as error:
+                await self._refuse(call, FRONTS["openai_chat"], turn, fault_from(error))
+            except asyncio.CancelledError:
+                if not self._draining:
+                    raise
+                uncancel()  # a stream that stays open as long as there is a server
+
+    @contextmanager
+    def _counted(self, call: Call, turn: Turn) -> Iterator[None]:
+        """A request while it is answered; then who wants to know is told."""
         began = time.perf_counter()
         self._active += 1
         self._idle.clear()
         try:
-            caller = self._keys.known(call.headers)
-            if caller is not None and caller.name:
-                turn.caller = caller.name
-                await self._limiter.admit(caller)
-            await published(scope, call.received_within(self._settings.limits.slow_client), call.sent)
-        except ToolwireError as error:
-            await self._refuse(call, FRONTS["openai_chat"], turn, fault_from(error))
-        except asyncio.CancelledError:
-            if not self._draining:
-                raise
-            uncancel()  # a stream that stays open as long as there is a server
+            yield
         finally:
             self._active -= 1
             if not self._active:
                 self._idle.set()
-            turn.seconds, turn.status = time.perf_counter() - began, call.status
+            call.unwatch()
+            turn.seconds = time.perf_counter() - began
+            turn.status = turn.status or call.status
             self._tell(turn)
 
     async def _until_idle(self) -> None:
@@ -190,10 +199,7 @@ class Gateway:
     async def _http_request(self, call: Call, scope: Scope) -> None:
         front = dialect_of(call.path, call.headers)
         turn = Turn(_request_id(call), time.time(), front.wire)
-        began = time.perf_counter()
-        self._active += 1
-        self._idle.clear()
-        try:
+        with self._counted(call, turn):
             try:
                 self._guard.check(scope["headers"])
                 place = self._place(call)
@@ -210,14 +216,6 @@ class Gateway:
             except Exception:  # noqa: BLE001  # a fault of ours stays with this request
                 _log.exception("request %s failed", turn.id)
                 await self._refuse(call, front, turn, Fault("server", "the gateway failed; see its log", 500))
-        finally:
-            self._active -= 1
-            if not self._active:
-                self._idle.set()
-            call.unwatch()
-            turn.seconds = time.perf_counter() - began
-            turn.status = turn.status or call.status
-            self._tell(turn)
 
     def _tell(self, turn: Turn) -> None:
         for sink in self._sinks:

@@ -160,8 +160,10 @@ def load(path: Path) -> Settings:
     """The settings in a file: ours (TOML), or the part of LiteLLM's (YAML) that we know."""
     try:
         text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"cannot read {path}: it is not UTF-8") from None
     if path.suffix in (".yaml", ".yml"):
         from .litellm_config import from_litellm
 

@@ -8,6 +8,7 @@ knows no proxy and no HTTP/2. Redirects are not followed.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import ssl
 from collections.abc import Mapping, Sequence
@@ -214,7 +215,8 @@ def _split(url: str) -> tuple[Origin, str, str]:
 def _words(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not to be trusted: {error.verify_message}"
-    return error.strerror or str(error)
+    # what asyncio writes into it is the call and not the reason
+    return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or str(error)
 
 
 def _needs_httptools() -> None:

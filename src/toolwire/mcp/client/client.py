@@ -33,7 +33,7 @@ from ...wire.mcp.calls import InputRequired, call_request, read_result
 from ...wire.mcp.errors import METHOD_NOT_FOUND, RpcError
 from ...wire.mcp.headers import Mirrored, mirrored
 from ...wire.mcp.lists import list_request
-from ...wire.mcp.meta import IDEMPOTENCY, Meta, Trace, with_meta
+from ...wire.mcp.meta import Meta, Trace, with_meta
 from ...wire.mcp.notices import PROGRESS, Progress, read_progress
 from ...wire.mcp.rpc import Failure, Message, Notification, Request, RequestId
 from ...wire.mcp.versions import LATEST_HANDSHAKE
@@ -274,9 +274,7 @@ class McpClient:
         self._marks = {name: mirrored(tool.input_schema) for name, tool in tools.items()}
 
     def _has(self, area: str) -> bool:
-        """Servers that say nothing of themselves are asked all the same."""
-        greeting = self.greeting
-        return greeting is not None and (greeting.offers(area) or (area == "tools" and not greeting.card.capabilities))
+        return self.greeting is not None and self.greeting.offers(area)
 
     async def _listed(self, area: str, method: str | None = None) -> list[JSON]:
         asked = method or f"{area}/list"
@@ -318,7 +316,7 @@ class McpClient:
 
         RpcError is what the server says is wrong with the call, ServerGone that nobody knows; a tool that failed is a result.
         """
-        again = key is not None and self._is_idempotent()
+        again = key is not None and self.greeting is not None and self.greeting.is_idempotent
         answers: Object | None = None
         state: str | None = None
         for _ in range(_ROUNDS):
@@ -364,11 +362,6 @@ class McpClient:
         meta = self._me.meta(self.greeting.version) if self.greeting is not None else Meta()
         trace = None if self._trace is None else self._trace()
         return meta if trace is None else replace(meta, trace=trace)
-
-    def _is_idempotent(self) -> bool:
-        """Whether a call with a key may be sent twice."""
-        offered = {} if self.greeting is None else self.greeting.card.capabilities.get("experimental")
-        return type(offered) is dict and IDEMPOTENCY in offered
 
     async def _ask(self, build: Build) -> Object:
         return (await self._sent(build, None, self.spec.timeout))[0]

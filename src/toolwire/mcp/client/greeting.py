@@ -24,7 +24,7 @@ from ...wire.mcp.greeting import (
     read_discovered,
     read_initialized,
 )
-from ...wire.mcp.meta import Meta
+from ...wire.mcp.meta import IDEMPOTENCY, Meta
 from ...wire.mcp.rpc import Failure, Notification, Request, Result
 from ...wire.mcp.versions import HANDSHAKE, LATEST, LATEST_HANDSHAKE, STATELESS
 from .failures import NotAuthorized, ServerRefused
@@ -52,8 +52,14 @@ class Greeting(Value, frozen=True):
         return self.version in STATELESS
 
     def offers(self, area: str) -> bool:
-        """Whether the server has anything of "tools", "resources", "prompts"."""
-        return area in self.card.capabilities
+        """Whether the server has anything of "tools", "resources", "prompts". One that says nothing of itself may have tools."""
+        return area in self.card.capabilities or (area == "tools" and not self.card.capabilities)
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether a call with a key may be sent twice."""
+        offered = self.card.capabilities.get("experimental")
+        return type(offered) is dict and IDEMPOTENCY in offered
 
     def tells(self, area: str) -> bool:
         """Whether it says when its list changes."""
