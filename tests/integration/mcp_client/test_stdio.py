@@ -218,6 +218,37 @@ def test_a_server_that_died_is_started_again():
     run(test())
 
 
+def test_calls_made_while_the_server_starts_again_wait_until_it_has_been_greeted():
+    async def test():
+        async with McpClient(misbehaving()) as client:
+            with pytest.raises(ServerGone):
+                await client.call(asked("die"))
+            calls = []
+            while client.trouble is not None or len(calls) < 5:
+                calls.append(asyncio.create_task(client.call(asked("echo", text=str(len(calls))))))
+                await asyncio.sleep(0.002)
+            results = await asyncio.gather(*calls)
+            assert [result.text for result in results] == [str(number) for number in range(len(calls))]
+
+    run(test())
+
+
+def test_a_call_is_not_left_waiting_by_a_server_that_is_closed_while_it_ends():
+    async def test():
+        async with McpClient(misbehaving()) as client:
+            calls = [asyncio.create_task(client.call(asked("die")))]
+            for _ in range(
+                40
+            ):  # one of them finds the server gone before its last words are heard, and opens another one
+                await asyncio.sleep(0.005)
+                calls.append(asyncio.create_task(client.call(asked("echo", text="?"))))
+            _, waiting = await asyncio.wait(calls, timeout=10)
+            assert not waiting
+            assert isinstance(calls[0].exception(), ServerGone)
+
+    run(test())
+
+
 def test_a_write_whose_answer_was_lost_is_not_sent_again(effects):
     async def test():
         async with toolbox_of(misbehaving(effects=effects)) as (servers, box):

@@ -371,19 +371,30 @@ class McpClient:
     ) -> tuple[Object, bool]:
         """The result of a request, and whether it left twice. It does so only where that does no harm (`again`); one that had
         surely not left is sent over a new connection in any case."""
-        link = self._link
+        link = await self._ready()
         try:
-            return await self._once(build, marks, limit), False
+            return await self._once(link, build, marks, limit), False
         except ServerGone as gone:
-            opening = asyncio.current_task() is self._opener
-            if opening or (gone.sent and not again) or not self.spec.reconnects:
+            if self._is_opening() or (gone.sent and not again) or not self.spec.reconnects:
                 raise
             left = gone.sent
-        await self._reopen(link)
-        return await self._once(build, marks, limit), left
+        try:
+            await self._reopen(link)
+        except ServerGone as gone:
+            raise ServerGone(gone.message, sent=left) from None
+        return await self._once(await self._ready(), build, marks, limit), left
 
-    async def _once(self, build: Build, marks: Mirrored | None, limit: float | None) -> Object:
-        link = self._link
+    async def _ready(self) -> Link | None:
+        """The connection. While one is being opened, only who opens it may speak: the others wait until it is greeted."""
+        if self._opener is not None and not self._is_opening():
+            async with self._opening:
+                pass
+        return self._link
+
+    def _is_opening(self) -> bool:
+        return asyncio.current_task() is self._opener
+
+    async def _once(self, link: Link | None, build: Build, marks: Mirrored | None, limit: float | None) -> Object:
         if link is None:
             raise ServerGone(f"{self.spec.name} is not connected: {self.trouble}", sent=False)
         request = build(next(self._ids))

@@ -193,11 +193,14 @@ class StdioLink:
         await asyncio.sleep(0.05)  # for its last words
         said = f"; it said: {' | '.join(self._said)}" if self._said else ""
         self._gone = ServerGone(f"{self._spec.name} {what}{said}")
-        for waiting in self._pending.values():
-            if not waiting.done():
-                waiting.set_exception(ServerGone(self._gone.message))
+        self._release(self._gone)
         if not self._closing:
             self._lost(self._gone)
+
+    def _release(self, gone: ServerGone) -> None:
+        for waiting in self._pending.values():
+            if not waiting.done():
+                waiting.set_exception(ServerGone(gone.message))
 
     async def close(self) -> None:
         """The end of its input, a signal, a stronger one; and nobody is left behind."""
@@ -223,7 +226,9 @@ class StdioLink:
         await asyncio.gather(*(task for task in self._tasks if task is not current), return_exceptions=True)
         # pipes that nobody has read to their end stay open otherwise
         process._transport.close()  # type: ignore[attr-defined]
-        await self._end("was closed")
+        if self._gone is None:
+            self._gone = ServerGone(f"{self._spec.name} was closed")
+        self._release(self._gone)  # whoever saw it end may have been stopped before telling those who wait
 
 
 def _signal(process: asyncio.subprocess.Process, number: int) -> None:
