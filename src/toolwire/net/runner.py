@@ -46,6 +46,8 @@ from ..run.schedule import Schedule
 from ..run.toolbox import Source, Toolbox
 from .dispatch import Dispatch, could_not_be_run
 from .invoke import Invoker, Outcome
+from .limited import Limited
+from .straight import Straight, straight
 
 __all__ = ["Approver", "Runner"]
 
@@ -97,6 +99,7 @@ class Runner:
             lease=lease,
         )
         self._latest = self._settings
+        self._ways: dict[str, Straight | None] = {}
         self._untrusted = frozenset(entry.name for entry in self.box if entry.options.untrusted)
         self._harmless = frozenset(entry.name for entry in self.box if entry.tool.effect in ("pure", "read"))
         self._tainted: OrderedDict[str, None] = OrderedDict()
@@ -122,7 +125,7 @@ class Runner:
             raise ConfigError("run takes a list of calls", hint="run([call])")
         if len(calls) == 1 and not keys and calls[0].name in self._harmless:
             began = time.perf_counter()  # no schedule: it may be cancelled at any time
-            result = await self.perform(CallRun(calls[0], self._of_run(run_id, tainted)))
+            result = await self.perform(calls[0], self._of_run(run_id, tainted))
             self.observe(calls[0], result, began, run_id)
             return [result]
         dispatch = self.dispatch(run_id=run_id, earlier=earlier, keys=keys, tainted=tainted)
@@ -157,21 +160,49 @@ class Runner:
         settings = self._of_run(run_id or secrets.token_hex(8), tainted)
         return Dispatch(self, settings, Schedule(self.box, most=self._most), earlier, keys or {}, self._most_per_turn)
 
-    async def perform(self, run: CallRun) -> ToolResult:
+    async def perform(
+        self, call: ToolCall, settings: Settings, *, occurrence: int = 0, key: str | None = None
+    ) -> ToolResult:
         """One call to its end. A gate or a check of somebody else's may fail: then its call does, and no other."""
         try:
-            step = run.next()
-            while type(step) is not Finished:
-                if isinstance(step, Invoke):
-                    ran = self._invoker.begin(step)
-                    if not isinstance(ran, (Returned, Value)):
-                        ran = await (ran if step.token is None else self._kept_alive(step, ran))
-                    step = run.next(ran)
-                else:
-                    step = run.next(await self._do(step))
-            return step.result
+            ran = None
+            way = self._straight_way(call.name) if key is None else None
+            if way is not None:
+                begun = way.begin(call, settings)
+                ran = await begun if isinstance(begun, Limited) else begun
+                if type(ran) is Returned:
+                    return way.result(call, ran)
+            return await self._by_steps(CallRun(call, settings, occurrence=occurrence, key=key), ran)
         except Exception as error:  # noqa: BLE001
-            return could_not_be_run(run.call, error)
+            return could_not_be_run(call, error)
+
+    def _straight_way(self, name: str) -> Straight | None:
+        try:
+            return self._ways[name]
+        except KeyError:
+            entry = self.box.find(name)
+            if entry is None:
+                return None
+            way = self._ways[name] = straight(entry, self._settings, self._invoker.limits)
+            return way
+
+    async def _by_steps(self, run: CallRun, ran: Outcome | None) -> ToolResult:
+        """`ran`: what came of the function, where it has been called already."""
+        step = run.next()
+        while type(step) is not Finished:
+            if not isinstance(step, Invoke):
+                step = run.next(await self._do(step))
+            elif ran is not None:
+                step, ran = run.next(ran), None
+            else:
+                step = run.next(await self._invoked(step))
+        return step.result
+
+    async def _invoked(self, step: Invoke) -> Outcome:
+        ran = self._invoker.begin(step)
+        if isinstance(ran, Value):
+            return ran
+        return await (ran if step.token is None else self._kept_alive(step, ran))
 
     async def _do(self, step: Step) -> Any:
         if isinstance(step, Wait):

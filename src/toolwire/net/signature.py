@@ -39,20 +39,29 @@ class Signature:
 
     def fit(self, arguments: Object) -> Object:
         """The arguments, coerced where the function's own types are more than JSON's; TypeError for what it does not take."""
-        names, integers = self.names, self.integers
+        names = self.names
         if names is not None and not names.issuperset(arguments):
             raise TypeError(f"there is no parameter {', '.join(sorted(arguments.keys() - names))}")
-        plain = not self.adapters
-        for name, value in arguments.items():
-            if type(value) is float and name in integers:
-                plain = False
-        return arguments if plain else {name: self._value(name, value) for name, value in arguments.items()}
+        return arguments if self.is_plain(arguments) else self._coerced(arguments)
+
+    def is_plain(self, arguments: Object) -> bool:
+        """Whether the function takes the values as they are. For JSON, 3.0 is an integer; for Python it is not."""
+        if self.adapters:
+            return False
+        if self.integers:
+            for value in arguments.values():
+                if type(value) is float:
+                    return False
+        return True
+
+    def _coerced(self, arguments: Object) -> Object:
+        return {name: self._value(name, value) for name, value in arguments.items()}
 
     def _value(self, name: str, value: Any) -> Any:
         if name in self.adapters:
             return self.adapters[name].validate_python(value)
         if name in self.integers and type(value) is float and value.is_integer():
-            return int(value)  # for JSON, 3.0 is an integer
+            return int(value)
         return value
 
 

@@ -180,7 +180,7 @@ def test_a_coroutine_that_never_returns_is_stopped():
 
 
 def test_a_coroutine_that_refuses_to_be_cancelled_does_not_hold_us_up(monkeypatch):
-    monkeypatch.setattr("toolwire.net.invoke._GRACE", 0.2)
+    monkeypatch.setattr("toolwire.net.limited._GRACE", 0.2)
 
     @tool(effect="read")
     async def stubborn() -> str:

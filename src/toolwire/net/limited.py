@@ -1,0 +1,136 @@
+"""A function's coroutine up to its limit of time, in the task at hand."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine, Generator
+from typing import Any, TypeAlias
+
+from ..run.context import CallContext, running
+from ..run.requests import Failed, Returned, TimedOut
+from .deadlines import Deadlines
+
+__all__ = ["Limited", "Limits", "Ran"]
+
+Ran: TypeAlias = Returned | Failed | TimedOut
+
+_GRACE = 2.0
+_log = logging.getLogger("toolwire.net")
+
+
+class Limits:
+    """Those who have the same limit share a timer."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[float, Deadlines] = {}
+
+    def run(self, coroutine: Coroutine[Any, Any, Any], context: CallContext, limit: float | None) -> Ran | Limited:
+        """Runs it until it waits for something: what waits for nothing is done by then, and nobody has to watch it."""
+        began = time.monotonic()
+        outside = running.get()
+        running.set(context)
+        try:
+            waits = coroutine.send(None)
+        except StopIteration as done:
+            running.set(outside)
+            return Returned(done.value)
+        except BaseException as error:  # noqa: BLE001
+            running.set(outside)
+            return _ended(error)
+        work = Limited(coroutine, waits, limit, outside)
+        if limit is not None:
+            work.watch(self._deadlines_of(limit, work.loop), time.monotonic() - began)
+        return work
+
+    def _deadlines_of(self, limit: float, loop: asyncio.AbstractEventLoop) -> Deadlines:
+        found = self._deadlines.get(limit)
+        if found is None or found.loop is not loop:
+            found = self._deadlines[limit] = Deadlines(loop)
+        return found
+
+
+class Limited:
+    """Awaits a coroutine that has begun, in the task at hand, up to a limit.
+
+    At the limit it is cancelled and has a moment to clean up; what goes on all the same is left behind. So nothing costs a
+    task of its own, and nothing can hold us up.
+    """
+
+    __slots__ = ("_cancelled", "_coroutine", "_deadlines", "_grace", "_limit", "_outside", "_task", "_waits", "loop")
+
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, Any], waits: Any, limit: float | None, outside: CallContext | None
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._coroutine = coroutine
+        self._waits = waits
+        self._limit = limit
+        self._outside = outside
+        self._task = _current_task(self.loop)
+        self._deadlines: Deadlines | None = None
+        self._grace: asyncio.TimerHandle | None = None
+        self._cancelled = 0
+
+    def watch(self, deadlines: Deadlines, spent: float) -> None:
+        """From now on the limit holds, of which so many seconds are gone."""
+        assert self._limit is not None
+        self._deadlines = deadlines
+        deadlines.add(self, self.loop.time() + self._limit - spent)
+
+    def expire(self) -> None:
+        self._cancelled += 1
+        self._task.cancel()
+        self._grace = self.loop.call_later(_GRACE, self.expire)
+
+    def __await__(self) -> Generator[Any, None, Ran]:
+        try:
+            while True:
+                try:
+                    yield self._waits
+                    raised = None
+                except BaseException as error:  # noqa: BLE001  # what the tool waited for has failed, or we are to stop
+                    raised = error
+                if self._cancelled > 1 and isinstance(raised, asyncio.CancelledError):
+                    return self._leave()
+                try:
+                    self._waits = self._coroutine.send(None) if raised is None else self._coroutine.throw(raised)
+                except StopIteration as done:
+                    return Returned(done.value)
+                except BaseException as error:  # noqa: BLE001
+                    return _ended(error, self._limit, self._cancelled)
+        finally:
+            self._forget()
+
+    def _leave(self) -> TimedOut:
+        try:
+            self._coroutine.close()
+        except BaseException:  # noqa: BLE001  # it does not even want to end
+            _log.warning("a tool ignores that it was cancelled")
+        return TimedOut(self._limit or 0)
+
+    def _forget(self) -> None:
+        running.set(self._outside)
+        if self._deadlines is not None:
+            self._deadlines.discard(self)
+        if self._grace is not None:
+            self._grace.cancel()
+        for _ in range(self._cancelled):
+            self._task.uncancel()
+
+
+def _ended(error: BaseException, limit: float | None = None, cancelled: int = 0) -> Ran:
+    """What a coroutine came to, by what it raised: that is the tool's own affair, unless we are to stop."""
+    if isinstance(error, asyncio.CancelledError):
+        if _current_task(asyncio.get_running_loop()).cancelling() > cancelled:
+            raise error
+        if cancelled:
+            return TimedOut(limit or 0, stopped=True)
+    return Failed(error)
+
+
+def _current_task(loop: asyncio.AbstractEventLoop) -> asyncio.Task[Any]:
+    task = asyncio.current_task(loop)
+    assert task is not None
+    return task
