@@ -15,7 +15,10 @@ KEY = "sk-bench-0123456789"
 
 @dataclass(frozen=True)
 class Candidate:
-    """`same`, `cross` and `paced` are models: behind Chat, behind Anthropic, and behind Anthropic at a pace."""
+    """`same`, `cross` and `paced` are models: behind Chat, behind Anthropic, and behind Anthropic at a pace.
+
+    `picks_port`: it listens where it likes, and prints where.
+    """
 
     name: str
     command: Callable[[int, int], list[str]]
@@ -26,6 +29,7 @@ class Candidate:
     headers: dict[str, str] = field(default_factory=lambda: {"authorization": f"Bearer {KEY}"})
     environment: dict[str, str] = field(default_factory=dict)
     is_slow: bool = False
+    picks_port: bool = False
 
 
 def _python(name: str, *packages: str) -> str:
@@ -157,6 +161,30 @@ def _portkey_headers(upstream: int) -> dict[str, str]:
     }
 
 
+def _tensorzero(_: int, upstream: int) -> list[str]:
+    python = _python("tensorzero", "tensorzero==2026.6.0", "openai")
+    base = f"http://127.0.0.1:{upstream}"
+    config = "".join(
+        f"""
+[models.{model}]
+routing = ["only"]
+[models.{model}.providers.only]
+type = "{kind}"
+model_name = "m"
+api_base = "{base}{path}"
+api_key_location = "env::NO_KEY"
+"""
+        for model, kind, path in (
+            ("same", "openai", "/v1/"),
+            ("cross", "anthropic", "/v1/"),
+            ("paced", "anthropic", "/pace/v1/"),
+        )
+    )
+    return [python, str(HERE / "tensorzero_embedded.py"), _write("tensorzero.toml", config)]
+
+
+_TENSORZERO_MODEL = "tensorzero::model_name::"
+
 CANDIDATES = {
     "toolwire": Candidate("toolwire", _toolwire),
     "nginx": Candidate("nginx", _nginx, same="m", cross="m", paced=None),
@@ -165,4 +193,14 @@ CANDIDATES = {
     ),
     "llm-rosetta": Candidate("llm-rosetta", _rosetta, paced=None, is_slow=True),
     "portkey": Candidate("portkey", _portkey, paced=None, headers=_portkey_headers(7801), is_slow=True),
+    "tensorzero": Candidate(
+        "tensorzero",
+        _tensorzero,
+        same=f"{_TENSORZERO_MODEL}same",
+        cross=f"{_TENSORZERO_MODEL}cross",
+        paced=f"{_TENSORZERO_MODEL}paced",
+        path="/openai/v1/chat/completions",
+        environment={"NO_KEY": "none"},
+        picks_port=True,
+    ),
 }

@@ -11,6 +11,7 @@ Rounds are interleaved, the best counts. For toolwire keys, routing, limits and 
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -76,7 +77,8 @@ class Running:
         self.port = port
         began = time.perf_counter()
         command = candidate.command(port, UPSTREAM)
-        log = (HERE / f".{candidate.name}.log").open("w")
+        self.log = HERE / f".{candidate.name}.log"
+        log = self.log.open("w")
         environment = {**os.environ, **candidate.environment}
         self.process = subprocess.Popen(["taskset", "-c", "1", *command], stdout=log, stderr=log, env=environment)
         try:
@@ -96,6 +98,8 @@ class Running:
 def _until_it_answers(running: Running, began: float) -> float:
     body = body_of(running.candidate.cross)
     while time.perf_counter() - began < 120:
+        if running.candidate.picks_port and (printed := re.search(r"listens at \S+:(\d+)", running.log.read_text())):
+            running.port = int(printed[1])
         if running.process.poll() is not None:
             raise RuntimeError(
                 f"{running.candidate.name} did not start: see bench/gateway/.{running.candidate.name}.log"
