@@ -23,7 +23,6 @@ class Entry(NamedTuple):
 
 
 _OTHER_WIRE = "a wire that is not there yet"
-_GATEWAY = "belongs to the gateway, which has the sockets"
 
 CASES = {
     "1": Entry("a tool without parameters gets an empty object schema where one is required, and nothing elsewhere"),
@@ -44,7 +43,7 @@ CASES = {
     "16": Entry("a custom tool is a function with one argument on Anthropic, and its calls come back as text"),
     "17": Entry("duplicate tool names are refused before anything goes to Anthropic"),
     "18": Entry("temperature is dropped with a loss on Anthropic 2026-10-21 and sent on 2023-06-01"),
-    "19": Entry("both of Anthropic's key headers are accepted", _GATEWAY),
+    "19": Entry("both of Anthropic's key headers are accepted"),
     "20": Entry("empty arguments are an empty object, and empty again on the same wire"),
     "21": Entry("duplicate keys, 1e400 and 2^63 survive as text and are flagged on the way to an object"),
     "22": Entry("arguments that are no object are invalid, not a crash, and wrapped for object wires"),
@@ -74,7 +73,7 @@ CASES = {
     "46": Entry("ids that are used again in a later turn are made unique"),
     "47": Entry("function_call and role function become calls and results with ids"),
     "48": Entry("system messages in the middle go in place or to the head, with a loss"),
-    "49": Entry("Mistral's arguments as an object, and its id null", _OTHER_WIRE),
+    "49": Entry("Mistral's arguments as an object, and its id null"),
     "50": Entry("consecutive assistant messages are one turn on Anthropic and Gemini"),
     "51": Entry("a prefilled answer is refused for models that do not continue one"),
     "52": Entry("a paused turn is echoed without a user message"),
@@ -157,7 +156,7 @@ BAD_INPUTS = {
     29: Entry("a name that only looks like an offered one"),
     30: Entry("invisible characters in a description"),
     31: Entry("two tools that are equal after cleaning"),
-    32: Entry("a tool named like an internal one", "there are no internal tools yet"),
+    32: Entry("a tool named like one of the gateway's own"),
     33: Entry("a call to a tool that was not offered"),
     34: Entry("a call although the choice was none"),
     35: Entry("duplicate call ids in a turn"),
@@ -172,12 +171,9 @@ BAD_INPUTS = {
     44: Entry("a thousand parallel calls"),
 }
 
-_IN_A_CALL = "belongs to running a call: the gateway passes calls on"
-_IDEMPOTENT = "belongs to the stores of the runtime, which have their tests"
 
 GATEWAY_BAD_INPUTS = {
     **{number: Entry(entry.behaviour) for number, entry in BAD_INPUTS.items()},
-    32: Entry("a tool named like an internal one", "there are no internal tools yet"),
     45: Entry("a schema that is true or false"),
     46: Entry("a schema without a type"),
     47: Entry("a reference to somewhere else: nobody goes there"),
@@ -215,19 +211,19 @@ GATEWAY_BAD_INPUTS = {
     79: Entry("a body that names an upstream or a key"),
     80: Entry("a model like a path, an address, an escape"),
     81: Entry("an image at an address: nobody fetches it"),
-    82: Entry("paths in arguments", _IN_A_CALL),
-    83: Entry("what a shell would read in arguments", _IN_A_CALL),
-    84: Entry("tools that never end", _IN_A_CALL),
+    82: Entry("paths in arguments"),
+    83: Entry("what a shell would read in arguments"),
+    84: Entry("tools that never end"),
     85: Entry("a result that looks like a call, a role, an escape, a script"),
     86: Entry("markup inside of a value, and markup that is not closed"),
     87: Entry("a call that is only quoted", "for the text engine to settle: it reads a call in a code fence as one"),
     88: Entry("a signature altered by a byte"),
     89: Entry("a signature of another provider"),
     90: Entry("an image that is none, or too large"),
-    91: Entry("an idempotency key with other arguments", _IDEMPOTENT),
-    92: Entry("a clock that jumps", _IDEMPOTENT),
-    93: Entry("two processes with one key", _IDEMPOTENT),
-    94: Entry("what an MCP client may send", "belongs to MCP, which is not there yet"),
+    91: Entry("an idempotency key with other arguments"),
+    92: Entry("a clock that jumps"),
+    93: Entry("two processes with one key"),
+    94: Entry("what an MCP client may send"),
     95: Entry("a wrong key, and a key in the query"),
 }
 

@@ -10,6 +10,8 @@ import toolwire
 from toolwire.bridge.fit_history import ERROR_MARK
 from toolwire.bridge.history import INTERRUPTED
 from toolwire.ir import EncodeError
+from toolwire.ir.fold import fold
+from toolwire.ir.text import to_bytes
 from toolwire.wire import get
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -446,6 +448,25 @@ def test_system_messages_in_the_middle():
         translated = to(target, body)
         assert read(translated.body) == ["one", "two"]
         assert ("/messages/2", "moved") in [(loss.path, loss.action) for loss in translated.losses]
+
+
+@pytest.mark.case("49")
+@pytest.mark.parametrize("arguments", [{"a": 1}, '{"a": 1}'])
+@pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_responses"])
+def test_mistral_s_arguments_are_an_object_or_a_text_and_its_id_may_be_the_word_null(target, arguments):
+    call = {"id": "null", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    said = {"role": "assistant", "content": "", "tool_calls": [call]}
+    body = chat(user(), said, {"role": "tool", "name": "f", "content": "ok"})
+    request = get(target).decode_request(to(target, body).body)
+    made, given = request.messages[1].parts[0], request.messages[2].parts[0]
+    assert made.arguments == {"a": 1}
+    assert made.id == given.call_id
+    assert made.id not in ("", "null")
+    wire = get("openai_chat")
+    assert wire.encode_request(wire.decode_request(body)).body["messages"][1]["tool_calls"][0]["id"] == "null"
+    chunk = {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, **call}]}, "finish_reason": "tool_calls"}]}
+    response = fold(wire.stream_decoder().feed(b"data: " + to_bytes(chunk) + b"\n\ndata: [DONE]\n\n"))
+    assert [(one.id, one.arguments) for one in response.calls] == [("", {"a": 1})]
 
 
 @pytest.mark.case("50")

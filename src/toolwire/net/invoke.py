@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Coroutine
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias
 
 from ..ir.pointer import Object
@@ -14,6 +15,7 @@ from ..run.context import running
 from ..run.failures import NotExecuted
 from ..run.requests import Failed, Invoke, Returned, TimedOut, Unfit
 from ..run.results import spoken
+from .collecting import collected, collected_as_it_comes
 from .limited import Limited, Limits, Ran
 from .process import in_process
 from .rate import Rates
@@ -66,9 +68,11 @@ class Invoker:
     async def _in_thread(self, step: Invoke, arguments: Object) -> Ran:
         limit, context = step.entry.options.timeout, contextvars.copy_context()
         context.run(running.set, step.context)
-        work = self._pool.submit(lambda: context.run(_guarded, step.entry.function, arguments))
+        given_up = threading.Event()
+        work = self._pool.submit(lambda: context.run(_guarded, step.entry.function, arguments, given_up.is_set))
         done, _ = await asyncio.wait({asyncio.wrap_future(work)}, timeout=limit)
         if not done:
+            given_up.set()
             busy = NotExecuted(f"all threads were busy for {limit:g} seconds")
             return Failed(busy) if work.cancel() else TimedOut(limit or 0)
         outcome: Returned | Failed = work.result()
@@ -83,21 +87,17 @@ def _rest(value: object) -> Coroutine[Any, Any, Any] | None:
     """What is still to be done where a plain function gave something to await."""
     if inspect.isawaitable(value):
         return _awaited(value)
-    return _collected(value) if inspect.isasyncgen(value) else None
+    return collected_as_it_comes(value) if inspect.isasyncgen(value) else None
 
 
-def _guarded(function: Any, arguments: Any) -> Returned | Failed:
+def _guarded(function: Any, arguments: Any, is_given_up: Callable[[], bool]) -> Returned | Failed:
     """Whatever a function raises, `SystemExit` and the like included, is its failure and not ours."""
     try:
         value = function(**arguments)
-        return Returned(list(value) if inspect.isgenerator(value) else value)
+        return Returned(collected(value, is_given_up) if inspect.isgenerator(value) else value)
     except BaseException as error:  # noqa: BLE001
         return Failed(error)
 
 
 async def _awaited(work: Awaitable[Any]) -> Any:
     return await work
-
-
-async def _collected(items: AsyncIterator[Any]) -> list[Any]:
-    return [item async for item in items]

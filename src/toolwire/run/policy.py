@@ -119,7 +119,7 @@ def only_effects(*effects: Effect) -> Check:
 
 
 def path_jail(argument: str, root: str) -> Check:
-    """The argument, a path, stays below `root`. Links are the tool's own business: nothing here looks at a disk."""
+    """The argument, a path, stays below `root`, as it is written: `toolwire.net.jail` looks at the disk, and at links on it."""
     jail = posixpath.normpath(root)
 
     def check(pending: Pending) -> Deny | None:
@@ -128,7 +128,11 @@ def path_jail(argument: str, root: str) -> Check:
             return Deny(f"{argument} must be a path, or a list of paths")
         for path in paths:
             whole = posixpath.normpath(posixpath.join(jail, path.replace("\\", "/")))
-            if "\x00" in path or not (whole == jail or whole.startswith(jail.rstrip("/") + "/")):
+            if (
+                "\x00" in path
+                or path.startswith("~")
+                or not (whole == jail or whole.startswith(jail.rstrip("/") + "/"))
+            ):
                 return Deny(f"{argument} must stay below {root}; {path!r} does not")
         return None
 

@@ -126,6 +126,7 @@ def verdict(policy: Policy, name: str, arguments, **known):
         (path_jail("path", "/files"), {"path": "..\\..\\etc"}, True),
         (path_jail("path", "/files"), {"path": "/filesystem/x"}, True),
         (path_jail("path", "/files"), {"path": "a\x00b"}, True),
+        (path_jail("path", "/files"), {"path": "~/.ssh/id_rsa"}, True),
         (path_jail("path", "/files"), {"path": "/etc/passwd"}, True),
         (path_jail("path", "/files"), {"path": ["a", "../../x"]}, True),
         (path_jail("path", "/files"), {"path": "notes/../a.txt"}, False),

@@ -20,6 +20,7 @@ from .content import NAME, read_content, write_content
 __all__ = [
     "read_assistant",
     "read_call",
+    "read_id",
     "read_message",
     "write_assistant",
     "write_call",
@@ -30,6 +31,8 @@ __all__ = [
 _FORM = "openai_chat~"
 _PLAIN = frozenset({"role", "content"})
 _RESULT = frozenset({"role", "tool_call_id", "content", "name"})
+NO_ID = "null"
+"""In words: so Mistral's servers say that a call has none."""
 _CALL = frozenset({"id", "type", "function", "custom"})
 _FUNCTION = frozenset({"name", "arguments"})
 _CUSTOM = frozenset({"name", "input"})
@@ -130,10 +133,15 @@ def _forget_null_content(extra: Extra) -> None:
         del extra[_FORM]
 
 
+def read_id(raw: Object) -> str:
+    given = optional_string(raw, "id")
+    return "" if given is None or given == NO_ID else given
+
+
 def read_call(raw: JSON) -> ToolCall:
     if type(raw) is dict and len(raw) == 3 and raw.get("type") == "function":
         call_id, function = raw.get("id"), raw.get("function")
-        if call_id and type(call_id) is str and type(function) is dict and len(function) == 2:
+        if call_id and call_id != NO_ID and type(call_id) is str and type(function) is dict and len(function) == 2:
             name, text = function.get("name"), function.get("arguments")
             if type(name) is str and type(text) is str:
                 arguments, state = parse_arguments(text)
@@ -143,7 +151,7 @@ def read_call(raw: JSON) -> ToolCall:
 
 def _read_any_call(raw: JSON) -> ToolCall:
     kind = obj(raw).get("type", "custom" if "custom" in raw else "function")
-    call_id = optional_string(raw, "id") or ""
+    call_id = read_id(raw)
     if kind == "custom":
         return _read_custom_call(raw, call_id)
     if kind != "function":
@@ -158,6 +166,8 @@ def _read_any_call(raw: JSON) -> ToolCall:
     extra = leftover(raw, (*_CALL, "extra_content") if artefacts else _CALL, NAME)
     extra = leftover(function, _FUNCTION, f"{NAME}/function", extra)
     form = {":type": "absent"} if "type" not in raw else {}
+    if raw.get("id") == NO_ID:
+        form["id"] = NO_ID
     return ToolCall(call_id, name, arguments, text, state, artefacts=artefacts, extra=_with_form(extra, form))
 
 
@@ -293,6 +303,6 @@ def write_call(call: ToolCall, losses: Losses, path: str) -> Object:
         form = call.extra.get(_FORM, {})
         if ":type" in form:
             del out["type"]
-        if not call.id and "id" not in form:
-            del out["id"]
+        if not call.id:
+            del out["id"]  # its form has what stood there, if anything did
     return finish(out, call.extra, NAME)

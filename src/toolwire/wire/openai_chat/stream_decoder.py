@@ -40,7 +40,7 @@ from ..openai_fault import read_fault
 from ..shape import integer, obj, optional_string, unknown, wrong
 from ..sse_stream import STRING, SSEStreamDecoder, is_utf8
 from .content import NAME
-from .messages import REASONING_FIELDS, read_signature
+from .messages import REASONING_FIELDS, read_id, read_signature
 from .response import fault_of, is_cut, read_usage, stop_of
 
 __all__ = ["ChatStreamDecoder"]
@@ -275,7 +275,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
         kind: CallKind = "freeform" if "custom" in raw else "function"
         inner = raw.get("custom" if kind == "freeform" else "function")
         inner = {} if inner is None else obj(inner, "function")
-        call_id, name = optional_string(raw, "id") or "", optional_string(inner, "name") or ""
+        call_id, name = read_id(raw), optional_string(inner, "name") or ""
         fragment = inner.get("input" if kind == "freeform" else "arguments")
         call = self._call_of(choice, integer(raw, "index"), call_id, name, kind, bool(fragment), raw)
         if choice.last is not call:

@@ -67,6 +67,7 @@ def said(front, reply):
     return get(front).decode_error(reply.status, reply.json(), reply.headers)
 
 
+@pytest.mark.case("19")
 @pytest.mark.parametrize("how", AUTH)
 @pytest.mark.parametrize("front", FRONTS)
 def test_every_header_that_clients_send_is_taken(front, how):
