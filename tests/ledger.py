@@ -216,7 +216,7 @@ GATEWAY_BAD_INPUTS = {
     84: Entry("tools that never end"),
     85: Entry("a result that looks like a call, a role, an escape, a script"),
     86: Entry("markup inside of a value, and markup that is not closed"),
-    87: Entry("a call that is only quoted", "for the text engine to settle: it reads a call in a code fence as one"),
+    87: Entry("a call that is only quoted"),
     88: Entry("a signature altered by a byte"),
     89: Entry("a signature of another provider"),
     90: Entry("an image that is none, or too large"),

@@ -186,6 +186,20 @@ def thought(signature):
     }
 
 
+@pytest.mark.gateway_bad_input(87)
+@pytest.mark.parametrize("stream", [False, True])
+@run
+async def test_a_call_that_is_only_quoted_is_not_made(stream):
+    asked = Request(messages=HI, tools=(Tool("f", "", properties(a={"type": "string"})),))
+    words = f"You would write:\n```\n{CALL.format('x')}\n```\nShall I?"
+    async with gateway_to(said(words), document=emulating()) as (gateway, _):
+        body = body_of("openai_chat", asked, "plain", stream=stream)
+        came = responded(await post(gateway, path_of("openai_chat"), body), "openai_chat", stream=stream)
+    assert came.calls == ()
+    assert came.text == words
+    assert came.stop.reason == "stop"
+
+
 @pytest.mark.gateway_bad_input(88)
 @run
 async def test_an_altered_signature_is_for_its_maker_to_judge():

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from .fences import Fences
 from .reader import Foreign, Malformed, Steps, Truncated, terminals
 from .signatures import foreign_to
 from .style import Turn
@@ -18,6 +19,9 @@ __all__ = ["run"]
 
 _SPECIAL = r"<\|[^|>]*\|?>|<[^|<>]*\|>|<｜[^｜]*｜>"
 """A special token is never text, even where it opened nothing."""
+
+_TOKEN = re.compile(r"<[|｜]|\[[A-Z_]+\]|.*[|｜]>").match
+"""A token of the model's own, which it writes where it means it; tags of plain characters may be words about calls."""
 
 _BARE_JSON = ('{"name": "', '{"name":"')
 
@@ -36,6 +40,7 @@ class _Machine:
         self.turn = turn
         self.strong = form.calls.openers(turn.offered)
         self.weak = form.calls.weak(turn.offered)
+        self.fences = Fences()
         self.opens = {opening: closing for opening, closing in form.reasoning if opening}
         self.silent = re.compile("|".join((_SPECIAL, *map(re.escape, form.noise))))
         self.spoken = False
@@ -49,6 +54,7 @@ class _Machine:
         self.stops = terminals(
             *self.strong, *inline, *thoughts, *form.noise, *form.halts, *self.foreign, *self.closers, *self.bare_json
         )
+        self.quotable = frozenset(one for one in self.stops.literals if not _TOKEN(one) and "```" not in one)
 
     def text(self) -> Steps[None]:
         reader, writer = self.turn.reader, self.turn.writer
@@ -58,7 +64,9 @@ class _Machine:
             found = yield from reader.until(self.stops, self._say)
             if found is None:
                 return
-            if found in self.strong or found in self.weak:
+            if found in self.quotable and self.fences.quotes:
+                self._quoted(found)
+            elif found in self.strong or found in self.weak:
                 yield from self._call(found)
             elif found in self.opens:
                 reader.taken = None
@@ -71,6 +79,14 @@ class _Machine:
                 yield from self._bare_json(found)
             elif found not in self.form.noise:
                 self._mere_words(found)
+
+    def _quoted(self, found: str) -> None:
+        reader, writer = self.turn.reader, self.turn.writer
+        if found in self.strong:
+            writer.note("quoted", reader.position - len(found), f"{found!r} stands in quoted code: no call was made")
+        reader.taken = None
+        self.fences.hold()
+        self._say(found)
 
     def _mere_words(self, found: str) -> None:
         """A tag that means nothing where it stands is text, and may be a sign of something."""
@@ -92,6 +108,7 @@ class _Machine:
     def _say(self, piece: str) -> None:
         if not self.spoken and not piece.isspace():
             self.spoken = True
+        self.fences.feed(piece)
         self.turn.writer.text(piece)
 
     def _weak_start(self) -> Steps[None]:
@@ -125,6 +142,8 @@ class _Machine:
             followed = writer.calls > calls
             self._no_call(error, start, say or self._say, opener)
         reader.taken = None
+        if writer.calls > calls:
+            self.fences.end_line()
         if self.form.one_call and writer.calls > calls:
             yield from self._rest("the turn ends with its call")
         return followed

@@ -42,6 +42,7 @@ DiagnosticCode: TypeAlias = Literal[
     "other_format",
     "after_stop",
     "draft",
+    "quoted",
 ]
 
 

@@ -1,0 +1,106 @@
+"""Talk about calls is no call: what stands in quoted code stays in the text. Tokens of a model's own are never talk."""
+
+import pytest
+
+import toolwire.text
+from toolwire import Tool, ToolCall
+from toolwire.testing import TextVector
+from toolwire.testing.text_suite import read_pieces
+from toolwire.text.engine.fences import Fences
+from toolwire.text.engine.offered import Offered
+
+TOOL = Tool("get_weather", None, {"type": "object", "properties": {"city": {"type": "string"}}})
+CALL = ToolCall("call_00000", "get_weather", {"city": "Paris"})
+
+
+def written(name):
+    return toolwire.text.get(name).render_calls((CALL,), (TOOL,)).text
+
+
+def has_tags(name):
+    """Whether its calls begin with characters that anybody could write, and not as bare JSON or Python."""
+    form = toolwire.text.get(name)
+    openers = form.calls.openers(Offered((TOOL,)))
+    return (
+        bool(openers)
+        and written(name).lstrip().startswith("<")
+        and not written(name).lstrip().startswith(("<|", "<｜"))
+    )
+
+
+TAGGED = [name for name in toolwire.text.names() if has_tags(name)]
+
+
+def test_there_are_such_formats():
+    assert {"hermes", "qwen3_xml", "function_xml"} <= set(TAGGED)
+
+
+@pytest.mark.parametrize("mark", ["```", "```xml", "~~~", "````"])
+@pytest.mark.parametrize("name", TAGGED)
+def test_a_call_in_a_code_block_behind_words_is_not_made(name, mark):
+    closing = mark.removesuffix("xml")
+    text = f"To call it, write this:\n\n{mark}\n{written(name)}\n{closing}\n\nShall I?"
+    parsed = toolwire.text.get(name).parse(text, (TOOL,))
+    assert parsed.calls == ()
+    assert parsed.text == text
+    assert {one.code for one in parsed.diagnostics} == {"quoted"}
+
+
+@pytest.mark.parametrize("name", TAGGED)
+def test_a_call_within_a_line_of_words_is_not_made(name):
+    call = written(name).replace("\n", "")
+    parsed = toolwire.text.get(name).parse(f"The form is `{call}` as ever.", (TOOL,))
+    assert parsed.calls == ()
+
+
+@pytest.mark.parametrize("name", TAGGED)
+@pytest.mark.parametrize(
+    "before", ["", "```\n", "```xml\n", "One. `code` ", "See:\n```\nx = 1\n```\n", "It's 5 o`clock.\n"]
+)
+def test_a_call_that_is_meant_is_made(name, before):
+    parsed = toolwire.text.get(name).parse(before + written(name), (TOOL,))
+    assert [(call.name, call.arguments) for call in parsed.calls] == [("get_weather", {"city": "Paris"})]
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3_xml", "function_xml"])
+def test_how_it_is_cut_makes_no_difference(name):
+    text = f"Like so:\n```\n{written(name)}\n```\nor `{written(name)}`.\n{written(name)}"
+    form, vector = toolwire.text.get(name), TextVector("", "", text, tools=(TOOL,))
+    whole = read_pieces(form, vector, [text])
+    assert len(form.parse(text, (TOOL,)).calls) == 1
+    for at in range(len(text)):
+        assert read_pieces(form, vector, [text[:at], text[at:]]) == whole
+    assert read_pieces(form, vector, list(text)) == whole
+
+
+def test_a_token_of_the_model_s_own_is_always_meant():
+    text = f"Like so:\n```\n{written('deepseek_v3')}"
+    assert len(toolwire.text.get("deepseek_v3").parse(text, (TOOL,)).calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "quotes"),
+    [
+        ("", False),
+        ("a\n```\n", True),
+        ("a\n```", True),
+        ("a\n```\n```\n", False),
+        ("a\n```\n``\n", True),
+        ("a\n````\n```\n", True),
+        ("a\n```\n~~~\n", True),
+        ("```\n", False),
+        ("```\nx\n```\n```\n", True),
+        ("a\n  ```py\n", True),
+        ("a ```b``` c\n", False),
+        ("a `", True),
+        ("a `b` ", False),
+        ("a `\n", False),
+        ("`", False),
+    ],
+)
+def test_where_code_is_quoted(text, quotes):
+    whole, by_letters = Fences(), Fences()
+    whole.feed(text)
+    for letter in text:
+        by_letters.feed(letter)
+    assert whole.quotes == by_letters.quotes == quotes
