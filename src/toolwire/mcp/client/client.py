@@ -96,9 +96,14 @@ class McpClient:
         self._stale = False
         self._lists = 0
         self._recovering = False
+        self._closed = False
 
     async def __aenter__(self) -> Self:
-        await self.connect()
+        try:
+            await self.connect()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(
@@ -108,14 +113,20 @@ class McpClient:
 
     async def connect(self) -> None:
         """Opens the connection, finds out what the server speaks, and lists its tools."""
+        self._closed = False
         await self._reopen(None)
 
     async def close(self) -> None:
+        """Until `connect` nothing is opened again, whatever was under way."""
+        self._closed = True
         self.trouble = "it is closed"
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._drop()
+        if self._opener is None:
+            await self._drop()
+        elif self._link is not None:
+            await self._link.close()  # who opens it fails at that, and drops it
         if self._own is not None:
             await self._own.aclose()
             self._own = self._sender = None
@@ -134,6 +145,7 @@ class McpClient:
     async def _reopen(self, broken: Link | None) -> None:
         """A new connection, unless somebody has opened one meanwhile."""
         async with self._opening:
+            self._check_open()
             if self._link is not broken:
                 return
             self._opener = asyncio.current_task()
@@ -142,20 +154,30 @@ class McpClient:
                 await self._open()
                 self.trouble = None
             except BaseException as error:
-                self.trouble = str(error) or type(error).__name__
+                if not self._closed:
+                    self.trouble = str(error) or type(error).__name__
                 await self._drop()
                 raise
             finally:
                 self._opener = None
         self._changed()
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ServerGone(f"{self.spec.name} is not connected: it is closed", sent=False)
+
     async def _open(self) -> None:
-        self._link = self._make()
-        await self._link.open()
-        self.greeting = await self._greet(self._link)
+        link, self.greeting = await self._greet()
         listens = bool(self._me.capabilities) or any(map(self.greeting.tells, ("tools", "resources", "prompts")))
-        await self._link.agreed(self.greeting, listen=listens)
+        await link.agreed(self.greeting, listen=listens)
         await self._list()
+        self._check_open()
+
+    async def _started(self) -> Link:
+        link = self._link = self._make()
+        await link.open()
+        self._check_open()
+        return link
 
     def _make(self) -> Link:
         if self.spec.url is None:
@@ -170,25 +192,26 @@ class McpClient:
         if link is not None:
             await link.close()
 
-    async def _greet(self, link: Link) -> Greeting:
+    async def _greet(self) -> tuple[Link, Greeting]:
         try:
             async with asyncio.timeout(self.spec.timeout):
-                return await introduce(link, self._ids, self._me, self.spec.protocol)
+                link = await self._started()
+                try:
+                    return link, await introduce(link, self._ids, self._me, self.spec.protocol)
+                except ServerGone:
+                    if self.spec.protocol != "auto" or self.spec.url is not None:
+                        raise
+                # a server that dies of a question it does not know gets the older one, in a new life
+                await link.close()
+                self._check_open()
+                link = await self._started()
+                return link, await introduce(link, self._ids, self._me, LATEST_HANDSHAKE)
         except TimeoutError:
             raise ServerGone(f"{self.spec.name} did not greet within {self.spec.timeout:g} seconds") from None
-        except ServerGone:
-            if self.spec.protocol != "auto" or self.spec.url is not None:
-                raise
-        # a server that dies of a question it does not know gets the older one, in a new life
-        await link.close()
-        again = self._link = self._make()
-        await again.open()
-        async with asyncio.timeout(self.spec.timeout):
-            return await introduce(again, self._ids, self._me, LATEST_HANDSHAKE)
 
     def lost(self, gone: ServerGone, link: Link | None = None) -> None:
         """The connection broke by itself. Its tools are withdrawn until it is there again."""
-        if self._opener is not None or self._recovering or (link is not None and link is not self._link):
+        if self._closed or self._recovering or self._opener is not None or link not in (None, self._link):
             return
         if self.trouble is None:
             self.trouble = gone.message

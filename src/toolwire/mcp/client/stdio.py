@@ -208,27 +208,34 @@ class StdioLink:
         process = self._process
         if process is None:
             return
-        assert process.stdin is not None
-        process.stdin.close()
-        for force in (None, signal.SIGTERM, signal.SIGKILL):
-            if force is not None:
-                _signal(process, force)
-            try:
-                await asyncio.wait_for(asyncio.shield(process.wait()), _GRACE)
-                break
-            except TimeoutError:
-                continue
-        _signal(process, signal.SIGKILL)  # what it started and left
         current = asyncio.current_task()
-        for task in self._tasks:
-            if task is not current:
+        tasks = [task for task in self._tasks if task is not current]
+        try:
+            await _ended(process)
+        finally:  # also where nobody waits for it to end
+            _signal(process, signal.SIGKILL)  # and what it started and left
+            for task in tasks:
                 task.cancel()
-        await asyncio.gather(*(task for task in self._tasks if task is not current), return_exceptions=True)
-        # pipes that nobody has read to their end stay open otherwise
-        process._transport.close()  # type: ignore[attr-defined]
-        if self._gone is None:
-            self._gone = ServerGone(f"{self._spec.name} was closed")
-        self._release(self._gone)  # whoever saw it end may have been stopped before telling those who wait
+            # pipes that nobody has read to their end stay open otherwise
+            process._transport.close()  # type: ignore[attr-defined]
+            if self._gone is None:
+                self._gone = ServerGone(f"{self._spec.name} was closed")
+            self._release(self._gone)  # whoever saw it end may have been stopped before telling those who wait
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """By itself at the end of its input, or by force."""
+    assert process.stdin is not None
+    process.stdin.close()
+    for force in (None, signal.SIGTERM, signal.SIGKILL):
+        if force is not None:
+            _signal(process, force)
+        try:
+            await asyncio.wait_for(asyncio.shield(process.wait()), _GRACE)
+            return
+        except TimeoutError:
+            continue
 
 
 def _signal(process: asyncio.subprocess.Process, number: int) -> None:
