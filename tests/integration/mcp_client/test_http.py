@@ -1,15 +1,17 @@
 """Servers at an address: our own in both eras, and ones that answer with anything but an answer."""
 
 import asyncio
+import socket
 import time
 
 import pytest
 from mcp_server.running import effects_in, http_server
 
-from mcp_client.addresses import Address, Way, error, events, json_reply, result
+from mcp_client.addresses import Address, Way, discovered, error, events, json_reply, result
 from mcp_client.driving import McpClient, asked, toolbox_of
 from toolwire.ir.errors import ConfigError, ProtocolError
 from toolwire.mcp.client import McpServers, NotAuthorized, ServerGone, ServerRefused, ServerSpec
+from toolwire.mcp.client.login import Browser, Login
 from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store
 from toolwire.run.results import code_of
@@ -27,6 +29,13 @@ async def until(true):
     while not true():
         assert time.monotonic() < end, "it did not happen"
         await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def unused_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def at(url, **settings):
@@ -267,5 +276,101 @@ def test_an_address_that_went_away_and_came_back():
             (found,) = await Runner(box).run([asked("pay")])
             assert found.text == "paid"
             await servers.close()
+
+    run(test())
+
+
+def of_a_session(calls, **acts):
+    """An address of the handshake era. `calls` and `acts` answer as `Address` has it; GET and DELETE are methods, too."""
+
+    def initialize(message):
+        value = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "x"}}
+        return json_reply(result(message, value), mcp_session_id="s")
+
+    greeting = {
+        "initialize": initialize,
+        "server/discover": None,
+        "notifications/initialized": lambda _: json_reply(b"", 202),
+        "DELETE": lambda _: json_reply(b""),
+    }
+    return Address(calls, **{**greeting, **acts})
+
+
+CUT_OFF = json_reply(b"id: 7\nretry: 1\ndata:\n\n", content_type="text/event-stream")
+
+
+def test_a_call_that_left_may_have_run_even_if_we_are_not_let_in_to_hear_of_it():
+    async def test():
+        address = of_a_session(lambda _: CUT_OFF, GET=lambda _: json_reply(b"", 401))
+        async with address.serving() as url, toolbox_of(at(url, timeout=5.0)) as (_, box):
+            (found,) = await Runner(box).run([asked("pay")])
+        assert address.methods.count("GET") == 1
+        assert address.methods.count("tools/call") == 1
+        assert code_of(found) == "outcome_unknown"
+
+    run(test())
+
+
+def test_a_stream_that_wants_to_be_opened_again_at_once_has_to_wait_a_little():
+    async def test():
+        changes = {"tools": {"listChanged": True}}
+        at_once = json_reply(b"retry: 0\n\n", content_type="text/event-stream")
+        address = Address(
+            lambda _: b"",
+            **{
+                "server/discover": lambda message: discovered(message, **changes),
+                "subscriptions/listen": lambda _: at_once,
+            },
+        )
+        async with address.serving() as url, McpClient(at(url)):
+            await asyncio.sleep(1.0)
+        assert 2 <= address.methods.count("subscriptions/listen") <= 12
+
+    run(test())
+
+
+def test_who_closes_is_not_asked_to_log_in():
+    class Login:
+        challenges = 0
+
+        async def token(self):
+            return "t"
+
+        async def challenged(self, *_):
+            self.challenges += 1
+
+    async def test():
+        login = Login()
+        address = of_a_session(lambda _: b"", DELETE=lambda _: json_reply(b"", 401))
+        async with address.serving() as url:
+            async with McpClient(at(url), login=login):
+                pass
+        assert address.methods.count("DELETE") == 1
+        assert address.heard[-1][0]["authorization"] == "Bearer t"
+        assert login.challenges == 0
+
+    run(test())
+
+
+def test_a_login_that_cannot_be_made_is_a_refusal(unused_port):
+    async def test():
+        taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", unused_port)
+        redirect = f"http://127.0.0.1:{unused_port}/callback"
+        login = Login(Browser(redirect), redirect=redirect, client_id="us")
+        address = Address(lambda _: b"", **{"server/discover": lambda _: json_reply(b"", 401)})
+        async with taken, address.serving() as url:
+            with pytest.raises(NotAuthorized, match="nobody can come back"):
+                await McpClient(at(url), login=login).connect()
+
+    run(test())
+
+
+def test_an_address_of_a_guard_that_is_none_is_a_refusal():
+    async def test():
+        challenge = {"www_authenticate": 'Bearer resource_metadata="https://[nonsense"'}
+        refused = {"server/discover": lambda _: json_reply(b"", 401, **challenge)}
+        async with Address(lambda _: b"", **refused).serving() as url:
+            with pytest.raises(NotAuthorized, match="nonsense"):
+                await McpClient(at(url), login=Login(Browser())).connect()
 
     run(test())
