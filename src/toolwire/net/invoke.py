@@ -95,10 +95,17 @@ class Invoker:
         limit, context = step.entry.options.timeout, contextvars.copy_context()
         context.run(running.set, step.context)
         work = self._pool.submit(lambda: context.run(_guarded, step.entry.function, arguments))
-        done, _ = await asyncio.wait({asyncio.wrap_future(work)}, timeout=limit)
+        try:
+            done, _ = await asyncio.wait({asyncio.wrap_future(work)}, timeout=limit)
+        except asyncio.CancelledError:
+            work.cancel()  # if no thread was free yet
+            raise
         if not done:
             busy = NotExecuted(f"all threads were busy for {limit:g} seconds")
             return Failed(busy) if work.cancel() else TimedOut(limit or 0)
+        not_begun = work.exception()
+        if not_begun is not None:
+            return Failed(not_begun)
         outcome: Returned | Failed = work.result()
         rest = _rest(outcome.value) if isinstance(outcome, Returned) else None
         if rest is None:

@@ -15,6 +15,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ from ..run.gates import GATES, Gate
 from ..run.observe import Observer, observed
 from ..run.output import Shelf
 from ..run.policy import Policy
-from ..run.records import Store
+from ..run.records import Claim, Record, Store
 from ..run.requests import (
     Approve,
     ClaimIt,
@@ -46,12 +47,14 @@ from ..run.schedule import Schedule
 from ..run.toolbox import Source, Toolbox
 from .dispatch import Dispatch, could_not_be_run
 from .invoke import Invoker, Outcome
+from .threads import Threads
 
 __all__ = ["Approver", "Runner"]
 
 Approver: TypeAlias = Callable[[Approve], "bool | Awaitable[bool]"]
 _SAVES = 3
 _RUNS = 4096
+_CLERKS = 8
 
 
 class Runner:
@@ -81,6 +84,9 @@ class Runner:
         self._most = most_parallel
         self._most_per_turn = most_per_turn
         self._invoker = Invoker(threads)
+        self._clerks = Threads(
+            _CLERKS
+        )  # of its own: no tool that keeps threads busy shall keep leases from being renewed
         self._settings = Settings(
             self.box,
             time.time,
@@ -170,8 +176,21 @@ class Runner:
                 else:
                     step = run.next(await self._do(step))
             return step.result
+        except asyncio.CancelledError:
+            self._let_go(step)
+            raise
         except Exception as error:  # noqa: BLE001
             return could_not_be_run(run.call, error)
+
+    def _let_go(self, step: Step) -> None:
+        """Whoever was stopped in the middle of a read has no use for its claim. A write may have happened: it keeps its own."""
+        if isinstance(step, Invoke) and step.token is not None and step.entry.tool.effect in ("pure", "read"):
+            self._release(step.context.idempotency_key or "", step.token)
+
+    def _release(self, key: str, token: str) -> None:
+        """In its own time; if it fails, the lease passes."""
+        assert self._store is not None
+        self._clerks.submit(partial(self._store.release, key, token))
 
     async def _do(self, step: Step) -> Any:
         if isinstance(step, Wait):
@@ -198,7 +217,7 @@ class Runner:
         while True:
             await asyncio.sleep(lease / 3)
             try:
-                await asyncio.to_thread(self._store.renew, key, token, lease)
+                await self._by_clerk(self._store.renew, key, token, lease)
             except StoreError:
                 continue
 
@@ -210,18 +229,28 @@ class Runner:
         for left in reversed(range(tries)):
             try:
                 if isinstance(step, ClaimIt):
-                    return await asyncio.to_thread(store.claim, step.claim)
+                    return await self._claimed(step.claim)
                 if isinstance(step, CompleteIt):
-                    return await asyncio.to_thread(
-                        store.complete, step.key, step.token, step.result, step.ttl, step.state
-                    )
+                    return await self._by_clerk(store.complete, step.key, step.token, step.result, step.ttl, step.state)
                 assert isinstance(step, ReleaseIt)
-                return await asyncio.to_thread(store.release, step.key, step.token)
+                return await self._by_clerk(store.release, step.key, step.token)
             except StoreError as error:
                 if not left:
                     return error
                 await asyncio.sleep(0.1)
         return None
+
+    async def _claimed(self, claim: Claim) -> Record:
+        assert self._store is not None
+        claiming = self._clerks.submit(partial(self._store.claim, claim))
+        try:
+            return await asyncio.wrap_future(claiming)
+        except asyncio.CancelledError:  # the claim may be taken all the same, and nothing will come of it
+            claiming.add_done_callback(lambda _: self._release(claim.key, claim.token))
+            raise
+
+    async def _by_clerk(self, work: Callable[..., bool], *arguments: Any) -> bool:
+        return await asyncio.wrap_future(self._clerks.submit(partial(work, *arguments)))
 
     def _taint(self, run_id: str) -> None:
         """From now on this run has heard a stranger. So many runs are remembered."""

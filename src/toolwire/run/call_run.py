@@ -44,7 +44,7 @@ from .requests import (
     Step,
     Wait,
 )
-from .results import from_record, refusal, to_record, told, value_result
+from .results import from_record, refusal, to_record, told, untold, value_result
 from .toolbox import Entry, Toolbox
 
 __all__ = ["CallRun", "Settings"]
@@ -281,5 +281,10 @@ class CallRun:
         if ending == "nothing":
             yield ReleaseIt(claim.key, claim.token)
             return result
-        kept = yield CompleteIt(claim.key, claim.token, to_record(result), self._settings.ttl, ending)
+        try:
+            record = to_record(result)
+        except Exception as error:  # noqa: BLE001  # a result of the author's own, with anything in it
+            result = untold(self.call, error)
+            record = to_record(result)
+        kept = yield CompleteIt(claim.key, claim.token, record, self._settings.ttl, ending)
         return result if kept is True else told(result, recorded=False)

@@ -342,9 +342,8 @@ def test_who_closes_is_not_asked_to_log_in():
     async def test():
         login = Login()
         address = of_a_session(lambda _: b"", DELETE=lambda _: json_reply(b"", 401))
-        async with address.serving() as url:
-            async with McpClient(at(url), login=login):
-                pass
+        async with address.serving() as url, McpClient(at(url), login=login):
+            pass
         assert address.methods.count("DELETE") == 1
         assert address.heard[-1][0]["authorization"] == "Bearer t"
         assert login.challenges == 0
