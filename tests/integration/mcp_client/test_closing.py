@@ -10,6 +10,7 @@ from mcp_server.running import effects_in
 
 from mcp_client.driving import McpClient, asked, misbehaving, toolbox_of
 from toolwire.mcp.client import McpServers, ServerGone, ServerSpec
+from toolwire.mcp.client.stdio import StdioLink
 from toolwire.net.runner import Runner
 
 SLEEPS = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"
@@ -78,6 +79,19 @@ def test_a_client_that_is_closed_while_it_connects_leaves_no_process(effects):
             with pytest.raises(ServerGone):
                 await connecting
         await asyncio.sleep(0.3)
+        assert not processes(effects)
+
+    run(test())
+
+
+def test_a_way_to_a_server_that_is_closed_while_it_is_opened_leaves_no_process(effects):
+    async def test():
+        link = StdioLink(marked(effects), lambda _: None, lambda _: None)
+        opening = asyncio.create_task(link.open())
+        await asyncio.sleep(0)
+        await link.close()
+        with pytest.raises(ServerGone, match="was closed"):
+            await opening
         assert not processes(effects)
 
     run(test())

@@ -28,10 +28,11 @@ from .failures import NotAuthorized, ServerGone, ServerRefused
 from .greeting import Greeting, Me
 from .link import Hear
 
-__all__ = ["Authorizer", "HttpLink", "Sender"]
+__all__ = ["LISTEN", "Authorizer", "HttpLink", "Sender"]
 
 _log = logging.getLogger("toolwire.mcp")
 _BOTH = "application/json, text/event-stream"
+LISTEN = "subscriptions/listen"
 _DAY = 86400.0
 _RETRY = 1.0
 _SHORTEST_WAIT = 0.1
@@ -140,9 +141,11 @@ class HttpLink:
         elif isinstance(message, Notification) and self._stateless:
             message = Notification(message.method, with_meta(message.params, self._me.meta(self._version or "")))
             headers.update(request_headers(Request(0, message.method, message.params)))
+        listens = isinstance(message, Request) and message.method == LISTEN
+        seconds = _DAY if listens else self._spec.timeout + _LATER
         sent = False
         try:
-            async with self._sent("POST", headers, write(message), self._spec.timeout + _LATER) as reply:
+            async with self._sent("POST", headers, write(message), seconds) as reply:
                 sent = True
                 yield reply
         except ConnectionRefusedError as error:
@@ -291,7 +294,7 @@ class HttpLink:
     def _subscription(self, number: int) -> Request:
         wanted = {"notifications": {f"{area}ListChanged": True for area in ("tools", "resources", "prompts")}}
         params = with_meta(dict(wanted), self._me.meta(self._version or ""))
-        return Request(f"listen-{number}", "subscriptions/listen", params)
+        return Request(f"listen-{number}", LISTEN, params)
 
     def _listening(self, request: Request, last: bytes) -> AbstractAsyncContextManager[Reply]:
         if self._stateless:

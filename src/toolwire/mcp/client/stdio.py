@@ -55,6 +55,10 @@ class StdioLink:
         self._closing = False
         self._said: deque[str] = deque(maxlen=5)
 
+    @property
+    def is_gone(self) -> bool:
+        return self._gone is not None
+
     async def open(self) -> None:
         spec = self._spec
         assert spec.command is not None
@@ -74,6 +78,9 @@ class StdioLink:
             words = getattr(error, "strerror", None) or str(error)
             raise ServerGone(f"{spec.name} cannot be started: {spec.command}: {words}", sent=False) from None
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._drain())]
+        if self._closing:  # meanwhile
+            await self.close()
+            raise ServerGone(f"{spec.name} was closed", sent=False)
 
     async def ask(self, request: Request, marks: Mirrored | None = None) -> Result | Failure:
         self._check()
