@@ -77,12 +77,13 @@ class Settings(Value, frozen=True):
 
 
 class CallRun:
-    """Call `next` with what came of the last step; the last step is Finished."""
+    """Call `next` with what came of the last step; the last step is Finished. `has_begun`: the function was, or is, running."""
 
-    __slots__ = ("_given_key", "_occurrence", "_settings", "_steps", "call")
+    __slots__ = ("_given_key", "_occurrence", "_settings", "_steps", "call", "has_begun")
 
     def __init__(self, call: ToolCall, settings: Settings, *, occurrence: int = 0, key: str | None = None) -> None:
         self.call = call
+        self.has_begun = False
         self._settings = settings
         self._occurrence = occurrence
         self._given_key = key
@@ -111,6 +112,7 @@ class CallRun:
                 claim, key, token = cleared, cleared.key, cleared.token
         context = CallContext(self.call.id, entry.tool.name, settings.run_id, settings.caller, key)
         step = Invoke(entry, pending.arguments, context, token, settings.lease)
+        self.has_begun = True
         outcome = yield step
         if not isinstance(outcome, Returned):
             outcome = yield from self._again(step, outcome)

@@ -15,6 +15,8 @@ from toolwire.net.process import in_process
 from toolwire.net.runner import Runner
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.context import CallContext
+from toolwire.run.failures import NotExecuted
+from toolwire.run.policy import Policy
 from toolwire.run.requests import Invoke
 from toolwire.run.results import code_of
 from toolwire.run.session import Budget
@@ -245,5 +247,55 @@ def test_a_timeout_of_the_models_own_is_not_the_budgets():
         with pytest.raises(TimeoutError, match="mine"):
             async for _ in Agent(Impatient(), budget=Budget(seconds=20)).stream("Go."):
                 pass
+
+    asyncio.run(test())
+
+
+def test_a_write_that_waits_for_a_person_does_not_run_once_its_run_is_stopped():
+    async def test():
+        asked, agree = asyncio.Event(), asyncio.Event()
+
+        @tool
+        async def pay() -> str:
+            """Pay."""
+            RAN.append("pay")
+            return "paid"
+
+        async def approve(_):
+            asked.set()
+            await agree.wait()
+            return True
+
+        runner = Runner(pay, approve=approve, policy=Policy(approve=("write",)), store=MemoryStore())
+        work = asyncio.create_task(runner.run([call("pay")]))
+        await asked.wait()
+        work.cancel()
+        _, waiting = await asyncio.wait({work}, timeout=2)
+        agree.set()
+        await asyncio.sleep(0.1)
+        assert not waiting
+        assert RAN == []
+
+    asyncio.run(test())
+
+
+def test_a_write_that_waits_for_its_twin_does_not_run_once_its_run_is_stopped():
+    async def test():
+        @tool
+        async def pay() -> str:
+            """Pay."""
+            RAN.append("pay")
+            await asyncio.sleep(0.5)
+            raise NotExecuted("no")
+
+        runner = Runner(Toolbox(pay).with_options(retries=0), store=MemoryStore())
+        first = asyncio.create_task(runner.run([call("pay")], keys={"c": "k"}))
+        await asyncio.sleep(0.1)
+        second = asyncio.create_task(runner.run([call("pay")], keys={"c": "k"}))
+        await asyncio.sleep(0.1)
+        second.cancel()
+        await asyncio.wait({first, second})
+        await asyncio.sleep(0.5)
+        assert RAN == ["pay"]
 
     asyncio.run(test())
