@@ -1,6 +1,7 @@
 """Servers at an address: our own in both eras, and ones that answer with anything but an answer."""
 
 import asyncio
+import itertools
 import socket
 import time
 
@@ -371,5 +372,97 @@ def test_an_address_of_a_guard_that_is_none_is_a_refusal():
         async with Address(lambda _: b"", **refused).serving() as url:
             with pytest.raises(NotAuthorized, match="nonsense"):
                 await McpClient(at(url), login=Login(Browser())).connect()
+
+    run(test())
+
+
+IDEMPOTENT = {"server/discover": lambda message: discovered(message, experimental={"dev.toolwire/idempotency": {}})}
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        lambda _: json_reply(b"", 403),
+        lambda _: json_reply(b"", 404),
+        lambda message: json_reply(error(message, -32602, "no")),
+        lambda message: json_reply(result(message, {**DONE, "isError": True})),
+        lambda _: b"",
+    ],
+    ids=["403", "404", "rpc error", "failed", "cut again"],
+)
+def test_a_call_that_was_sent_twice_may_have_run_whatever_the_second_answer_is(second):
+    async def test():
+        answers = iter([lambda _: b"", second])
+        address = Address(lambda message: next(answers, second)(message), **IDEMPOTENT)
+        async with address.serving() as url, toolbox_of(at(url, timeout=5.0)) as (_, box):
+            store = open_store("memory:")
+            (found,) = await Runner(box, store=store).run([asked("pay")])
+            assert address.methods.count("tools/call") == 2
+            assert code_of(found) == "outcome_unknown"
+            assert [record.state for record in store.records()] == ["unknown"]
+
+    run(test())
+
+
+def test_a_second_answer_that_does_not_tell_what_the_first_was_is_no_broken_connection():
+    async def test():
+        failed = lambda message: json_reply(result(message, {**DONE, "isError": True}))
+        answers = iter([lambda _: b"", failed])
+        address = Address(lambda message: next(answers)(message), **IDEMPOTENT)
+        async with address.serving() as url, toolbox_of(at(url, timeout=5.0)) as (servers, box):
+            await Runner(box, store=open_store("memory:")).run([asked("pay")])
+            assert servers.clients["x"].trouble is None
+            assert address.methods.count("server/discover") == 2
+
+    run(test())
+
+
+def test_a_call_that_had_not_left_has_not_run_whatever_kept_the_connection_from_being_opened():
+    async def test():
+        sound = []
+
+        def forgotten(_):
+            sound.append("no longer")
+            return json_reply(b"", 404)
+
+        def initialize(message):
+            if sound:
+                return json_reply(b"what?")
+            value = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "x"}}
+            return json_reply(result(message, value), mcp_session_id="s")
+
+        address = of_a_session(forgotten, initialize=initialize)
+        async with address.serving() as url, toolbox_of(at(url, timeout=5.0)) as (_, box):
+            (found,) = await Runner(box.with_options(retries=0)).run([asked("pay")])
+        assert code_of(found) == "failed"
+
+    run(test())
+
+
+def test_a_list_that_comes_too_slowly_is_given_up():
+    async def test():
+        pages = itertools.count()
+
+        def page(message):
+            value = {"resultType": "complete", "tools": [], "nextCursor": str(next(pages)), "ttlMs": 0}
+            return json_reply(result(message, {**value, "cacheScope": "private"}))
+
+        address = Address(lambda _: b"", **{"tools/list": page})
+        handle = address.handle
+
+        async def slow(reader, writer):
+            try:
+                await asyncio.sleep(0.2)
+                await handle(reader, writer)
+            finally:
+                writer.close()
+
+        address.handle = slow
+        async with address.serving() as url:
+            async with asyncio.timeout(5):
+                with pytest.raises(ServerGone, match="did not list its tools within 1 seconds"):
+                    async with McpClient(at(url, timeout=1.0)):
+                        pass
+            await asyncio.sleep(0.3)
 
     run(test())

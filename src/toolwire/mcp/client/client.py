@@ -38,7 +38,7 @@ from ...wire.mcp.notices import PROGRESS, Progress, read_progress
 from ...wire.mcp.rpc import Failure, Message, Notification, Request, RequestId
 from ...wire.mcp.versions import LATEST_HANDSHAKE
 from .config import ServerSpec
-from .failures import ServerGone
+from .failures import AskedAgain, ServerGone, ServerRefused
 from .greeting import Greeting, Me
 from .http import Authorizer, HttpLink, Sender
 from .introduce import introduce
@@ -52,6 +52,7 @@ __all__ = ["McpClient", "Watch"]
 _log = logging.getLogger("toolwire.mcp")
 _ROUNDS = 8
 _PAUSE = 0.25
+_MOST_QUESTIONS = 1000
 Watch: TypeAlias = Callable[[str, Progress], None]
 """Called with the name of a tool and how far its call is."""
 Build: TypeAlias = Callable[[int], Request]
@@ -243,6 +244,8 @@ class McpClient:
 
     def _hear(self, message: Message) -> None:
         if isinstance(message, Request):
+            if len(self._tasks) >= _MOST_QUESTIONS:
+                raise ProtocolError("more questions than anybody can answer", status=502)
             self._spawn(self._reply(message))
         elif isinstance(message, Notification):
             if message.method == "notifications/tools/list_changed" and not self._stale:
@@ -284,7 +287,12 @@ class McpClient:
     async def _list(self) -> None:
         self._stale = False
         self._lists = mine = self._lists + 1
-        raw = await self._listed("tools") if self._has("tools") else []
+        try:
+            async with asyncio.timeout(self.spec.timeout):
+                raw = await self._listed("tools") if self._has("tools") else []
+        except TimeoutError:
+            words = f"{self.spec.name} did not list its tools within {self.spec.timeout:g} seconds"
+            raise ServerGone(words) from None
         if mine != self._lists:
             return  # somebody has begun to list anew meanwhile
         tools, problems = read_tools(raw, self.spec.name, trusted=self.spec.trusted)
@@ -358,7 +366,7 @@ class McpClient:
             found = read_result(raw, call)
             if isinstance(found, ToolResult):
                 if resent and found.is_error:  # an error of the second try does not tell what the first one did
-                    raise ServerGone(f"the connection broke, and {self.spec.name} was asked again: {found.text}")
+                    raise AskedAgain(f"the connection broke, and {self.spec.name} was asked again: {found.text}")
                 return found
             answers, state = await self._answered(found), found.state
         raise ProtocolError(f"{call.name} asks for input again and again", status=502)
@@ -403,9 +411,17 @@ class McpClient:
             left = gone.sent
         try:
             await self._reopen(link)
-        except ServerGone as gone:
-            raise ServerGone(gone.message, sent=left) from None
-        return await self._once(await self._ready(), build, marks, limit), left
+        except ToolwireError as error:
+            if isinstance(error, ServerRefused) and not left:
+                raise
+            raise ServerGone(error.message, sent=left) from None
+        try:
+            return await self._once(await self._ready(), build, marks, limit), left
+        except ToolwireError as error:
+            if not left:
+                raise
+            kind = ServerGone if isinstance(error, ServerGone) else AskedAgain
+            raise kind(f"the connection broke, and {self.spec.name} was asked again: {error.message}") from error
 
     async def _ready(self) -> Link | None:
         """The connection. While one is being opened, only who opens it may speak: the others wait until it is greeted."""
