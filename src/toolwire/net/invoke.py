@@ -52,7 +52,14 @@ class Invoker:
             return Unfit(spoken(error))
         if not declared.is_async or entry.options.rate is not None or entry.options.isolation == "process":
             return self._waiting(step, arguments, declared)
-        return self._limited(step, entry.function(**arguments))
+        return self._begun(step, arguments)
+
+    def _begun(self, step: Invoke, arguments: Object) -> Outcome | _Limited:
+        try:
+            coroutine = step.entry.function(**arguments)
+        except TypeError as error:  # something that it needs is not there; nothing of it has run
+            return Unfit(spoken(error))
+        return self._limited(step, coroutine)
 
     async def _waiting(self, step: Invoke, arguments: Object, declared: Signature) -> Outcome:
         """What waits in any case: for its turn, for a process, for a thread."""
@@ -63,7 +70,7 @@ class Invoker:
             return await in_process(step, arguments)
         if not declared.is_async:
             return await self._in_thread(step, arguments)
-        ran = self._limited(step, entry.function(**arguments))
+        ran = self._begun(step, arguments)
         return ran if isinstance(ran, Value) else await ran
 
     def _limited(self, step: Invoke, coroutine: Coroutine[Any, Any, Any]) -> _Ran | _Limited:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pydantic
 import pytest
 
-from toolwire import Text, ToolCall, ToolResult, tool
+from toolwire import Text, Tool, ToolCall, ToolResult, tool
 from toolwire.net.agent import Agent
 from toolwire.net.process import in_process
 from toolwire.net.runner import Runner
@@ -299,3 +299,17 @@ def test_a_write_that_waits_for_its_twin_does_not_run_once_its_run_is_stopped():
         assert RAN == ["pay"]
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("rate", [None, 100.0])
+def test_a_call_without_what_its_function_needs_gives_its_key_back(rate):
+    async def pay(amount: int) -> str:
+        RAN.append("pay")
+        return "paid"
+
+    store = MemoryStore()
+    entry = Entry(Tool("pay", input_schema={"type": "object"}), pay, Options(rate=rate))
+    (found,) = Runner(entry, store=store).run_sync([call("pay")], keys={"c": "k"})
+    assert code_of(found) == "invalid_arguments"
+    assert store.get("k") is None
+    assert RAN == []
