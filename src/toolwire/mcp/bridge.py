@@ -12,14 +12,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
 import secrets
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..ir.errors import ToolwireError
 from ..ir.pointer import Object
-from ..net.http import HttpTransport
+from ..net.transports import open_transport
 from ..stream.ndjson import NDJSONDecoder
 from ..wire.mcp import decode_tools
 from ..wire.mcp.errors import INTERNAL_ERROR, INVALID_REQUEST, RpcError
@@ -30,7 +32,7 @@ from ..wire.mcp.notices import CANCELLED, PROGRESS
 from ..wire.mcp.rpc import LIMIT, Failure, Message, Notification, Request, RequestId, Result, failure, read, write
 from .client.config import ServerSpec
 from .client.greeting import Greeting, Me
-from .client.http import Authorizer, HttpLink
+from .client.http import LISTEN, Authorizer, HttpLink
 from .client.stdio import StdioLink
 from .guard import Denied, Guard
 from .http import Watch, headers_of, whole_body
@@ -52,15 +54,18 @@ class LineBridge:
     """Messages of one client, sent on to an address. `emit` writes what comes back."""
 
     def __init__(self, spec: ServerSpec, emit: Callable[[Message], None], login: Authorizer | None = None) -> None:
-        self._transport = HttpTransport()
+        self._transport = open_transport(os.environ, resends=False)
         self._link = HttpLink(spec, emit, self._transport, Me({}), login)
         self._emit = emit
         self._tasks: dict[RequestId, asyncio.Task[None]] = {}
+        self._listening: set[RequestId] = set()
         self._marks: dict[str, Mirrored] = {}
         self._greeting: Greeting | None = None
 
     def receive(self, message: Message) -> None:
         if isinstance(message, Request):
+            if message.method == LISTEN:
+                self._listening.add(message.id)
             self._start(message.id, self._ask(message))
         elif isinstance(message, Notification) and message.method == CANCELLED:
             task = self._tasks.get(message.params.get("requestId", ""))
@@ -104,7 +109,9 @@ class LineBridge:
             _log.warning("the server did not hear of it: %s", error)
 
     async def close(self) -> None:
-        """What was asked is answered first."""
+        """What was asked is answered first; a subscription has no answer."""
+        for number in self._listening & self._tasks.keys():
+            self._tasks[number].cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await self._link.close()
         await self._transport.aclose()
@@ -119,13 +126,15 @@ async def stdio_to_http(spec: ServerSpec, login: Authorizer | None = None) -> No
 
     bridge, lines = LineBridge(spec, emit, login), NDJSONDecoder(LIMIT)
     source = await _standard_input()
-    while data := await source.read(65536):
-        for line in lines.feed(data):
-            try:
-                bridge.receive(read(line))
-            except RpcError as error:
-                emit(failure(error))
-    await bridge.close()
+    try:
+        while data := await source.read(65536):
+            for line in lines.feed(data):
+                try:
+                    bridge.receive(read(line))
+                except RpcError as error:
+                    emit(failure(error))
+    finally:
+        await bridge.close()
 
 
 async def _standard_input() -> asyncio.StreamReader:
@@ -150,22 +159,34 @@ class _Process:
         self._tokens: dict[RequestId, tuple[RequestId, Callable[[Message], None]]] = {}
         self._running: dict[RequestId, asyncio.Task[Any]] = {}
         self.listeners: list[Callable[[Message], None]] = []
+        self.used = time.monotonic()
 
-    async def ask(self, request: Request, emit: Callable[[Message], None]) -> Result | Failure:
+    @property
+    def is_gone(self) -> bool:
+        return self._link.is_gone
+
+    @property
+    def is_in_use(self) -> bool:
+        return bool(self.listeners)
+
+    async def ask(self, request: Request, emit: Callable[[Message], None]) -> Result | Failure | None:
+        """The answer; None where the client has cancelled the request."""
         await self._ensure()
         number = next(self._ids)
         mine = self._renumbered(request, number, emit)
         task = self._running[request.id] = asyncio.ensure_future(self._link.ask(mine))
         self.listeners.append(emit)
         try:
-            answer = await task
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
+            await asyncio.wait({task})
         finally:
+            task.cancel()
             self._tokens.pop(number, None)
             self._running.pop(request.id, None)
             self.listeners.remove(emit)
+            self.used = time.monotonic()
+        if task.cancelled():
+            return None
+        answer = task.result()
         if isinstance(answer, Result):
             return Result(request.id, answer.result)
         return Failure(request.id, answer.code, answer.message, answer.data)
@@ -179,12 +200,12 @@ class _Process:
 
     async def tell(self, message: Notification | Result | Failure) -> None:
         await self._ensure()
-        if isinstance(message, Notification) and message.method == CANCELLED:
-            task = self._running.get(message.params.get("requestId", ""))
-            if task is not None:
-                task.cancel()
-            return
         await self._link.tell(message)
+
+    def cancel(self, number: RequestId) -> None:
+        task = self._running.get(number)
+        if task is not None:
+            task.cancel()
 
     def _hear(self, message: Message) -> None:
         if isinstance(message, Notification) and message.method == PROGRESS:
@@ -223,9 +244,10 @@ class BridgeApp:
     async def _live(self, receive: Any, send: Any) -> None:
         while True:
             message = await receive()
-            await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
                 await self.close()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
                 return
 
     async def close(self) -> None:
@@ -242,6 +264,8 @@ class BridgeApp:
             await reply.alone(failure(RpcError(INVALID_REQUEST, denied.words)), denied.status, denied.headers)
         except RpcError as error:
             await reply.alone(failure(error), error.status if error.status != 200 else 400)
+        finally:
+            reply.abandon()
 
     async def _method(
         self, method: str, session: tuple[str, str], headers: Mapping[str, str], receive: Any, reply: Reply
@@ -249,11 +273,12 @@ class BridgeApp:
         if method == "POST":
             await self._post(read(await whole_body(headers, receive, LIMIT)), session, Watch(receive), reply)
         elif method == "DELETE" and session[1]:
-            await self._find(session).close()
+            process = await self._find(session)
             del self._sessions[session]
+            await process.close()
             await reply.empty(200)
         elif method == "GET" and session[1]:
-            await Watch(receive).over(self._listen(self._find(session), reply))
+            await Watch(receive).over(self._listen(await self._find(session), reply))
         else:
             raise Denied(405, "send a message by POST", ((b"allow", b"POST, GET, DELETE"),))
 
@@ -266,36 +291,58 @@ class BridgeApp:
 
     async def _post(self, message: Message, session: tuple[str, str], watch: Watch, reply: Reply) -> None:
         if isinstance(message, Request) and message.method == "initialize" and not session[1]:
-            await self._greet(message, session[0], reply)
+            await self._greet(message, session[0], watch, reply)
             return
         stateless = isinstance(message, (Request, Notification)) and _says_version(message)
-        process = self._shared if stateless else self._find(session)
+        process = await (self._living() if stateless else self._find(session))
         if not isinstance(message, Request):
-            await process.tell(message)
+            await self._tell(process, message)
             await reply.empty(202)
             return
         answer = await self._answer(process, message, watch if stateless else None, reply.emit)
-        if answer is not None:
-            await reply.finish(Send(answer))
+        await (reply.end() if answer is None else reply.finish(Send(answer)))
 
-    async def _greet(self, request: Request, owner: str, reply: Reply) -> None:
-        if len(self._sessions) >= _MOST:
+    async def _tell(self, process: _Process, message: Notification | Result | Failure) -> None:
+        if not isinstance(message, Notification) or message.method != CANCELLED:
+            await process.tell(message)
+        elif process is not self._shared:  # there the ids are those of many; who goes away has cancelled
+            process.cancel(message.params.get("requestId", ""))
+
+    async def _greet(self, request: Request, owner: str, watch: Watch, reply: Reply) -> None:
+        await self._make_room()
+        session = (owner, secrets.token_urlsafe(24))
+        process = self._sessions[session] = _Process(self._spec)
+        answer: Result | Failure | None = None
+        try:
+            async with asyncio.timeout(self._spec.timeout):
+                answer = await self._answer(process, request, watch, lambda _: None)
+        except TimeoutError:
+            words = f"{self._spec.name} did not greet within {self._spec.timeout:g} seconds"
+            answer = Failure(request.id, INTERNAL_ERROR, words)
+        finally:
+            if not isinstance(answer, Result):
+                del self._sessions[session]
+                await process.close()
+        if answer is not None:
+            await reply.alone(
+                answer, 200, ((SESSION.encode(), session[1].encode()),) if session in self._sessions else ()
+            )
+
+    async def _make_room(self) -> None:
+        """Sessions that nobody uses, or whose process has died, end where there is no room for another one."""
+        idle = sorted(
+            (key for key, one in self._sessions.items() if one.is_gone or not one.is_in_use),
+            key=lambda key: self._sessions[key].used,
+        )
+        if len(self._sessions) >= _MOST and not idle:
             raise Denied(503, f"there are {_MOST} sessions already")
-        process = _Process(self._spec)
-        answer = await self._answer(process, request, None, lambda _: None)
-        if isinstance(answer, Result):
-            number = secrets.token_urlsafe(24)
-            self._sessions[owner, number] = process
-            await reply.alone(answer, 200, ((SESSION.encode(), number.encode()),))
-        else:
-            assert answer is not None
-            await process.close()
-            await reply.alone(answer)
+        surplus = [self._sessions.pop(key) for key in idle[: max(0, len(self._sessions) + 1 - _MOST)]]
+        await asyncio.gather(*(one.close() for one in surplus))
 
     async def _answer(
         self, process: _Process, request: Request, watch: Watch | None, emit: Callable[[Message], None]
     ) -> Result | Failure | None:
-        """None where the client has gone away: in the stateless era that cancels the request."""
+        """None where the request was cancelled: in the stateless era a client that goes away does so."""
         asking = process.ask(request, emit)
         try:
             answer: Result | Failure | None = await (asking if watch is None else watch.over(asking))
@@ -303,8 +350,20 @@ class BridgeApp:
             return _failed(request, error)
         return answer
 
-    def _find(self, session: tuple[str, str]) -> _Process:
+    async def _living(self) -> _Process:
+        """The process that all share; another one, where it has died."""
+        dead = self._shared
+        if dead.is_gone:
+            self._shared = _Process(self._spec)
+            await dead.close()
+        return self._shared
+
+    async def _find(self, session: tuple[str, str]) -> _Process:
         process = self._sessions.get(session)
+        if process is not None and process.is_gone:
+            del self._sessions[session]
+            await process.close()
+            process = None
         if process is None:
             raise RpcError(INVALID_REQUEST, "there is no such session; say initialize again", status=404)
         return process

@@ -56,6 +56,10 @@ def listener_of(listen: Listen, emit: Emit) -> Listener:
     return Listener(lambda notification: emit(listen.tagged(notification)), lists, lambda: uris)
 
 
+def _gone() -> ToolError:
+    return ToolError("The client is gone, and did not answer.")
+
+
 class Conversation:
     """`emit` writes whatever belongs to no request. What has begun is kept by its id, so that it can be stopped."""
 
@@ -68,6 +72,7 @@ class Conversation:
         self._subscriptions: dict[RequestId, tuple[Listen, Listener]] = {}
         self._questions: dict[RequestId, asyncio.Future[Object]] = {}
         self._asked = 0
+        self._closed = False
         every = frozenset(_LISTS.values())
         self._listener = Listener(self._notify, every, lambda: self.peer.subscribed)
         server.listeners.add(self._listener)
@@ -137,6 +142,8 @@ class Conversation:
 
     def _asker(self, emit: Emit) -> Ask:
         async def ask(method: str, params: Object) -> Object:
+            if self._closed:
+                raise _gone()
             self._asked += 1
             number = f"toolwire-{self._asked}"
             answer: asyncio.Future[Object] = asyncio.get_running_loop().create_future()
@@ -200,7 +207,12 @@ class Conversation:
         return None
 
     async def close(self, grace: float = 0.0) -> None:
-        """Says goodbye to subscribers, and waits so long for what has begun; then what may be stopped is stopped."""
+        """Says goodbye to subscribers, and waits so long for what has begun; then what may be stopped is stopped. Nobody waits
+        for an answer of the client any more."""
+        self._closed = True
+        for question in self._questions.values():
+            if not question.done():
+                question.set_exception(_gone())
         self.server.listeners.remove(self._listener)
         for listen, listener in self._subscriptions.values():
             self.server.listeners.remove(listener)

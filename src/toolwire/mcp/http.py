@@ -254,17 +254,26 @@ class Watch:
         """What comes of it; None where the client went away: then it was cancelled."""
         doing = asyncio.current_task()
         assert doing is not None
+        before, at_work, stopped = doing.cancelling(), True, False
+
+        def stop(watched: asyncio.Future[None]) -> None:
+            nonlocal stopped
+            if at_work and not watched.cancelled():
+                stopped = doing.cancel()
+
         watching = asyncio.ensure_future(self._gone())
-        watching.add_done_callback(lambda done: None if done.cancelled() else doing.cancel())
+        watching.add_done_callback(stop)
         try:
             return await work
         except asyncio.CancelledError:
-            if not watching.done() or watching.cancelled():
-                raise
-            doing.uncancel()
+            if not stopped or doing.cancelling() - 1 > before:
+                raise  # somebody else wants it to stop, too
             return None
         finally:
+            at_work = False
             watching.cancel()
+            if stopped:
+                doing.uncancel()
 
     async def _gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
+from ..wire.mcp.notices import PASSING
 from ..wire.mcp.rpc import Failure, Message, Notification, write
 from .peer import Send
 
@@ -22,6 +24,7 @@ _EVENTS: Headers = (
     (b"x-accel-buffering", b"no"),
 )
 _KEEP_ALIVE = 15.0
+_MOST_WAITING = 4096
 
 
 class Reply:
@@ -34,10 +37,14 @@ class Reply:
         self._more = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
         self._over = False
+        self._closed = asyncio.Event()
 
     def emit(self, message: Message) -> None:
-        """Something that goes before the answer; nothing, to a client that takes no streams."""
+        """Something that goes before the answer; nothing, to a client that takes no streams. To one that does not read, what
+        is of the moment is not kept."""
         if self._over or not (self.streams or self._pump):
+            return
+        if len(self._waiting) >= _MOST_WAITING and isinstance(message, Notification) and message.method in PASSING:
             return
         self._waiting.append(b"event: message\ndata: %b\n\n" % write(message))
         self._more.set()
@@ -72,16 +79,24 @@ class Reply:
         await self._pump
 
     async def keep_alive(self) -> None:
-        """Keeps the stream open until it is cancelled; now and then a comment, so that nobody takes it for dead."""
+        """Keeps the stream open until it is cancelled or closed, or nobody reads it; now and then a comment, so that nobody
+        takes it for dead."""
         try:
-            while True:
+            while len(self._waiting) < _MOST_WAITING:
                 self._waiting.append(b":\n\n")
                 self._more.set()
                 if self._pump is None:
                     self._pump = asyncio.create_task(self._pumped())
-                await asyncio.sleep(_KEEP_ALIVE)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._closed.wait(), _KEEP_ALIVE)
+                    await self.end()
+                    return
         finally:
             self.abandon()
+
+    def close(self) -> None:
+        """What keeps the stream open is over."""
+        self._closed.set()
 
     def abandon(self) -> None:
         """Nobody reads it any more."""

@@ -15,8 +15,10 @@ import inspect
 import logging
 import secrets
 import time
-from asyncio import sleep, to_thread
+from asyncio import sleep, to_thread, wrap_future
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -28,6 +30,7 @@ from ..ir.pointer import Object
 from ..net.runner import Runner
 from ..net.signature import signature
 from ..net.stores import open_store
+from ..net.threads import Threads
 from ..run.policy import Policy
 from ..run.records import Store
 from ..run.results import code_of, spoken
@@ -49,6 +52,7 @@ __all__ = ["Server"]
 
 _log = logging.getLogger("toolwire.mcp")
 _LONGEST_KEY = 200
+_THREADS = 32
 _Worker: TypeAlias = Callable[[Work, Exchange], Awaitable[Object]]
 
 
@@ -82,6 +86,7 @@ class Server:
         tools = self.runner.box.tools
         self.catalog = Catalog(tools, resources, prompts, info=info, instructions=instructions, ttl_ms=ttl_ms)
         self.listeners = Listeners()
+        self._threads = Threads(_THREADS)
         self._state = RequestState(secret or secrets.token_bytes(32), time.time)
         self._outputs: dict[str, Validator] = {
             tool.name: validator(tool.output_schema) for tool in tools if tool.output_schema is not None
@@ -95,6 +100,7 @@ class Server:
 
     def close(self) -> None:
         self.runner.close()
+        self._threads.close()
 
     async def keep_tidy(self, every: float = 3600.0) -> None:
         """Until it is cancelled: now and then what was remembered long enough is forgotten."""
@@ -197,9 +203,14 @@ class Server:
         except Exception as error:
             raise RpcError(INVALID_PARAMS, f"the arguments do not fit: {spoken(error)}") from error
         try:
-            return await _called(function, arguments)
+            return await self._called(function, arguments)
         except InputNeeded:
             return _Unmet(self._unmet(work, exchange))
+
+    async def _called(self, function: Callable[..., Any], arguments: Object) -> Any:
+        if inspect.iscoroutinefunction(function):
+            return await function(**arguments)
+        return await wrap_future(self._threads.submit(partial(copy_context().run, function, **arguments)))
 
     async def _complete(self, work: Work, exchange: Exchange) -> Object:
         params = work.request.params
@@ -244,9 +255,3 @@ def _prompt_arguments(one: Prompt, params: Object) -> Object:
     if missing:
         raise RpcError(INVALID_PARAMS, f"the prompt {one.name} needs {', '.join(missing)}", pointer="/params/arguments")
     return given
-
-
-async def _called(function: Callable[..., Any], arguments: Object) -> Any:
-    if inspect.iscoroutinefunction(function):
-        return await function(**arguments)
-    return await to_thread(function, **arguments)

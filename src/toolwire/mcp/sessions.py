@@ -32,6 +32,15 @@ class Session(Conversation):
         if self._open:
             self._open[-1].emit(message)
 
+    @property
+    def is_in_use(self) -> bool:
+        return bool(self._open or self._tasks)
+
+    async def close(self, grace: float = 0.0) -> None:
+        for reply in self._open:
+            reply.close()
+        await super().close(grace)
+
     async def stream(self, reply: Reply) -> None:
         """Until the client goes away."""
         self._open.append(reply)
@@ -78,9 +87,12 @@ class Sessions:
         session = self._sessions.get(number)
         if session is None or session.principal != principal:
             raise RpcError(INVALID_REQUEST, "there is no such session; say initialize again", status=404)
+        self._use(number, session)
+        return session
+
+    def _use(self, number: str, session: Session) -> None:
         session.used = time.monotonic()
         self._sessions.move_to_end(number)
-        return session
 
     async def end(self, number: str) -> None:
         session = self._sessions.pop(number, None)
@@ -91,8 +103,12 @@ class Sessions:
         old = time.monotonic() - self._idle
         while self._sessions:
             number, session = next(iter(self._sessions.items()))
-            if len(self._sessions) < self._most and session.used > old:
-                return
+            if len(self._sessions) < self._most:
+                if session.used > old:
+                    return
+                if session.is_in_use:
+                    self._use(number, session)
+                    continue
             del self._sessions[number]
             closing = asyncio.create_task(session.close())
             self._closing.add(closing)

@@ -17,7 +17,8 @@ from typing import Any, Protocol
 from ..ir.errors import ProtocolError
 from ..stream.ndjson import NDJSONDecoder
 from ..wire.mcp.errors import PARSE_ERROR, RpcError
-from ..wire.mcp.rpc import LIMIT, Message, failure, is_batch, read, write
+from ..wire.mcp.notices import PASSING
+from ..wire.mcp.rpc import LIMIT, Message, Notification, failure, is_batch, read, write
 from .conversation import Conversation
 from .server import Server
 
@@ -85,7 +86,10 @@ class LineServer(asyncio.Protocol):
             self._output.write(answer + b"\n")
 
     def emit(self, message: Message) -> None:
-        if not self._output.is_closing():
+        if self._output.is_closing():
+            return
+        passes = isinstance(message, Notification) and message.method in PASSING
+        if not passes or self._output.get_write_buffer_size() <= _FULL:  # else nobody reads it
             self._output.write(write(message) + b"\n")
 
     def _pause_if_busy(self) -> None:
@@ -108,6 +112,12 @@ class LineServer(asyncio.Protocol):
         for line in self._lines.close():
             self._read(line)
         self._end()
+
+    async def close(self, grace: float) -> None:
+        """What has begun has so long to finish."""
+        if self._batches and grace:
+            await asyncio.wait(self._batches, timeout=grace)
+        await self.conversation.close(grace)
 
     def _end(self) -> None:
         if not self.ended.done():
@@ -133,7 +143,7 @@ async def serve_stdio(server: Server) -> None:
         tidying = asyncio.create_task(server.keep_tidy())
         await asyncio.wait({lines.ended, lost}, return_when=asyncio.FIRST_COMPLETED)
         tidying.cancel()
-        await lines.conversation.close(0.0 if lost.done() else _GRACE)
+        await lines.close(0.0 if lost.done() else _GRACE)
         sink.close()
         await asyncio.wait({lost}, timeout=_GRACE)
 

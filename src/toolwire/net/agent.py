@@ -86,10 +86,10 @@ class Agent:
             step = session.next()
             if isinstance(step, AskModel):
                 try:
-                    async with asyncio.timeout(session.time_left):
+                    async with asyncio.timeout(session.time_left) as limit:
                         response = await self._ask(step)
                 except TimeoutError:
-                    if session.time_left != 0.0:
+                    if not limit.expired():
                         raise  # the model's own, not ours
                     session.out_of_time()
                 else:
@@ -115,14 +115,11 @@ class Agent:
                 dispatch = self._dispatch(session)
                 try:
                     heard, request, began = _Heard(dispatch), self._chosen(step.request), time.perf_counter()
-                    async with aclosing(self.model.stream(request)) as events:
+                    async with aclosing(_in_time(self.model.stream(request), session)) as events:
                         async for event in events:
                             heard.feed(event)
                             yield event
-                            if session.time_left == 0.0:
-                                break
-                    if session.time_left == 0.0:
-                        session.out_of_time()
+                    if isinstance(session.next(), GiveUp):
                         continue
                     response = heard.folder.response()
                     self._observe(request, response, time.perf_counter() - began)
@@ -185,6 +182,26 @@ class Agent:
         parts = [part for message in state.request.messages for part in message.parts]
         earlier = [part for part in parts if isinstance(part, ToolCall)]
         return self.runner.dispatch(run_id=state.run_id, earlier=earlier, tainted=state.tainted)
+
+
+async def _in_time(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:
+    """The events that come while the run has time left."""
+    async with aclosing(stream) as events:
+        while True:
+            try:
+                async with asyncio.timeout(session.time_left) as limit:
+                    event = await anext(events)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                if not limit.expired():
+                    raise  # the model's own, not ours
+                session.out_of_time()
+                return
+            yield event
+            if session.time_left == 0.0:
+                session.out_of_time()
+                return
 
 
 class _Heard:

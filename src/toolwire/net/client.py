@@ -35,6 +35,7 @@ from .http import Reply, Transport, transport_to
 from .question import Question
 from .replies import drain, is_document, whole_body
 from .retry import Retries, fault_of, with_date
+from .transports import open_transport
 
 __all__ = ["ModelClient"]
 
@@ -73,8 +74,11 @@ class ModelClient:
         self._limit = limit
         self._strict = strict
         self._shared = transport is not None
+        self._transport = transport or self._way(base_url)
+
+    def _way(self, base_url: str | None) -> Transport:
         own = None if base_url else self._endpoint.vendor.transport
-        self._transport: Transport = transport_to(own) if transport is None else transport
+        return open_transport(os.environ) if own is None else transport_to(own)
 
     @property
     def endpoint(self) -> Endpoint:

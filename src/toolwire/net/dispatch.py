@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ..ir.parts import ToolCall, ToolResult
-from ..run.call_run import Settings
+from ..run.call_run import CallRun, Settings
 from ..run.keys import canonical
 from ..run.results import refusal, spoken
 from ..run.schedule import Schedule
@@ -38,8 +38,7 @@ class Dispatch:
         self._keys = keys
         self._most = most
         self._seen: Counter[tuple[str, bytes]] = Counter(map(_same, earlier) if settings.has_store else ())
-        self._calls: list[ToolCall] = []
-        self._occurrences: list[int] = []
+        self._runs: list[CallRun] = []
         self._results: dict[int, ToolResult] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
@@ -57,14 +56,14 @@ class Dispatch:
         if entry is None or not entry.options.first_argument or entry.tool.effect not in ("pure", "read"):
             return
         if call.id not in self._guesses:
-            work = asyncio.create_task(self._runner.perform(call, self._settings))
+            work = asyncio.create_task(self._runner.perform(CallRun(call, self._settings)))
             self._guesses[call.id] = (call, work)
 
     def add(self, call: ToolCall) -> None:
         """Starts the call if it may start now."""
-        self._calls.append(call)
-        self._occurrences.append(self._occurrence(call))
+        run = CallRun(call, self._settings, occurrence=self._occurrence(call), key=self._keys.get(call.id))
         number = self._schedule.add(call)
+        self._runs.append(run)
         if number >= self._most:
             words = f"More than {self._most} calls in one turn. This one was not run; make fewer at a time."
             self._results[number] = refusal(call, "over_budget", words)
@@ -82,14 +81,14 @@ class Dispatch:
         """When all are done. Cancelled, it waits for writes that have begun, and starts nothing more."""
         self._writes = True
         try:
-            while len(self._results) < len(self._calls):
+            while len(self._results) < len(self._runs):
                 self._changed.clear()
                 self._start()
                 await self._changed.wait()
         except asyncio.CancelledError:
             await self.abort()
             raise
-        return [self._results[number] for number in range(len(self._calls))]
+        return [self._results[number] for number in range(len(self._runs))]
 
     async def abort(self) -> list[ToolResult]:
         """Nothing new starts; writes that have begun are awaited and recorded, the rest is cancelled."""
@@ -98,19 +97,19 @@ class Dispatch:
         for _, guessed in self._guesses.values():
             guessed.cancel()
         for number, task in list(self._tasks.items()):
-            if not self._does_something(number):
+            if not (self._runs[number].has_begun and self._does_something(number)):
                 task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
-        for number in range(len(self._calls)):
+        for number in range(len(self._runs)):
             self._results.setdefault(number, self._cancelled(number))
-        return [self._results[number] for number in range(len(self._calls))]
+        return [self._results[number] for number in range(len(self._runs))]
 
     def _cancelled(self, number: int) -> ToolResult:
-        return refusal(self._calls[number], "cancelled", "The run was stopped before this call was made.")
+        return refusal(self._runs[number].call, "cancelled", "The run was stopped before this call was made.")
 
     def _does_something(self, number: int) -> bool:
-        entry = self._settings.box.find(self._calls[number].name)
+        entry = self._settings.box.find(self._runs[number].call.name)
         return entry is not None and entry.tool.effect in ("write", "idempotent")
 
     def _start(self) -> None:
@@ -122,12 +121,12 @@ class Dispatch:
                 self._tasks[number] = asyncio.create_task(self._perform(number))
 
     async def _perform(self, number: int) -> None:
-        call, began = self._calls[number], time.perf_counter()
+        run, began = self._runs[number], time.perf_counter()
         try:
-            guess = self._guesses.pop(call.id, None) if self._guesses else None
-            result = await (self._run(number) if guess is None else self._guessed(number, *guess))
+            guess = self._guesses.pop(run.call.id, None) if self._guesses else None
+            result = await (self._runner.perform(run) if guess is None else self._guessed(run, *guess))
             self._results[number] = result
-            self._runner.observe(call, result, began, self._settings.run_id)
+            self._runner.observe(run.call, result, began, self._settings.run_id)
         except asyncio.CancelledError:
             self._results[number] = self._cancelled(number)
         finally:
@@ -136,18 +135,13 @@ class Dispatch:
             self._start()
             self._changed.set()
 
-    def _run(self, number: int) -> Coroutine[Any, Any, ToolResult]:
-        call = self._calls[number]
-        occurrence, key = self._occurrences[number], self._keys.get(call.id)
-        return self._runner.perform(call, self._settings, occurrence=occurrence, key=key)
-
-    async def _guessed(self, number: int, guess: ToolCall, work: asyncio.Task[ToolResult]) -> ToolResult:
+    async def _guessed(self, run: CallRun, guess: ToolCall, work: asyncio.Task[ToolResult]) -> ToolResult:
         """What was guessed, if it was guessed right."""
-        call = self._calls[number]
+        call = run.call
         if guess.name == call.name and guess.arguments == call.arguments and call.state == "complete":
             return await work
         work.cancel()
-        return await self._run(number)
+        return await self._runner.perform(run)
 
 
 def could_not_be_run(call: ToolCall, error: Exception) -> ToolResult:

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on the event loop itself, for who makes thousands of requests a second: the gateway.
+"""HTTP/1.1 on the event loop itself: for model clients, and for who makes thousands of requests a second.
 
 The same face as `HttpTransport`, without its crossing between threads: a third of the cost of a request, a stream's pieces
 taken as many at a time as there are, and whoever is cancelled closes the connection at once, answer or not. It speaks TLS; it
@@ -11,10 +11,10 @@ import asyncio
 import os
 import re
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ..ir.errors import ConfigError, MissingExtra
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["H1Transport"]
 
+_NEXT_ADDRESS = 0.25  # seconds
 _IDLE = 50.0  # seconds; servers close what is idle for a minute
 _SMALL = 64 * 1024  # bytes that are copied rather than written apart
 _ALWAYS = ("user-agent: toolwire", "accept-encoding: identity")
@@ -38,11 +39,15 @@ class Origin(NamedTuple):
     tls: bool
 
 
+class Unconnected(ConnectionRefusedError, TimeoutError):
+    """There was no connection in time: nothing was sent."""
+
+
 class H1Transport:
     """Connections by origin, at most so many in use at a time at each. `roots`: certificates in PEM beside the system's own.
 
     `resends`: a request on a connection that turns out to be gone is sent once more on a fresh one. Not for what must not happen
-    twice.
+    twice. Connections belong to the event loop that they were opened in, and end with it.
     """
 
     def __init__(
@@ -55,12 +60,10 @@ class H1Transport:
     ) -> None:
         _needs_httptools()
         self.resends = resends
-        self._connections = connections
-        self._rooms: dict[Origin, asyncio.Semaphore] = {}
-        self._connect_timeout = connect_timeout
-        self._roots = tuple(roots)
-        self._tls: ssl.SSLContext | None = None
-        self._idle: dict[Origin, list[tuple[float, Connection]]] = {}
+        self.connections = connections
+        self.connect_timeout = connect_timeout
+        self.roots = tuple(roots)
+        self.pools: dict[asyncio.AbstractEventLoop, Pool] = {}
 
     def post(
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
@@ -82,22 +85,61 @@ class H1Transport:
         head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
         return _Post(self, origin, head, body, seconds)
 
-    def room_at(self, origin: Origin) -> asyncio.Semaphore:
-        found = self._rooms.get(origin)
-        if found is None:
-            found = self._rooms[origin] = asyncio.Semaphore(self._connections)
-        return found
+    async def pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
+        """A new one, for this loop."""
+        self.pools = {one: pool for one, pool in self.pools.items() if not one.is_closed()}
+        pool = self.pools[loop] = Pool(self, loop)
+        await anext(pool.tending)
+        return pool
 
     async def aclose(self) -> None:
+        """What is under way comes to its end, and is closed then."""
+        here, pools = asyncio.get_running_loop(), self.pools
+        self.pools = {}
+        for loop, pool in pools.items():
+            if loop is here:
+                await pool.tending.aclose()
+            elif not loop.is_closed():
+                loop.call_soon_threadsafe(pool.close)
+        await asyncio.sleep(0)  # for the loop to close them
+
+
+class Pool:
+    """The connections of one event loop."""
+
+    __slots__ = ("_idle", "_is_closed", "_loop", "_rooms", "_transport", "tending")
+
+    def __init__(self, transport: H1Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._rooms: dict[Origin, asyncio.Semaphore] = {}
+        self._idle: dict[Origin, list[tuple[float, Connection]]] = {}
+        self._is_closed = False
+        self.tending = self._tended()
+
+    async def _tended(self) -> AsyncGenerator[None, None]:
+        """A loop that ends closes its generators, and so these connections."""
+        try:
+            yield
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._is_closed = True
         for waiting in self._idle.values():
             for _, connection in waiting:
                 connection.abort()
         self._idle.clear()
-        await asyncio.sleep(0)  # for the loop to close them
+
+    def room_at(self, origin: Origin) -> asyncio.Semaphore:
+        found = self._rooms.get(origin)
+        if found is None:
+            found = self._rooms[origin] = asyncio.Semaphore(self._transport.connections)
+        return found
 
     async def take(self, origin: Origin, deadline: float, *, fresh: bool = False) -> Connection:
         """A connection to `origin`, one that has been used before if there is one."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         waiting = self._idle.get(origin, [])
         while waiting:
             since, connection = waiting.pop()
@@ -105,41 +147,34 @@ class H1Transport:
                 connection.used = True
                 return connection
             connection.abort()
-        left = min(self._connect_timeout, deadline - loop.time())
+        left = min(self._transport.connect_timeout, deadline - loop.time())
         try:
             async with asyncio.timeout(left):
                 _, connection = await loop.create_connection(
                     lambda: Connection(loop),
                     origin.host,
                     origin.port,
-                    ssl=self._context() if origin.tls else None,
+                    ssl=_context(self._transport.roots) if origin.tls else None,
                     server_hostname=origin.host if origin.tls else None,
+                    **_options(loop),
                 )
         except TimeoutError:
-            raise TimeoutError("no connection in time") from None
+            raise Unconnected("no connection in time") from None
         except OSError as error:
             raise ConnectionRefusedError(_words(error)) from None
         return connection
 
     def give_back(self, origin: Origin, connection: Connection) -> None:
-        if connection.is_reusable:
-            now = asyncio.get_running_loop().time()
-            self._idle.setdefault(origin, []).append((now, connection))
+        if connection.is_reusable and not self._is_closed:
+            self._idle.setdefault(origin, []).append((self._loop.time(), connection))
         else:
             connection.abort()
-
-    def _context(self) -> ssl.SSLContext:
-        if self._tls is None:
-            self._tls = ssl.create_default_context()
-            for pem in self._roots:
-                self._tls.load_verify_locations(cadata=pem.decode("ascii"))
-        return self._tls
 
 
 class _Post:
     """A request on its way."""
 
-    __slots__ = ("_body", "_connection", "_free", "_head", "_origin", "_seconds", "_timer", "_transport")
+    __slots__ = ("_body", "_connection", "_free", "_head", "_origin", "_pool", "_seconds", "_timer", "_transport")
 
     def __init__(self, transport: H1Transport, origin: Origin, head: bytes, body: bytes, seconds: float) -> None:
         self._transport = transport
@@ -153,10 +188,10 @@ class _Post:
     async def __aenter__(self) -> Reply:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max(self._seconds, 0.001)
-        free = self._free = self._transport.room_at(self._origin)
+        pool = self._pool = self._transport.pools.get(loop) or await self._transport.pool(loop)
+        free = self._free = pool.room_at(self._origin)
         if free.locked():
-            async with asyncio.timeout_at(deadline):
-                await free.acquire()
+            await _in_turn(free, deadline)
         else:
             await free.acquire()
         try:
@@ -172,7 +207,7 @@ class _Post:
             raise
 
     async def _ask(self, deadline: float, *, fresh: bool = False) -> Connection:
-        connection = self._connection = await self._transport.take(self._origin, deadline, fresh=fresh)
+        connection = self._connection = await self._pool.take(self._origin, deadline, fresh=fresh)
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_at(deadline, connection.expire)
@@ -193,9 +228,30 @@ class _Post:
         if self._timer is not None:
             self._timer.cancel()
         if self._connection is not None:
-            self._transport.give_back(self._origin, self._connection)
+            self._pool.give_back(self._origin, self._connection)
             self._connection = None
         self._free.release()
+
+
+async def _in_turn(free: asyncio.Semaphore, deadline: float) -> None:
+    try:
+        async with asyncio.timeout_at(deadline):
+            await free.acquire()
+    except TimeoutError:
+        raise Unconnected("no connection was free in time") from None
+
+
+def _options(loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+    """A host of several addresses is not given up for one of them that does not answer; uvloop knows no such thing."""
+    return {"happy_eyeballs_delay": _NEXT_ADDRESS} if isinstance(loop, asyncio.BaseEventLoop) else {}
+
+
+@lru_cache(16)
+def _context(roots: tuple[bytes, ...]) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    for pem in roots:
+        context.load_verify_locations(cadata=pem.decode("ascii"))
+    return context
 
 
 @lru_cache(1024)
@@ -203,11 +259,15 @@ def _split(url: str) -> tuple[Origin, str, str]:
     """(where, what to ask for there, the name to ask under)."""
     if _UNFIT(url) or " " in url:
         raise ConfigError("a URL that cannot be used")
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"a URL that cannot be used: {error}") from None
     tls = parts.scheme == "https"
     if parts.hostname is None or parts.scheme not in ("http", "https"):
         raise ConfigError("a URL that cannot be used", hint="http(s)://host/path")
-    origin = Origin(parts.hostname, parts.port or (443 if tls else 80), tls)
+    origin = Origin(parts.hostname, port or (443 if tls else 80), tls)
     target = parts.path or "/"
     return origin, f"{target}?{parts.query}" if parts.query else target, parts.netloc
 
@@ -223,4 +283,4 @@ def _needs_httptools() -> None:
     try:
         import httptools  # noqa: F401
     except ImportError:
-        raise MissingExtra("this needs httptools", hint="pip install 'toolwire[gateway]'") from None
+        raise MissingExtra("this needs httptools", hint="pip install 'toolwire[net]'") from None

@@ -38,7 +38,9 @@ class Connection(asyncio.Protocol):
         self._parser = self._new_parser(self)
         self._pieces: list[bytes] = []
         self._size = 0
-        self._head_size = 0
+        self._head_size = (
+            0  # bytes since the last ones of a body: of a head, of trailers, whether they are lines yet or not
+        )
         self._has_head = False
         self._is_complete = False
         self._keeps_alive = False
@@ -46,6 +48,7 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
         self._error: Exception | None = None
         self._unpacker: Any = None
+        self._is_packed = False
 
     @property
     def is_open(self) -> bool:
@@ -83,6 +86,8 @@ class Connection(asyncio.Protocol):
         while not data:
             while not self._pieces:
                 if self._is_complete:
+                    if self._is_packed and not self._unpacker.eof:
+                        raise ConnectionError("the answer is packed, and cut short")
                     return b""
                 self._raise()
                 await self._news()
@@ -102,6 +107,7 @@ class Connection(asyncio.Protocol):
 
     def _unpacked(self, data: bytes) -> bytes:
         """A piece of bounded size; what is packed behind it waits."""
+        self._is_packed = True
         try:
             piece: bytes = self._unpacker.decompress(data, _MOST_WAITING)
         except zlib.error:
@@ -154,21 +160,16 @@ class Connection(asyncio.Protocol):
             self.abort()  # an answer to nothing, which must not be taken for the next one
             return
         self._heard = True
+        self._head_size += len(data)
         try:
             self._parser.feed_data(data)
         except HttpParserError as error:
             self._fail(ConnectionError(f"not HTTP: {error}"))  # of no consequence to an answer that is whole
             self.abort()
-        if not self._has_head:
-            self._count(len(data))
-        self._tell()
-
-    def _count(self, size: int) -> None:
-        """What has come of a head, whether it is a line of it yet or not."""
-        self._head_size += size
-        if self._head_size > _MOST_HEAD:
+        if self._head_size > _MOST_HEAD and not self._is_complete:
             self._fail(ConnectionError("a head of more than 64 KiB"))
             self.abort()
+        self._tell()
 
     def connection_lost(self, error: Exception | None) -> None:
         ends_here = self._has_head and not {"content-length", "transfer-encoding"} & self.headers.keys()
@@ -190,6 +191,7 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
         self._has_head = self.status >= 200  # before that it is only a word on the way
+        self._head_size = 0 if self._has_head else self._head_size
         packing = self.headers.get("content-encoding", "identity").lower()
         if packing in _PACKINGS:  # some do it unasked
             self._unpacker = zlib.decompressobj(_PACKINGS[packing])
@@ -200,6 +202,7 @@ class Connection(asyncio.Protocol):
     def on_body(self, data: bytes) -> None:
         self._pieces.append(data)
         self._size += len(data)
+        self._head_size = 0
         if self._size > _MOST_WAITING and not self._is_paused and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()

@@ -47,8 +47,8 @@ class Transport(Protocol):
     ) -> AbstractAsyncContextManager[Reply]:
         """One request, for at most so many seconds.
 
-        Leaving the context closes the connection, unless the answer was read to its end. Who is cancelled while there is no
-        answer leaves at once; pyreqwest closes such a connection when the answer begins, or when the time is over.
+        Leaving the context closes the connection, unless the answer was read to its end. Who is cancelled leaves at once, and
+        closes it, too; but where there is no answer yet, pyreqwest does so when it begins, or when the time is over.
         """
         ...
 
@@ -147,10 +147,8 @@ class _Sent:
         await self._request.__aexit__(None, None, None)
 
 
-def transport_to(way: str | None) -> Transport:
-    """HTTP, or the way that a vendor has of its own: `module:class`, of a room above this one."""
-    if way is None:
-        return HttpTransport()
+def transport_to(way: str) -> Transport:
+    """The way that a vendor has of its own: `module:class`, of a room above this one."""
     module, _, name = way.partition(":")
     own: Transport = getattr(import_module(module), name)()
     return own

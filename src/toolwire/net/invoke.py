@@ -48,7 +48,14 @@ class Invoker:
             return Unfit(spoken(error))
         if not declared.is_async or entry.options.rate is not None or entry.options.isolation == "process":
             return self._waiting(step, arguments, declared)
-        return self._limited(step, entry.function(**arguments))
+        return self._begun(step, arguments)
+
+    def _begun(self, step: Invoke, arguments: Object) -> Outcome | Limited:
+        try:
+            coroutine = step.entry.function(**arguments)
+        except TypeError as error:  # something that it needs is not there; nothing of it has run
+            return Unfit(spoken(error))
+        return self._limited(step, coroutine)
 
     async def _waiting(self, step: Invoke, arguments: Object, declared: Signature) -> Outcome:
         """What waits in any case: for its turn, for a process, for a thread."""
@@ -59,7 +66,7 @@ class Invoker:
             return await in_process(step, arguments)
         if not declared.is_async:
             return await self._in_thread(step, arguments)
-        ran = self._limited(step, entry.function(**arguments))
+        ran = self._begun(step, arguments)
         return ran if isinstance(ran, Value) else await ran
 
     def _limited(self, step: Invoke, coroutine: Coroutine[Any, Any, Any]) -> Ran | Limited:
@@ -70,11 +77,19 @@ class Invoker:
         context.run(running.set, step.context)
         given_up = threading.Event()
         work = self._pool.submit(lambda: context.run(_guarded, step.entry.function, arguments, given_up.is_set))
-        done, _ = await asyncio.wait({asyncio.wrap_future(work)}, timeout=limit)
+        try:
+            done, _ = await asyncio.wait({asyncio.wrap_future(work)}, timeout=limit)
+        except asyncio.CancelledError:
+            given_up.set()
+            work.cancel()  # if no thread was free yet
+            raise
         if not done:
             given_up.set()
             busy = NotExecuted(f"all threads were busy for {limit:g} seconds")
             return Failed(busy) if work.cancel() else TimedOut(limit or 0)
+        not_begun = work.exception()
+        if not_begun is not None:
+            return Failed(not_begun)
         outcome: Returned | Failed = work.result()
         rest = _rest(outcome.value) if isinstance(outcome, Returned) else None
         if rest is None:

@@ -6,6 +6,9 @@ import asyncio
 import inspect
 import multiprocessing
 import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
@@ -14,33 +17,72 @@ from ..ir.pointer import Object
 from ..run.context import CallContext, running
 from ..run.failures import NotExecuted
 from ..run.requests import Failed, Invoke, Returned, TimedOut
+from ..run.results import spoken
 from ..schema.infer import FunctionTool
+from .collecting import collected, collected_as_it_comes
 
 __all__ = ["in_process"]
 
 
 async def in_process(step: Invoke, arguments: Object) -> Returned | Failed | TimedOut:
-    function, limit = step.entry.function, step.entry.options.timeout
-    methods = multiprocessing.get_context("spawn")
-    ours, theirs = methods.Pipe(duplex=False)
-    child = methods.Process(target=_child, args=(theirs, _sendable(function), arguments, step.context), daemon=True)
+    """A thread of its own watches it, so that nobody has to wait for one."""
+    child = _Child(step, arguments)
+    watching: Future[Returned | Failed | TimedOut] = Future()
+    threading.Thread(target=_settle, args=(watching, child.run), daemon=True).start()
     try:
-        await asyncio.to_thread(child.start)
-    except Exception as error:  # noqa: BLE001  # a function that cannot be sent to another process
-        return Failed(NotExecuted(f"it cannot be run in a process of its own: {error}"))
-    theirs.close()
+        return await asyncio.wrap_future(watching)
+    except asyncio.CancelledError:
+        child.stop()
+        raise
+
+
+def _settle(future: Future[Any], work: Callable[[], Any]) -> None:
+    future.set_running_or_notify_cancel()
     try:
-        came = await asyncio.to_thread(ours.poll, limit)
-        if not came:
-            return TimedOut(limit or 0, stopped=True)
-        outcome = ours.recv()
-        return Failed(_Elsewhere(outcome[1])) if outcome[0] == "error" else Returned(outcome[1])
-    except EOFError:
-        return Failed(_Elsewhere("the process died"))
-    finally:
-        child.kill()
-        await asyncio.to_thread(child.join)
-        ours.close()
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001  # whoever asked for it gets it
+        future.set_exception(error)
+
+
+class _Child:
+    """`run` is for a thread, `stop` for any other one, at any time."""
+
+    def __init__(self, step: Invoke, arguments: Object) -> None:
+        methods = multiprocessing.get_context("spawn")
+        self._limit = step.entry.options.timeout
+        self._ours, self._theirs = methods.Pipe(duplex=False)
+        given = (self._theirs, _sendable(step.entry.function), arguments, step.context)
+        self._process = methods.Process(target=_child, args=given, daemon=True)
+        self._stopped = threading.Event()
+
+    def run(self) -> Returned | Failed | TimedOut:
+        with self._ours:
+            try:
+                with self._theirs:
+                    self._process.start()
+            except Exception as error:  # noqa: BLE001  # a function that cannot be sent to another process
+                return Failed(NotExecuted(f"it cannot be run in a process of its own: {error}"))
+            try:
+                return self._outcome()
+            finally:
+                self._process.kill()
+                self._process.join()
+
+    def _outcome(self) -> Returned | Failed | TimedOut:
+        try:
+            if self._stopped.is_set() or not self._ours.poll(self._limit):
+                return TimedOut(self._limit or 0, stopped=True)
+            kind, value = self._ours.recv()
+        except EOFError:
+            return Failed(_Elsewhere("the process died"))
+        except Exception as error:  # noqa: BLE001  # what it gave may refuse to be read in any way
+            return Failed(_Elsewhere(f"what it gave cannot be read: {spoken(error)}"))
+        return Failed(_Elsewhere(value)) if kind == "error" else Returned(value)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._process.pid is not None:
+            self._process.kill()
 
 
 class _Elsewhere(Exception):
@@ -59,7 +101,15 @@ def _child(pipe: Connection, function: Any, arguments: Any, context: CallContext
     try:
         if isinstance(function, tuple):
             function = getattr(import_module(function[0]), function[1]).function
-        value = function(**arguments)
-        pipe.send(("value", asyncio.run(value) if inspect.iscoroutine(value) else value))
+        pipe.send(("value", _whole(function(**arguments))))
     except BaseException as error:  # noqa: BLE001
         pipe.send(("error", f"{type(error).__name__}: {error}"))
+
+
+def _whole(value: Any) -> Any:
+    """What can be sent: what comes one by one is sent together."""
+    if inspect.isasyncgen(value):
+        value = collected_as_it_comes(value)
+    elif inspect.isgenerator(value):
+        return collected(value)
+    return asyncio.run(value) if inspect.iscoroutine(value) else value

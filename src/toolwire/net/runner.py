@@ -15,6 +15,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ from ..run.gates import GATES, Gate
 from ..run.observe import Observer, observed
 from ..run.output import Shelf
 from ..run.policy import Policy
-from ..run.records import Store
+from ..run.records import Claim, Record, Store
 from ..run.requests import (
     Approve,
     ClaimIt,
@@ -48,12 +49,14 @@ from .dispatch import Dispatch, could_not_be_run
 from .invoke import Invoker, Outcome
 from .limited import Limited
 from .straight import Straight, straight
+from .threads import Threads
 
 __all__ = ["Approver", "Runner"]
 
 Approver: TypeAlias = Callable[[Approve], "bool | Awaitable[bool]"]
 _SAVES = 3
 _RUNS = 4096
+_CLERKS = 8
 
 
 class Runner:
@@ -83,6 +86,7 @@ class Runner:
         self._most = most_parallel
         self._most_per_turn = most_per_turn
         self._invoker = Invoker(threads)
+        self._clerks = Threads(_CLERKS)  # no tool that keeps threads busy shall keep leases from being renewed
         self._settings = Settings(
             self.box,
             time.time,
@@ -125,7 +129,7 @@ class Runner:
             raise ConfigError("run takes a list of calls", hint="run([call])")
         if len(calls) == 1 and not keys and calls[0].name in self._harmless:
             began = time.perf_counter()  # no schedule: it may be cancelled at any time
-            result = await self.perform(calls[0], self._of_run(run_id, tainted))
+            result = await self.perform(CallRun(calls[0], self._of_run(run_id, tainted)))
             self.observe(calls[0], result, began, run_id)
             return [result]
         dispatch = self.dispatch(run_id=run_id, earlier=earlier, keys=keys, tainted=tainted)
@@ -160,19 +164,18 @@ class Runner:
         settings = self._of_run(run_id or secrets.token_hex(8), tainted)
         return Dispatch(self, settings, Schedule(self.box, most=self._most), earlier, keys or {}, self._most_per_turn)
 
-    async def perform(
-        self, call: ToolCall, settings: Settings, *, occurrence: int = 0, key: str | None = None
-    ) -> ToolResult:
+    async def perform(self, run: CallRun) -> ToolResult:
         """One call to its end. A gate or a check of somebody else's may fail: then its call does, and no other."""
+        call = run.call
         try:
             ran = None
-            way = self._straight_way(call.name) if key is None else None
+            way = self._straight_way(call.name) if run.given_key is None else None
             if way is not None:
-                begun = way.begin(call, settings)
+                begun = way.begin(call, run.settings)
                 ran = await begun if isinstance(begun, Limited) else begun
                 if type(ran) is Returned:
                     return way.result(call, ran)
-            return await self._by_steps(CallRun(call, settings, occurrence=occurrence, key=key), ran)
+            return await self._by_steps(run, ran)
         except Exception as error:  # noqa: BLE001
             return could_not_be_run(call, error)
 
@@ -189,13 +192,17 @@ class Runner:
     async def _by_steps(self, run: CallRun, ran: Outcome | None) -> ToolResult:
         """`ran`: what came of the function, where it has been called already."""
         step = run.next()
-        while type(step) is not Finished:
-            if not isinstance(step, Invoke):
-                step = run.next(await self._do(step))
-            elif ran is not None:
-                step, ran = run.next(ran), None
-            else:
-                step = run.next(await self._invoked(step))
+        try:
+            while type(step) is not Finished:
+                if not isinstance(step, Invoke):
+                    step = run.next(await self._do(step))
+                elif ran is not None:
+                    step, ran = run.next(ran), None
+                else:
+                    step = run.next(await self._invoked(step))
+        except asyncio.CancelledError:
+            self._let_go(step)
+            raise
         return step.result
 
     async def _invoked(self, step: Invoke) -> Outcome:
@@ -203,6 +210,16 @@ class Runner:
         if isinstance(ran, Value):
             return ran
         return await (ran if step.token is None else self._kept_alive(step, ran))
+
+    def _let_go(self, step: Step) -> None:
+        """Whoever was stopped in the middle of a read has no use for its claim. A write may have happened: it keeps its own."""
+        if isinstance(step, Invoke) and step.token is not None and step.entry.tool.effect in ("pure", "read"):
+            self._release(step.context.idempotency_key or "", step.token)
+
+    def _release(self, key: str, token: str) -> None:
+        """In its own time; if it fails, the lease passes."""
+        assert self._store is not None
+        self._clerks.submit(partial(self._store.release, key, token))
 
     async def _do(self, step: Step) -> Any:
         if isinstance(step, Wait):
@@ -229,7 +246,7 @@ class Runner:
         while True:
             await asyncio.sleep(lease / 3)
             try:
-                await asyncio.to_thread(self._store.renew, key, token, lease)
+                await self._by_clerk(self._store.renew, key, token, lease)
             except StoreError:
                 continue
 
@@ -241,18 +258,28 @@ class Runner:
         for left in reversed(range(tries)):
             try:
                 if isinstance(step, ClaimIt):
-                    return await asyncio.to_thread(store.claim, step.claim)
+                    return await self._claimed(step.claim)
                 if isinstance(step, CompleteIt):
-                    return await asyncio.to_thread(
-                        store.complete, step.key, step.token, step.result, step.ttl, step.state
-                    )
+                    return await self._by_clerk(store.complete, step.key, step.token, step.result, step.ttl, step.state)
                 assert isinstance(step, ReleaseIt)
-                return await asyncio.to_thread(store.release, step.key, step.token)
+                return await self._by_clerk(store.release, step.key, step.token)
             except StoreError as error:
                 if not left:
                     return error
                 await asyncio.sleep(0.1)
         return None
+
+    async def _claimed(self, claim: Claim) -> Record:
+        assert self._store is not None
+        claiming = self._clerks.submit(partial(self._store.claim, claim))
+        try:
+            return await asyncio.wrap_future(claiming)
+        except asyncio.CancelledError:  # the claim may be taken all the same, and nothing will come of it
+            claiming.add_done_callback(lambda _: self._release(claim.key, claim.token))
+            raise
+
+    async def _by_clerk(self, work: Callable[..., bool], *arguments: Any) -> bool:
+        return await asyncio.wrap_future(self._clerks.submit(partial(work, *arguments)))
 
     def _taint(self, run_id: str) -> None:
         """From now on this run has heard a stranger. So many runs are remembered."""

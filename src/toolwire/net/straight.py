@@ -9,12 +9,13 @@ from __future__ import annotations
 from ..ir.errors import SchemaError
 from ..ir.parts import ToolCall, ToolResult
 from ..run.call_run import Settings
+from ..run.classify import classify
 from ..run.context import CallContext
 from ..run.gates import GATES
 from ..run.keys import ARGUMENT
 from ..run.output import cap
-from ..run.requests import Returned
-from ..run.results import sized_result
+from ..run.requests import Returned, Unfit
+from ..run.results import spoken
 from ..run.toolbox import Entry
 from .limited import Limited, Limits, Ran
 from .signature import signature
@@ -36,18 +37,22 @@ class Straight:
         self._shelf = settings.shelf
         self._limits = limits
 
-    def begin(self, call: ToolCall, settings: Settings) -> Ran | Limited | None:
+    def begin(self, call: ToolCall, settings: Settings) -> Ran | Unfit | Limited | None:
         """What came of the function, or what to await; None for a call that has to go step by step."""
         arguments = call.arguments
         if arguments is None or call.state == "truncated" or ARGUMENT in arguments:
             return None
         if not (self._accept(arguments) and self._is_plain(arguments)):
             return None
+        try:
+            coroutine = self._function(**arguments)
+        except TypeError as error:  # something that it needs is not there; nothing of it has run
+            return Unfit(spoken(error))
         context = CallContext(call.id, call.name, settings.run_id, settings.caller)
-        return self._limits.run(self._function(**arguments), context, self._timeout)
+        return self._limits.run(coroutine, context, self._timeout)
 
     def result(self, call: ToolCall, returned: Returned) -> ToolResult:
-        result, size = sized_result(call, returned.value)
+        result, size, _ = classify(call, "read", returned)
         if size is None or size > self._output_limit:
             return cap(result, self._output_limit, self._shelf)
         return result

@@ -11,6 +11,8 @@ from queue import SimpleQueue
 from typing import Any
 from weakref import WeakSet
 
+from ..run.failures import NotExecuted
+
 __all__ = ["Threads"]
 
 _Work = tuple["Future[Any]", Callable[[], Any]]
@@ -43,9 +45,13 @@ class Threads:
         self.close()
 
     def submit(self, work: Callable[[], Any]) -> Future[Any]:
+        """A future whose work may still be taken back. NotExecuted is what comes of it once the pool is closed."""
         future: Future[Any] = Future()
-        self._queue.put((future, work))
         with self._lock:
+            if self._closed.is_set():
+                future.set_exception(_closed())
+                return future
+            self._queue.put((future, work))
             if not self._idle.acquire(blocking=False) and len(self._threads) < self._most:
                 name, tools = f"toolwire_{len(self._threads)}", (self._queue, self._idle, self._closed)
                 thread = threading.Thread(target=_work, args=tools, name=name, daemon=True)
@@ -55,9 +61,10 @@ class Threads:
 
     def close(self) -> None:
         """What has begun goes on; nothing new begins."""
-        self._closed.set()
-        for _ in self._threads:
-            self._queue.put(None)
+        with self._lock:
+            self._closed.set()
+            for _ in self._threads:
+                self._queue.put(None)
 
     def leave(self, patience: float) -> None:
         """Ends the threads that have nothing to do; the others are left behind."""
@@ -67,6 +74,10 @@ class Threads:
             thread.join(max(0.0, until - time.monotonic()))
 
 
+def _closed() -> NotExecuted:
+    return NotExecuted("its threads are closed")
+
+
 def _work(queue: SimpleQueue[_Work | None], idle: threading.Semaphore, closed: threading.Event) -> None:
     """One thread. It does not know its pool, so that a pool that nobody uses any more can end it."""
     while True:
@@ -74,8 +85,10 @@ def _work(queue: SimpleQueue[_Work | None], idle: threading.Semaphore, closed: t
         if item is None:
             return
         future, work = item
-        if not closed.is_set() and future.set_running_or_notify_cancel():
+        if future.set_running_or_notify_cancel():
             try:
+                if closed.is_set():
+                    raise _closed()
                 future.set_result(work())
             except BaseException as error:  # noqa: BLE001  # whoever asked for it gets it
                 future.set_exception(error)

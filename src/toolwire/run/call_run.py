@@ -44,7 +44,7 @@ from .requests import (
     Step,
     Wait,
 )
-from .results import from_record, refusal, to_record, told, value_result
+from .results import from_record, refusal, to_record, told, untold, value_result
 from .toolbox import Entry, Toolbox
 
 __all__ = ["CallRun", "Settings"]
@@ -77,15 +77,16 @@ class Settings(Value, frozen=True):
 
 
 class CallRun:
-    """Call `next` with what came of the last step; the last step is Finished."""
+    """Call `next` with what came of the last step; the last step is Finished. `has_begun`: the function was, or is, running."""
 
-    __slots__ = ("_given_key", "_occurrence", "_settings", "_steps", "call")
+    __slots__ = ("_occurrence", "_steps", "call", "given_key", "has_begun", "settings")
 
     def __init__(self, call: ToolCall, settings: Settings, *, occurrence: int = 0, key: str | None = None) -> None:
         self.call = call
-        self._settings = settings
+        self.has_begun = False
+        self.settings = settings
         self._occurrence = occurrence
-        self._given_key = key
+        self.given_key = key
         self._steps = self._run()
 
     def next(self, reply: Any = None) -> Step:
@@ -95,7 +96,7 @@ class CallRun:
             return Finished(done.value)
 
     def _run(self) -> Generator[Step, Any, ToolResult]:
-        settings = self._settings
+        settings = self.settings
         pending = pass_gates(self._pending(), settings.gates)
         if not isinstance(pending, Pending):
             return pending
@@ -111,6 +112,7 @@ class CallRun:
                 claim, key, token = cleared, cleared.key, cleared.token
         context = CallContext(self.call.id, entry.tool.name, settings.run_id, settings.caller, key)
         step = Invoke(entry, pending.arguments, context, token, settings.lease)
+        self.has_begun = True
         outcome = yield step
         if not isinstance(outcome, Returned):
             outcome = yield from self._again(step, outcome)
@@ -123,7 +125,7 @@ class CallRun:
         return self._told(pending, result) if pending.steps or pending.tainted or options.cache is not None else result
 
     def _pending(self) -> Pending:
-        call, settings, key = self.call, self._settings, self._given_key
+        call, settings, key = self.call, self.settings, self.given_key
         return Pending(
             call,
             settings.box,
@@ -155,7 +157,7 @@ class CallRun:
         kept = self._kept(pending)
         if kept is not None:
             return self._noted(pending, kept)
-        claim = (yield from self._claimed(pending)) if self._settings.has_store else None
+        claim = (yield from self._claimed(pending)) if self.settings.has_store else None
         return self._told(pending, claim) if isinstance(claim, ToolResult) else claim
 
     def _told(self, pending: Pending, result: ToolResult) -> ToolResult:
@@ -165,27 +167,27 @@ class CallRun:
         return self._noted(pending, result)
 
     def _noted(self, pending: Pending, result: ToolResult) -> ToolResult:
-        policy = self._settings.policy
+        policy = self.settings.policy
         if pending.tainted and policy is not None and policy.taint == "warn" and pending.tool.tool.effect == "write":
             result = told(result, tainted=True)
         return told(result, repaired=list(pending.steps)) if pending.steps else result
 
     def _kept(self, pending: Pending) -> ToolResult | None:
-        cache, settings = self._cache(pending.tool), self._settings
+        cache, settings = self._cache(pending.tool), self.settings
         if cache is None:
             return None
         found = cache.get(pending.tool.name, pending.arguments, settings.now(), settings.tenant)
         return None if found is None else told(msgspec.structs.replace(found, call_id=self.call.id), cached=True)
 
     def _keep(self, pending: Pending, result: ToolResult) -> None:
-        cache, settings = self._cache(pending.tool), self._settings
+        cache, settings = self._cache(pending.tool), self.settings
         if cache is not None:
             until = settings.now() + (pending.tool.options.cache or 0)
             cache.put(pending.tool.name, pending.arguments, result, until, settings.tenant)
 
     def _cache(self, entry: Entry) -> ResultCache | None:
         """Where results of this tool are kept for a while; None where they are not."""
-        return self._settings.cache if entry.options.cache and entry.tool.effect in ("pure", "read") else None
+        return self.settings.cache if entry.options.cache and entry.tool.effect in ("pure", "read") else None
 
     def _claimed(self, pending: Pending) -> Generator[Step, Any, Claim | ToolResult | None]:
         """The claim, or why there is none to have; None where the tool does nothing to the world and nobody gave a key."""
@@ -204,7 +206,7 @@ class CallRun:
         return (yield from self._settled(pending, claim, record)) or claim
 
     def _claim(self, pending: Pending) -> Claim:
-        settings, entry = self._settings, pending.tool
+        settings, entry = self.settings, pending.tool
         key = pending.key
         if key is None and entry.options.key is not None:
             key = given_key(entry.options.key(pending.arguments), settings.tenant)
@@ -223,7 +225,7 @@ class CallRun:
 
     def _settled(self, pending: Pending, claim: Claim, record: Record) -> Generator[Step, Any, ToolResult | None]:
         """The answer of an earlier run of the same call; None once the claim is ours after all."""
-        call, settings = pending.call, self._settings
+        call, settings = pending.call, self.settings
         until = settings.now() + settings.patience
         while record.token != claim.token:
             if record.fingerprint != claim.fingerprint:
@@ -274,12 +276,17 @@ class CallRun:
             return None
         wanted = error.retry_after if isinstance(error, Transient) else None
         if wanted is None:
-            return min(self._settings.jitter(0.25 * 2**attempt), _LONGEST_WAIT)
+            return min(self.settings.jitter(0.25 * 2**attempt), _LONGEST_WAIT)
         return wanted if wanted <= _LONGEST_WAIT else None
 
     def _recorded(self, claim: Claim, ending: Ending, result: ToolResult) -> Generator[Step, Any, ToolResult]:
         if ending == "nothing":
             yield ReleaseIt(claim.key, claim.token)
             return result
-        kept = yield CompleteIt(claim.key, claim.token, to_record(result), self._settings.ttl, ending)
+        try:
+            record = to_record(result)
+        except Exception as error:  # noqa: BLE001  # a result of the author's own, with anything in it
+            result = untold(self.call, error)
+            record = to_record(result)
+        kept = yield CompleteIt(claim.key, claim.token, record, self.settings.ttl, ending)
         return result if kept is True else told(result, recorded=False)

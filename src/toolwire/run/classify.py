@@ -8,7 +8,7 @@ from ..ir.parts import ToolCall, ToolResult
 from ..ir.tools import Effect
 from .failures import NotExecuted, ToolError, Transient
 from .requests import Failed, Returned, TimedOut, Unfit
-from .results import refusal, sized_result, spoken, told
+from .results import refusal, sized_result, spoken, told, untold
 
 __all__ = ["Ending", "classify"]
 
@@ -21,7 +21,10 @@ def classify(
 ) -> tuple[ToolResult, int | None, Ending]:
     """The result, how many characters it has at most where that is known, and how it ended."""
     if isinstance(outcome, Returned):
-        return *sized_result(call, outcome.value), "done"
+        try:
+            return *sized_result(call, outcome.value), "done"
+        except Exception as error:  # noqa: BLE001  # values may refuse to be written in any way
+            return untold(call, error), None, "done"
     if isinstance(outcome, TimedOut):
         return _timed_out(call, effect, outcome.seconds)
     if isinstance(outcome, Unfit):

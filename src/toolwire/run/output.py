@@ -26,8 +26,8 @@ class Shelf:
     def keep(self, text: str, handle: str) -> None:
         if len(text) > self._size:
             return
+        self._held += len(text) - len(self._texts.pop(handle, ""))
         self._texts[handle] = text
-        self._held += len(text)
         while self._held > self._size or len(self._texts) > _MOST:
             _, gone = self._texts.popitem(last=False)
             self._held -= len(gone)

@@ -21,6 +21,7 @@ __all__ = [
     "spoken",
     "to_record",
     "told",
+    "untold",
     "value_result",
 ]
 
@@ -52,6 +53,12 @@ def refusal(call: ToolCall, code: Code, words: str) -> ToolResult:
     """An answer to a call that was not run, or not to its end."""
     result = call.result(words, is_error=True)
     return told(result, code=code)
+
+
+def untold(call: ToolCall, error: Exception) -> ToolResult:
+    """The answer to a call that ran to its end, and gave what cannot be written."""
+    words = f"{call.name} ran, but what it gave cannot be told: {spoken(error)}"
+    return told(call.result(words, is_error=True), code="failed")
 
 
 def told(result: ToolResult, **notes: Any) -> ToolResult:

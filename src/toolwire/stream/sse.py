@@ -16,6 +16,7 @@ __all__ = ["Frame", "SSEDecoder"]
 Frame: TypeAlias = tuple[bytes, bytes]
 """(event name or b"", data)"""
 
+_LONGEST_NUMBER = 16
 _BOM = b"\xef\xbb\xbf"
 LIMIT = 64 * 1024 * 1024
 
@@ -113,7 +114,7 @@ class SSEDecoder:
                 event = value.removeprefix(b" ")
             elif field == b"id" and b"\0" not in value:
                 self.last_id = value.removeprefix(b" ")
-            elif field == b"retry" and value.strip().isdigit():
+            elif field == b"retry" and value.strip().isdigit() and len(value) < _LONGEST_NUMBER:
                 self.retry = int(value)
         if data:
             frames.append((event, b"\n".join(data)))

@@ -13,7 +13,9 @@ from pathlib import Path
 OPTIONS = set(sys.argv[1:])
 EMPTY = {"type": "object", "properties": {}}
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-NAMES = "pay die die_before babble deep noise rpc_error wrong_params unreadable slow grow change shrink ask silent huge"
+NAMES = (
+    "pay die die_before babble deep noise rpc_error wrong_params unreadable slow grow change shrink ask silent huge nag"
+)
 TOOLS = [
     {"name": "echo", "description": "Says it again.", "inputSchema": TEXT, "annotations": {"readOnlyHint": True}},
     {"name": "not.legal/name", "inputSchema": EMPTY},
@@ -131,6 +133,11 @@ def shrink(number, _):
 def ask(number, _):
     say({"jsonrpc": "2.0", "id": "q1", "method": "sampling/createMessage", "params": {"messages": []}})
     waiting["q1"] = number
+
+
+def nag(number, _):
+    for question in range(100_000):
+        say({"jsonrpc": "2.0", "id": f"n{question}", "method": "sampling/createMessage", "params": {"messages": []}})
 
 
 waiting = {}

@@ -1,15 +1,18 @@
 """Servers at an address: our own in both eras, and ones that answer with anything but an answer."""
 
 import asyncio
+import itertools
+import socket
 import time
 
 import pytest
 from mcp_server.running import effects_in, http_server
 
-from mcp_client.addresses import Address, Way, error, events, json_reply, result
+from mcp_client.addresses import Address, Way, discovered, error, events, json_reply, result
 from mcp_client.driving import McpClient, asked, toolbox_of
 from toolwire.ir.errors import ConfigError, ProtocolError
 from toolwire.mcp.client import McpServers, NotAuthorized, ServerGone, ServerRefused, ServerSpec
+from toolwire.mcp.client.login import Browser, Login
 from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store
 from toolwire.run.results import code_of
@@ -27,6 +30,13 @@ async def until(true):
     while not true():
         assert time.monotonic() < end, "it did not happen"
         await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def unused_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def at(url, **settings):
@@ -267,5 +277,192 @@ def test_an_address_that_went_away_and_came_back():
             (found,) = await Runner(box).run([asked("pay")])
             assert found.text == "paid"
             await servers.close()
+
+    run(test())
+
+
+def of_a_session(calls, **acts):
+    """An address of the handshake era. `calls` and `acts` answer as `Address` has it; GET and DELETE are methods, too."""
+
+    def initialize(message):
+        value = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "x"}}
+        return json_reply(result(message, value), mcp_session_id="s")
+
+    greeting = {
+        "initialize": initialize,
+        "server/discover": None,
+        "notifications/initialized": lambda _: json_reply(b"", 202),
+        "DELETE": lambda _: json_reply(b""),
+    }
+    return Address(calls, **{**greeting, **acts})
+
+
+CUT_OFF = json_reply(b"id: 7\nretry: 1\ndata:\n\n", content_type="text/event-stream")
+
+
+def test_a_call_that_left_may_have_run_even_if_we_are_not_let_in_to_hear_of_it():
+    async def test():
+        address = of_a_session(lambda _: CUT_OFF, GET=lambda _: json_reply(b"", 401))
+        async with address.serving() as url, toolbox_of(at(url, timeout=5.0)) as (_, box):
+            (found,) = await Runner(box).run([asked("pay")])
+        assert address.methods.count("GET") == 1
+        assert address.methods.count("tools/call") == 1
+        assert code_of(found) == "outcome_unknown"
+
+    run(test())
+
+
+def test_a_stream_that_wants_to_be_opened_again_at_once_has_to_wait_a_little():
+    async def test():
+        changes = {"tools": {"listChanged": True}}
+        at_once = json_reply(b"retry: 0\n\n", content_type="text/event-stream")
+        address = Address(
+            lambda _: b"",
+            **{
+                "server/discover": lambda message: discovered(message, **changes),
+                "subscriptions/listen": lambda _: at_once,
+            },
+        )
+        async with address.serving() as url, McpClient(at(url)):
+            await asyncio.sleep(1.0)
+        assert 2 <= address.methods.count("subscriptions/listen") <= 12
+
+    run(test())
+
+
+def test_who_closes_is_not_asked_to_log_in():
+    class Login:
+        challenges = 0
+
+        async def token(self):
+            return "t"
+
+        async def challenged(self, *_):
+            self.challenges += 1
+
+    async def test():
+        login = Login()
+        address = of_a_session(lambda _: b"", DELETE=lambda _: json_reply(b"", 401))
+        async with address.serving() as url, McpClient(at(url), login=login):
+            pass
+        assert address.methods.count("DELETE") == 1
+        assert address.heard[-1][0]["authorization"] == "Bearer t"
+        assert login.challenges == 0
+
+    run(test())
+
+
+def test_a_login_that_cannot_be_made_is_a_refusal(unused_port):
+    async def test():
+        taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", unused_port)
+        redirect = f"http://127.0.0.1:{unused_port}/callback"
+        login = Login(Browser(redirect), redirect=redirect, client_id="us")
+        address = Address(lambda _: b"", **{"server/discover": lambda _: json_reply(b"", 401)})
+        async with taken, address.serving() as url:
+            with pytest.raises(NotAuthorized, match="nobody can come back"):
+                await McpClient(at(url), login=login).connect()
+
+    run(test())
+
+
+def test_an_address_of_a_guard_that_is_none_is_a_refusal():
+    async def test():
+        challenge = {"www_authenticate": 'Bearer resource_metadata="https://[nonsense"'}
+        refused = {"server/discover": lambda _: json_reply(b"", 401, **challenge)}
+        async with Address(lambda _: b"", **refused).serving() as url:
+            with pytest.raises(NotAuthorized, match="nonsense"):
+                await McpClient(at(url), login=Login(Browser())).connect()
+
+    run(test())
+
+
+IDEMPOTENT = {"server/discover": lambda message: discovered(message, experimental={"dev.toolwire/idempotency": {}})}
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        lambda _: json_reply(b"", 403),
+        lambda _: json_reply(b"", 404),
+        lambda message: json_reply(error(message, -32602, "no")),
+        lambda message: json_reply(result(message, {**DONE, "isError": True})),
+        lambda _: b"",
+    ],
+    ids=["403", "404", "rpc error", "failed", "cut again"],
+)
+def test_a_call_that_was_sent_twice_may_have_run_whatever_the_second_answer_is(second):
+    async def test():
+        answers = iter([lambda _: b"", second])
+        address = Address(lambda message: next(answers, second)(message), **IDEMPOTENT)
+        async with address.serving() as url, toolbox_of(at(url, timeout=5.0)) as (_, box):
+            store = open_store("memory:")
+            (found,) = await Runner(box, store=store).run([asked("pay")])
+            assert address.methods.count("tools/call") == 2
+            assert code_of(found) == "outcome_unknown"
+            assert [record.state for record in store.records()] == ["unknown"]
+
+    run(test())
+
+
+def test_a_second_answer_that_does_not_tell_what_the_first_was_is_no_broken_connection():
+    async def test():
+        failed = lambda message: json_reply(result(message, {**DONE, "isError": True}))
+        answers = iter([lambda _: b"", failed])
+        address = Address(lambda message: next(answers)(message), **IDEMPOTENT)
+        async with address.serving() as url, toolbox_of(at(url, timeout=5.0)) as (servers, box):
+            await Runner(box, store=open_store("memory:")).run([asked("pay")])
+            assert servers.clients["x"].trouble is None
+            assert address.methods.count("server/discover") == 2
+
+    run(test())
+
+
+def test_a_call_that_had_not_left_has_not_run_whatever_kept_the_connection_from_being_opened():
+    async def test():
+        sound = []
+
+        def forgotten(_):
+            sound.append("no longer")
+            return json_reply(b"", 404)
+
+        def initialize(message):
+            if sound:
+                return json_reply(b"what?")
+            value = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "x"}}
+            return json_reply(result(message, value), mcp_session_id="s")
+
+        address = of_a_session(forgotten, initialize=initialize)
+        async with address.serving() as url, toolbox_of(at(url, timeout=5.0)) as (_, box):
+            (found,) = await Runner(box.with_options(retries=0)).run([asked("pay")])
+        assert code_of(found) == "failed"
+
+    run(test())
+
+
+def test_a_list_that_comes_too_slowly_is_given_up():
+    async def test():
+        pages = itertools.count()
+
+        def page(message):
+            value = {"resultType": "complete", "tools": [], "nextCursor": str(next(pages)), "ttlMs": 0}
+            return json_reply(result(message, {**value, "cacheScope": "private"}))
+
+        address = Address(lambda _: b"", **{"tools/list": page})
+        handle = address.handle
+
+        async def slow(reader, writer):
+            try:
+                await asyncio.sleep(0.2)
+                await handle(reader, writer)
+            finally:
+                writer.close()
+
+        address.handle = slow
+        async with address.serving() as url:
+            async with asyncio.timeout(5):
+                with pytest.raises(ServerGone, match="did not list its tools within 1 seconds"):
+                    async with McpClient(at(url, timeout=1.0)):
+                        pass
+            await asyncio.sleep(0.3)
 
     run(test())

@@ -311,6 +311,19 @@ def test_a_question_that_nobody_answers_is_answered():
     run(test())
 
 
+def test_a_server_that_asks_without_end_is_not_listened_to():
+    async def test():
+        async def never(_):
+            await asyncio.sleep(60)
+
+        async with McpClient(misbehaving(reconnects=0), handlers=Handlers(sample=never)) as client:
+            with pytest.raises(ServerGone, match="questions"):
+                await client.call(asked("nag"))
+            assert len(client._tasks) < 2000
+
+    run(test())
+
+
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 def test_a_call_that_wants_input_gets_it(effects, version):
     def colour(params):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import threading
 import time
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from functools import wraps
@@ -34,6 +35,7 @@ from toolwire.ir.losses import Losses
 from toolwire.ir.request import Params
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.net.client import ModelClient
+from toolwire.net.h1 import H1Transport
 from toolwire.net.http import HttpTransport
 from toolwire.net.retry import Retries
 from toolwire.testing import Partly, Raw, Upstream, same
@@ -69,6 +71,7 @@ LONG = Response(parts=(Text("It rains and rains. " * 50),), stop=Stop("stop"))
 QUICK = Retries(2, first=0.01)
 
 every_provider = pytest.mark.parametrize("provider", PROVIDERS)
+both_transports = pytest.mark.parametrize("kind", [H1Transport, HttpTransport])
 both_ways = pytest.mark.parametrize("way", ["whole", "stream"])
 
 
@@ -355,15 +358,81 @@ async def test_a_cancelled_task_closes_its_answer_once_that_has_begun():
         await upstream.disconnected()
 
 
+@every_provider
+@both_ways
 @run
-async def test_a_request_given_up_before_its_answer_begins_ends_with_the_deadline():
-    async with talk("openai-chat", Partly(WORDS, None, "stall"), timeout=0.5) as (upstream, client):
+async def test_a_request_given_up_before_its_answer_begins_is_closed_at_once(provider, way):
+    async with talk(provider, Partly(WORDS, None, "stall"), WORDS) as (upstream, client):
+        task = asyncio.create_task(answered(client, way))
+        await upstream.asked()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await upstream.disconnected(within=1)
+        assert (await answered(client, way)).text == WORDS.text
+
+
+@run
+async def test_behind_a_proxy_a_request_given_up_before_its_answer_begins_ends_with_the_deadline():
+    transport = HttpTransport()
+    stalls = Partly(WORDS, None, "stall")
+    async with talk("openai-chat", stalls, timeout=0.5, transport=transport) as (upstream, client):
         task = asyncio.create_task(client.ask(ASKED))
         await upstream.asked()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         await upstream.disconnected(within=2)
+    await transport.aclose()
+
+
+@run
+async def test_the_way_to_a_model_leads_through_the_proxy_of_the_environment():
+    seen = []
+
+    async def proxy(reader, writer):
+        seen.append(await reader.readline())
+        writer.close()
+
+    server = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        async with server, ModelClient("m", base_url="https://model.example.com", retries=0) as client:
+            with pytest.raises(UpstreamError, match=r"no connection to https://model\.example\.com"):
+                await client.ask(ASKED)
+    assert seen == [b"CONNECT model.example.com:443 HTTP/1.1\r\n"]
+
+
+@contextmanager
+def serving(*script):
+    """A provider in a thread of its own."""
+    loop, started, over = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    urls = []
+
+    async def serve():
+        async with Upstream(*script) as upstream:
+            urls.append(upstream.url)
+            started.set()
+            await over.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    started.wait(10)
+    try:
+        yield urls[0]
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join(10)
+        loop.close()
+
+
+def test_one_client_serves_several_event_loops():
+    async def ask(client):
+        return (await client.ask(ASKED)).text
+
+    with serving(WORDS, WORDS, WORDS) as url:
+        client = ModelClient("openai-chat/m", base_url=url)
+        assert [asyncio.run(ask(client)) for _ in range(3)] == [WORDS.text] * 3
 
 
 @run
@@ -394,9 +463,10 @@ async def test_connections_are_used_again(provider):
     assert upstream.connections <= 3  # one, but for a race between the pool and the next request
 
 
+@both_transports
 @run
-async def test_many_at_once_over_one_pool():
-    transport = HttpTransport(connections=4)
+async def test_many_at_once_over_one_pool(kind):
+    transport = kind(connections=4)
     async with Upstream(*[ONE] * 40, pace=0.001) as upstream:
         clients = [ModelClient(f"{p}/m", base_url=upstream.url, transport=transport) for p in PROVIDERS]
         answers = await asyncio.gather(*(answered(client, "stream") for client in clients for _ in range(10)))
@@ -534,9 +604,10 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused():
     assert not upstream.heard
 
 
+@both_transports
 @run
-async def test_a_certificate_of_ones_own():
-    transport = HttpTransport(roots=[(TLS / "ca.pem").read_bytes()])
+async def test_a_certificate_of_ones_own(kind):
+    transport = kind(roots=[(TLS / "ca.pem").read_bytes()])
     async with talk("openai-chat", WORDS, upstream={"tls": server_certificate()}, transport=transport) as (_, client):
         assert (await client.ask(ASKED)).text == WORDS.text
     await transport.aclose()

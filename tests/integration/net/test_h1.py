@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
 import ssl
+import threading
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -352,3 +354,125 @@ def test_packed_in_parts_and_in_empty_pieces():
             assert (await alone(there["url"]))[2] == b"first second"
 
     asyncio.run(check())
+
+
+def test_an_answer_that_is_unpacked_before_its_end_is_cut_short():
+    whole_answer = gzip.compress(b"hello" * 1000, mtime=0)
+    cut = whole_answer[:-9]
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
+
+    async def check():
+        answers = saying(head % len(whole_answer) + whole_answer, head % 0, head % len(cut) + cut)
+        async with server(answers) as there, opened() as transport:
+            assert (await whole(transport, there["url"]))[2] == b"hello" * 1000
+            assert (await whole(transport, there["url"]))[2] == b""
+            with pytest.raises(ConnectionError, match="cut short"):
+                await whole(transport, there["url"])
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("filler", [b"x-%d: y\r\n", b"x-%d"], ids=["trailers", "one trailer"])
+def test_an_end_without_an_end_is_not_kept(filler):
+    async def pour(reader, writer, seen):
+        await request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n")
+        for number in range(1_000_000):
+            writer.write(filler % number)
+            if number % 1000 == 0:
+                await writer.drain()
+
+    async def check():
+        async with server(pour) as there, opened() as transport:
+            with pytest.raises(ConnectionError, match="64 KiB"):
+                await whole(transport, there["url"], seconds=20)
+
+    asyncio.run(check())
+
+
+def test_a_connection_that_comes_back_after_the_end_is_closed():
+    async def later(reader, writer, seen):
+        await request(reader)
+        writer.write(OK[:-1])
+        seen["asked"].set()
+        await asyncio.sleep(0.1)
+        writer.write(OK[-1:])
+        await reader.read()
+
+    async def check():
+        async with server(later) as there, opened() as transport:
+            work = asyncio.create_task(whole(transport, there["url"]))
+            await there["asked"].wait()
+            await transport.aclose()
+            assert (await work)[2] == b"hi"
+            async with asyncio.timeout(1):
+                await there["closed"].wait()
+
+    asyncio.run(check())
+
+
+def test_a_transport_can_be_used_in_one_event_loop_after_the_other():
+    """Connections belong to a loop, and end with it, even where nobody has closed the transport."""
+    listening, threads = socket.create_server(("127.0.0.1", 0)), []
+    closed = []
+
+    def serve(connection):
+        with connection:
+            while connection.recv(65536):
+                connection.sendall(OK)
+        closed.append(1)
+
+    def accept():
+        for _ in range(4):
+            threads.append(threading.Thread(target=serve, args=(listening.accept()[0],)))
+            threads[-1].start()
+
+    accepting = threading.Thread(target=accept)
+    accepting.start()
+    transport, url = H1Transport(connections=2), f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+    async def ask():
+        return {body for _, _, body in await asyncio.gather(*(whole(transport, url) for _ in range(6)))}
+
+    with listening:
+        assert [asyncio.run(ask()) for _ in range(2)] == [{b"hi"}] * 2
+        accepting.join(5)
+    for thread in threads:
+        thread.join(5)
+    assert len(closed) == 4
+
+
+@pytest.mark.parametrize("why", ["no room", "no connection"])
+def test_that_there_was_no_connection_in_time_says_that_nothing_was_sent(why):
+    async def hang(reader, writer, seen):
+        await reader.read()
+
+    async def check():
+        async with server(hang) as there, opened(connections=1, connect_timeout=0.1) as transport:
+            work = asyncio.create_task(whole(transport, there["url"], seconds=20))
+            url = there["url"] if why == "no room" else "http://10.255.255.1:9"
+            await asyncio.sleep(0.05)
+            with pytest.raises(TimeoutError, match="no connection") as over:
+                await whole(transport, url, seconds=0.3)
+            assert isinstance(over.value, ConnectionRefusedError)
+            work.cancel()
+            await asyncio.wait({work})
+
+    async def stuck(*_, **__):
+        await asyncio.sleep(20)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if why == "no connection":
+            create = asyncio.BaseEventLoop.create_connection
+
+            async def connect(loop, factory, host, port, **options):
+                return await (stuck() if host == "10.255.255.1" else create(loop, factory, host, port, **options))
+
+            patch.setattr(asyncio.BaseEventLoop, "create_connection", connect)
+        asyncio.run(check())
+
+
+def test_a_url_that_is_none_is_an_error_of_ours():
+    for url in ("http://[nonsense", "http://host:99999/"):
+        with pytest.raises(ConfigError, match="cannot be used"):
+            H1Transport().post(url, {}, {}, b"", 1)

@@ -1,4 +1,4 @@
-"""Without pyreqwest everything but the sending works, and the error says what to type."""
+"""Without an HTTP client everything but the sending works, and the error says what to type."""
 
 import asyncio
 import sys
@@ -11,9 +11,11 @@ from toolwire.net.client import ModelClient
 
 
 def test_the_line_to_type(monkeypatch):
-    for name in [name for name in sys.modules if name.partition(".")[0] == "pyreqwest"]:
+    clients = ("httptools", "pyreqwest")
+    for name in [name for name in sys.modules if name.partition(".")[0] in clients]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "pyreqwest", None)
+    for name in clients:
+        monkeypatch.setitem(sys.modules, name, None)
     client = ModelClient("m", base_url="http://localhost:1")
     with pytest.raises(MissingExtra, match=r"pip install 'toolwire\[net\]'"):
         asyncio.run(client.ask(Request(messages=(Message("user", (Text("x"),)),))))

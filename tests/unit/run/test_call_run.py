@@ -280,6 +280,13 @@ def test_a_large_output_keeps_its_ends_and_the_rest_behind_a_handle():
     assert cap(CALL.result("short"), 1000, shelf) == CALL.result("short")
 
 
+def test_a_handle_that_is_used_again_takes_no_more_room():
+    shelf = Shelf(100)
+    for _ in range(5):
+        shelf.keep("x" * 40, "output:1")
+        assert shelf.read("output:1") == "x" * 40
+
+
 def test_repairs_are_told():
     broken = ToolCall("c1", "pay", None, '{"amount": 3,}', "invalid")
     steps = drive(CallRun(broken, settings(made("write"))), granted, Returned("x"), True)

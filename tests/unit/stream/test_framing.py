@@ -99,7 +99,9 @@ def test_an_element_has_a_limit():
 
 
 def test_what_a_stream_is_resumed_by():
-    data = b"id: 7\nretry: 500\ndata: a\n\ndata: b\n\nid: 8\n\nid: bad\0id\nretry: soon\n\n"
+    data = (
+        b"id: 7\nretry: 500\ndata: a\n\ndata: b\n\nid: 8\n\nid: bad\0id\nretry: soon\nretry: " + b"9" * 5000 + b"\n\n"
+    )
     for chunks in ([data], bytewise(data)):
         decoder = SSEDecoder()
         read(decoder, chunks)

@@ -38,7 +38,7 @@ from ...wire.mcp.notices import PROGRESS, Progress, read_progress
 from ...wire.mcp.rpc import Failure, Message, Notification, Request, RequestId
 from ...wire.mcp.versions import LATEST_HANDSHAKE
 from .config import ServerSpec
-from .failures import ServerGone
+from .failures import AskedAgain, ServerGone, ServerRefused
 from .greeting import Greeting, Me
 from .http import Authorizer, HttpLink, Sender
 from .introduce import introduce
@@ -52,6 +52,7 @@ __all__ = ["McpClient", "Watch"]
 _log = logging.getLogger("toolwire.mcp")
 _ROUNDS = 8
 _PAUSE = 0.25
+_MOST_QUESTIONS = 1000
 Watch: TypeAlias = Callable[[str, Progress], None]
 """Called with the name of a tool and how far its call is."""
 Build: TypeAlias = Callable[[int], Request]
@@ -96,9 +97,14 @@ class McpClient:
         self._stale = False
         self._lists = 0
         self._recovering = False
+        self._closed = False
 
     async def __aenter__(self) -> Self:
-        await self.connect()
+        try:
+            await self.connect()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(
@@ -108,14 +114,20 @@ class McpClient:
 
     async def connect(self) -> None:
         """Opens the connection, finds out what the server speaks, and lists its tools."""
+        self._closed = False
         await self._reopen(None)
 
     async def close(self) -> None:
+        """Until `connect` nothing is opened again, whatever was under way."""
+        self._closed = True
         self.trouble = "it is closed"
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._drop()
+        if self._opener is None:
+            await self._drop()
+        elif self._link is not None:
+            await self._link.close()  # who opens it fails at that, and drops it
         if self._own is not None:
             await self._own.aclose()
             self._own = self._sender = None
@@ -134,6 +146,7 @@ class McpClient:
     async def _reopen(self, broken: Link | None) -> None:
         """A new connection, unless somebody has opened one meanwhile."""
         async with self._opening:
+            self._check_open()
             if self._link is not broken:
                 return
             self._opener = asyncio.current_task()
@@ -142,20 +155,30 @@ class McpClient:
                 await self._open()
                 self.trouble = None
             except BaseException as error:
-                self.trouble = str(error) or type(error).__name__
+                if not self._closed:
+                    self.trouble = str(error) or type(error).__name__
                 await self._drop()
                 raise
             finally:
                 self._opener = None
         self._changed()
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ServerGone(f"{self.spec.name} is not connected: it is closed", sent=False)
+
     async def _open(self) -> None:
-        self._link = self._make()
-        await self._link.open()
-        self.greeting = await self._greet(self._link)
+        link, self.greeting = await self._greet()
         listens = bool(self._me.capabilities) or any(map(self.greeting.tells, ("tools", "resources", "prompts")))
-        await self._link.agreed(self.greeting, listen=listens)
+        await link.agreed(self.greeting, listen=listens)
         await self._list()
+        self._check_open()
+
+    async def _started(self) -> Link:
+        link = self._link = self._make()
+        await link.open()
+        self._check_open()
+        return link
 
     def _make(self) -> Link:
         if self.spec.url is None:
@@ -170,25 +193,26 @@ class McpClient:
         if link is not None:
             await link.close()
 
-    async def _greet(self, link: Link) -> Greeting:
+    async def _greet(self) -> tuple[Link, Greeting]:
         try:
             async with asyncio.timeout(self.spec.timeout):
-                return await introduce(link, self._ids, self._me, self.spec.protocol)
+                link = await self._started()
+                try:
+                    return link, await introduce(link, self._ids, self._me, self.spec.protocol)
+                except ServerGone:
+                    if self.spec.protocol != "auto" or self.spec.url is not None:
+                        raise
+                # a server that dies of a question it does not know gets the older one, in a new life
+                await link.close()
+                self._check_open()
+                link = await self._started()
+                return link, await introduce(link, self._ids, self._me, LATEST_HANDSHAKE)
         except TimeoutError:
             raise ServerGone(f"{self.spec.name} did not greet within {self.spec.timeout:g} seconds") from None
-        except ServerGone:
-            if self.spec.protocol != "auto" or self.spec.url is not None:
-                raise
-        # a server that dies of a question it does not know gets the older one, in a new life
-        await link.close()
-        again = self._link = self._make()
-        await again.open()
-        async with asyncio.timeout(self.spec.timeout):
-            return await introduce(again, self._ids, self._me, LATEST_HANDSHAKE)
 
     def lost(self, gone: ServerGone, link: Link | None = None) -> None:
         """The connection broke by itself. Its tools are withdrawn until it is there again."""
-        if self._opener is not None or self._recovering or (link is not None and link is not self._link):
+        if self._closed or self._recovering or self._opener is not None or link not in (None, self._link):
             return
         if self.trouble is None:
             self.trouble = gone.message
@@ -220,6 +244,8 @@ class McpClient:
 
     def _hear(self, message: Message) -> None:
         if isinstance(message, Request):
+            if len(self._tasks) >= _MOST_QUESTIONS:
+                raise ProtocolError("more questions than anybody can answer", status=502)
             self._spawn(self._reply(message))
         elif isinstance(message, Notification):
             if message.method == "notifications/tools/list_changed" and not self._stale:
@@ -261,7 +287,12 @@ class McpClient:
     async def _list(self) -> None:
         self._stale = False
         self._lists = mine = self._lists + 1
-        raw = await self._listed("tools") if self._has("tools") else []
+        try:
+            async with asyncio.timeout(self.spec.timeout):
+                raw = await self._listed("tools") if self._has("tools") else []
+        except TimeoutError:
+            words = f"{self.spec.name} did not list its tools within {self.spec.timeout:g} seconds"
+            raise ServerGone(words) from None
         if mine != self._lists:
             return  # somebody has begun to list anew meanwhile
         tools, problems = read_tools(raw, self.spec.name, trusted=self.spec.trusted)
@@ -335,7 +366,7 @@ class McpClient:
             found = read_result(raw, call)
             if isinstance(found, ToolResult):
                 if resent and found.is_error:  # an error of the second try does not tell what the first one did
-                    raise ServerGone(f"the connection broke, and {self.spec.name} was asked again: {found.text}")
+                    raise AskedAgain(f"the connection broke, and {self.spec.name} was asked again: {found.text}")
                 return found
             answers, state = await self._answered(found), found.state
         raise ProtocolError(f"{call.name} asks for input again and again", status=502)
@@ -380,9 +411,17 @@ class McpClient:
             left = gone.sent
         try:
             await self._reopen(link)
-        except ServerGone as gone:
-            raise ServerGone(gone.message, sent=left) from None
-        return await self._once(await self._ready(), build, marks, limit), left
+        except ToolwireError as error:
+            if isinstance(error, ServerRefused) and not left:
+                raise
+            raise ServerGone(error.message, sent=left) from None
+        try:
+            return await self._once(await self._ready(), build, marks, limit), left
+        except ToolwireError as error:
+            if not left:
+                raise
+            kind = ServerGone if isinstance(error, ServerGone) else AskedAgain
+            raise kind(f"the connection broke, and {self.spec.name} was asked again: {error.message}") from error
 
     async def _ready(self) -> Link | None:
         """The connection. While one is being opened, only who opens it may speak: the others wait until it is greeted."""

@@ -24,7 +24,7 @@ from ...wire.mcp import NAME
 from ...wire.mcp.content import decode_content
 from ...wire.mcp.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, RpcError
 from .client import McpClient
-from .failures import ServerGone, ServerRefused
+from .failures import AskedAgain, ServerGone, ServerRefused
 from .names import legal
 
 __all__ = ["resource_entries", "tool_entry"]
@@ -46,6 +46,8 @@ def tool_entry(client: McpClient, name: str, tool: Tool, refused: Callable[[], s
             result = await client.call(asked, key=key, limited=False)
         except RpcError as error:
             raise _withdrawn(client, error, gone) from error
+        except AskedAgain:
+            raise  # the connection is there
         except ServerGone as error:
             client.lost(error)
             raise

@@ -13,7 +13,7 @@ from __future__ import annotations
 from ...ir.errors import ToolwireError
 from ...run.failures import Transient
 
-__all__ = ["NotAuthorized", "ServerGone", "ServerRefused"]
+__all__ = ["AskedAgain", "NotAuthorized", "ServerGone", "ServerRefused"]
 
 
 class ServerGone(ToolwireError, Transient):
@@ -25,6 +25,10 @@ class ServerGone(ToolwireError, Transient):
         super().__init__(message, hint=hint)
         self.sent = sent
         self.before_effect = not sent
+
+
+class AskedAgain(ServerGone):
+    """The connection broke, the call was sent once more, and what came of that does not tell what the first one did."""
 
 
 class ServerRefused(ToolwireError, Transient):

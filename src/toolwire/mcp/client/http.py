@@ -28,12 +28,14 @@ from .failures import NotAuthorized, ServerGone, ServerRefused
 from .greeting import Greeting, Me
 from .link import Hear
 
-__all__ = ["Authorizer", "HttpLink", "Sender"]
+__all__ = ["LISTEN", "Authorizer", "HttpLink", "Sender"]
 
 _log = logging.getLogger("toolwire.mcp")
 _BOTH = "application/json, text/event-stream"
+LISTEN = "subscriptions/listen"
 _DAY = 86400.0
 _RETRY = 1.0
+_SHORTEST_WAIT = 0.1
 _LONGEST_WAIT = 60.0
 _PATIENCE = 2.0
 _LATER = 5.0
@@ -111,11 +113,10 @@ class HttpLink:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._session is not None:
-            try:
-                async with self._sent("DELETE", {}, b"", 2.0):
+            secrets = self._secrets(None if self._login is None else await self._login.token())
+            with suppress(OSError):  # it forgets the session by itself
+                async with self._sender.send("DELETE", self._url, self._held(), secrets, b"", 2.0):
                     pass
-            except (OSError, ServerRefused):
-                pass  # it forgets the session by itself
             self._session = None
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -140,9 +141,11 @@ class HttpLink:
         elif isinstance(message, Notification) and self._stateless:
             message = Notification(message.method, with_meta(message.params, self._me.meta(self._version or "")))
             headers.update(request_headers(Request(0, message.method, message.params)))
+        listens = isinstance(message, Request) and message.method == LISTEN
+        seconds = _DAY if listens else self._spec.timeout + _LATER
         sent = False
         try:
-            async with self._sent("POST", headers, write(message), self._spec.timeout + _LATER) as reply:
+            async with self._sent("POST", headers, write(message), seconds) as reply:
                 sent = True
                 yield reply
         except ConnectionRefusedError as error:
@@ -157,9 +160,8 @@ class HttpLink:
         """With who we are; where the server asks for that, again with the answer."""
         for left in reversed(range(_LOGINS)):
             token = None if self._login is None else await self._login.token()
-            secrets = {**self._spec.headers, **({} if token is None else {"authorization": f"Bearer {token}"})}
             held = {**self._held(), **headers}
-            async with self._sender.send(method, self._url, held, secrets, body, seconds) as reply:
+            async with self._sender.send(method, self._url, held, self._secrets(token), body, seconds) as reply:
                 if reply.status not in (401, 403):
                     yield reply
                     return
@@ -168,6 +170,9 @@ class HttpLink:
                 hint = "give it a token in headers, or a login" if self._login is None else ""
                 raise NotAuthorized(f"{self._spec.name} does not let us in (HTTP {status})", http=status, hint=hint)
             await self._login.challenged(self._sender, self._url, status, challenge, token)
+
+    def _secrets(self, token: str | None) -> dict[str, str]:
+        return {**self._spec.headers, **({} if token is None else {"authorization": f"Bearer {token}"})}
 
     def _held(self) -> dict[str, str]:
         """What a session says with every request."""
@@ -213,7 +218,7 @@ class HttpLink:
         for _ in range(_RESUMES):
             if self._stateless or not stream.last_id:
                 break
-            await asyncio.sleep(_RETRY if stream.retry is None else stream.retry / 1000)
+            await asyncio.sleep(_pause(stream, _RETRY))
             headers = {"accept": "text/event-stream", "last-event-id": stream.last_id.decode("latin-1")}
             again = SSEDecoder(LIMIT)
             again.last_id, again.retry = stream.last_id, stream.retry
@@ -224,6 +229,8 @@ class HttpLink:
                     answer = await self._streamed(reply, request, again)
             except OSError:
                 continue
+            except ServerRefused:  # the question is refused; the call had left before
+                break
             if not isinstance(answer, SSEDecoder):
                 return answer
             stream = answer
@@ -282,12 +289,12 @@ class HttpLink:
                 _log.info("%s cannot be listened to: %s", self._spec.name, error)
                 wait = min(wait * 2, _LONGEST_WAIT)
             last = stream.last_id
-            await asyncio.sleep(wait if stream.retry is None else stream.retry / 1000)
+            await asyncio.sleep(_pause(stream, wait))
 
     def _subscription(self, number: int) -> Request:
         wanted = {"notifications": {f"{area}ListChanged": True for area in ("tools", "resources", "prompts")}}
         params = with_meta(dict(wanted), self._me.meta(self._version or ""))
-        return Request(f"listen-{number}", "subscriptions/listen", params)
+        return Request(f"listen-{number}", LISTEN, params)
 
     def _listening(self, request: Request, last: bytes) -> AbstractAsyncContextManager[Reply]:
         if self._stateless:
@@ -295,3 +302,8 @@ class HttpLink:
             return self._sent("POST", headers, write(request), _DAY)
         resumed = {"last-event-id": last.decode("latin-1")} if last else {}
         return self._sent("GET", {"accept": "text/event-stream", **resumed}, b"", _DAY)
+
+
+def _pause(stream: SSEDecoder, otherwise: float) -> float:
+    """Seconds until a stream is asked for again: as many as it says, within reason."""
+    return otherwise if stream.retry is None else min(max(stream.retry / 1000, _SHORTEST_WAIT), _LONGEST_WAIT)

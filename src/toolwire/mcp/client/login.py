@@ -131,7 +131,10 @@ class Browser:
             if mine and not back.done():
                 back.set_result(target)
 
-        server = await asyncio.start_server(answer, "127.0.0.1", self._port)
+        try:
+            server = await asyncio.start_server(answer, "127.0.0.1", self._port)
+        except OSError as error:
+            raise NotAuthorized(f"nobody can come back to {self.redirect}: {error.strerror}") from None
         async with server:
             await asyncio.to_thread(webbrowser.open, url)
             try:

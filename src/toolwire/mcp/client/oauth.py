@@ -15,7 +15,7 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Generator
 from hashlib import sha256
 from typing import TypeAlias
-from urllib.parse import parse_qs, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qs, quote, urlencode, urlsplit, urlunsplit
 
 from msgspec.structs import replace
 
@@ -178,7 +178,7 @@ def _protected(url: str, challenge: Challenge) -> Generator[Fetch | Visit, Fetch
 
 def _covers(resource: str, url: str) -> bool:
     """Whether `url` is `resource`, or below it."""
-    ours, theirs = urlsplit(url), urlsplit(resource)
+    ours, theirs = urlsplit(url), _split(resource)
     above, below = theirs.path.rstrip("/"), ours.path.rstrip("/")
     same = (ours.scheme, ours.netloc.lower()) == (theirs.scheme, theirs.netloc.lower())
     return same and (below == above or below.startswith(f"{above}/"))
@@ -212,7 +212,7 @@ def _guard(described: Object, url: str) -> Generator[Fetch | Visit, Fetched | st
 
 
 def _well_known(issuer: str) -> list[str]:
-    parts = urlsplit(issuer)
+    parts = _split(issuer)
     root, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     oauth, openid = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
     if not path:
@@ -221,10 +221,20 @@ def _well_known(issuer: str) -> list[str]:
 
 
 def _safe(url: str) -> str:
-    parts = urlsplit(url)
+    parts = _split(url)
     if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL):
         return url
     raise NotAuthorized(f"{printable(url[:200])} is in the clear; tokens do not go there")
+
+
+def _split(url: str) -> SplitResult:
+    """An address that somebody else gave."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise NotAuthorized(f"{printable(url[:200])} is no address: {error}") from None
+    return parts
 
 
 def _check_pkce(guard: Guard) -> None:

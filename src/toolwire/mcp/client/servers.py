@@ -78,7 +78,11 @@ class McpServers:
 
     async def __aenter__(self) -> Self:
         """Connects to all of them, side by side."""
-        results = await asyncio.gather(*(one.connect() for one in self.clients.values()), return_exceptions=True)
+        try:
+            results = await asyncio.gather(*(one.connect() for one in self.clients.values()), return_exceptions=True)
+        except BaseException:  # some of them are open already
+            await self.close()
+            raise
         broken = [error for error in results if isinstance(error, BaseException)]
         unexpected = [error for error in broken if self._strict or not isinstance(error, ToolwireError)]
         if unexpected:

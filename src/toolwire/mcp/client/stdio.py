@@ -55,6 +55,10 @@ class StdioLink:
         self._closing = False
         self._said: deque[str] = deque(maxlen=5)
 
+    @property
+    def is_gone(self) -> bool:
+        return self._gone is not None
+
     async def open(self) -> None:
         spec = self._spec
         assert spec.command is not None
@@ -74,6 +78,9 @@ class StdioLink:
             words = getattr(error, "strerror", None) or str(error)
             raise ServerGone(f"{spec.name} cannot be started: {spec.command}: {words}", sent=False) from None
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._drain())]
+        if self._closing:  # meanwhile
+            await self.close()
+            raise ServerGone(f"{spec.name} was closed", sent=False)
 
     async def ask(self, request: Request, marks: Mirrored | None = None) -> Result | Failure:
         self._check()
@@ -208,27 +215,34 @@ class StdioLink:
         process = self._process
         if process is None:
             return
-        assert process.stdin is not None
-        process.stdin.close()
-        for force in (None, signal.SIGTERM, signal.SIGKILL):
-            if force is not None:
-                _signal(process, force)
-            try:
-                await asyncio.wait_for(asyncio.shield(process.wait()), _GRACE)
-                break
-            except TimeoutError:
-                continue
-        _signal(process, signal.SIGKILL)  # what it started and left
         current = asyncio.current_task()
-        for task in self._tasks:
-            if task is not current:
+        tasks = [task for task in self._tasks if task is not current]
+        try:
+            await _ended(process)
+        finally:  # also where nobody waits for it to end
+            _signal(process, signal.SIGKILL)  # and what it started and left
+            for task in tasks:
                 task.cancel()
-        await asyncio.gather(*(task for task in self._tasks if task is not current), return_exceptions=True)
-        # pipes that nobody has read to their end stay open otherwise
-        process._transport.close()  # type: ignore[attr-defined]
-        if self._gone is None:
-            self._gone = ServerGone(f"{self._spec.name} was closed")
-        self._release(self._gone)  # whoever saw it end may have been stopped before telling those who wait
+            # pipes that nobody has read to their end stay open otherwise
+            process._transport.close()  # type: ignore[attr-defined]
+            if self._gone is None:
+                self._gone = ServerGone(f"{self._spec.name} was closed")
+            self._release(self._gone)  # whoever saw it end may have been stopped before telling those who wait
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """By itself at the end of its input, or by force."""
+    assert process.stdin is not None
+    process.stdin.close()
+    for force in (None, signal.SIGTERM, signal.SIGKILL):
+        if force is not None:
+            _signal(process, force)
+        try:
+            await asyncio.wait_for(asyncio.shield(process.wait()), _GRACE)
+            return
+        except TimeoutError:
+            continue
 
 
 def _signal(process: asyncio.subprocess.Process, number: int) -> None:

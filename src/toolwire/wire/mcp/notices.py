@@ -12,6 +12,7 @@ __all__ = [
     "CANCELLED",
     "LEVELS",
     "LOG",
+    "PASSING",
     "PROGRESS",
     "Cancelled",
     "Log",
@@ -25,6 +26,8 @@ __all__ = [
 PROGRESS = "notifications/progress"
 CANCELLED = "notifications/cancelled"
 LOG = "notifications/message"
+PASSING = frozenset({PROGRESS, LOG})
+"""What is of the moment: nobody misses one of many."""
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 

@@ -1,0 +1,133 @@
+"""Servers that are closed, or given up, while something is under way: nothing starts again, and nobody is left behind."""
+
+import asyncio
+import subprocess
+import sys
+import time
+
+import pytest
+from mcp_server.running import effects_in
+
+from mcp_client.driving import McpClient, asked, misbehaving, toolbox_of
+from toolwire.mcp.client import McpServers, ServerGone, ServerSpec
+from toolwire.mcp.client.stdio import StdioLink
+from toolwire.net.runner import Runner
+
+SLEEPS = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"
+
+
+def run(test):
+    return asyncio.run(asyncio.wait_for(test, 60))
+
+
+async def until(true):
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        await asyncio.sleep(0.02)
+
+
+def processes(words):
+    return subprocess.run(["pgrep", "-f", str(words)], capture_output=True, check=False).stdout.split()
+
+
+@pytest.fixture
+def effects(tmp_path):
+    return tmp_path / "effects"
+
+
+def marked(effects, *options, **settings):
+    """A server whose processes can be told from all others."""
+    return misbehaving(str(effects), *options, effects=effects, **settings)
+
+
+def test_a_server_that_is_closed_during_a_call_is_not_started_again(effects):
+    async def test():
+        async with toolbox_of(marked(effects)) as (_, box):
+            call = asyncio.create_task(Runner(box).run([asked("slow")]))
+            await until(lambda: effects_in(effects))
+        await call
+        await asyncio.sleep(1.5)  # longer than it pauses before it opens a connection again
+        assert not processes(effects)
+
+    run(test())
+
+
+def test_a_client_that_is_closed_does_not_connect_again_by_itself(effects):
+    async def test():
+        async with McpClient(marked(effects)) as client:
+            pass
+        with pytest.raises(ServerGone, match="it is closed") as gone:
+            await client.call(asked("echo", text="?"))
+        assert not gone.value.sent
+        assert not processes(effects)
+        await client.connect()
+        assert (await client.call(asked("echo", text="again"))).text == "again"
+        await client.close()
+
+    run(test())
+
+
+def test_a_client_that_is_closed_while_it_connects_leaves_no_process(effects):
+    async def test():
+        client = McpClient(marked(effects, "never-greets", timeout=8.0))
+        connecting = asyncio.create_task(client.connect())
+        await until(lambda: processes(effects))
+        await asyncio.sleep(0.3)
+        await client.close()
+        async with asyncio.timeout(3):
+            with pytest.raises(ServerGone):
+                await connecting
+        await asyncio.sleep(0.3)
+        assert not processes(effects)
+
+    run(test())
+
+
+def test_a_way_to_a_server_that_is_closed_while_it_is_opened_leaves_no_process(effects):
+    async def test():
+        link = StdioLink(marked(effects), lambda _: None, lambda _: None)
+        opening = asyncio.create_task(link.open())
+        await asyncio.sleep(0)
+        await link.close()
+        with pytest.raises(ServerGone, match="was closed"):
+            await opening
+        assert not processes(effects)
+
+    run(test())
+
+
+def test_who_gives_up_connecting_to_several_servers_leaves_none_of_them_running(effects):
+    async def test():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(2), McpServers([marked(effects), misbehaving("never-greets", name="n")]):
+                pass
+        await until(lambda: not processes(effects))
+
+    run(test())
+
+
+def test_a_server_that_dies_and_then_never_greets_takes_none_of_the_others_down():
+    async def test():
+        mute = misbehaving("dies-of-discover", "never-greets", name="mute", timeout=1.0)
+        async with McpServers([mute, misbehaving()]) as servers:
+            assert [str(one) for one in servers.problems if one.server == "mute"] == [
+                "mute: mute did not greet within 1 seconds"
+            ]
+            assert servers.toolbox().find("echo") is not None
+
+    run(test())
+
+
+def test_who_does_not_wait_for_a_server_to_end_has_it_killed(effects):
+    async def test():
+        client = McpClient(ServerSpec("s", command=sys.executable, args=("-c", SLEEPS, str(effects)), timeout=30.0))
+        connecting = asyncio.create_task(client.connect())
+        await until(lambda: processes(effects))
+        connecting.cancel()
+        await asyncio.sleep(0.2)
+        connecting.cancel()  # it was about to be patient with the server
+        await asyncio.wait({connecting})
+        await until(lambda: not processes(effects))
+
+    run(test())

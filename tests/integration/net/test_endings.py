@@ -1,0 +1,333 @@
+"""How calls end that are stopped, or whose end cannot be told: what ran is not called unrun, and nothing is left behind."""
+
+import asyncio
+import multiprocessing
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pydantic
+import pytest
+
+from toolwire import Text, Tool, ToolCall, ToolResult, tool
+from toolwire.net.agent import Agent
+from toolwire.net.process import in_process
+from toolwire.net.runner import Runner
+from toolwire.net.stores.memory import MemoryStore
+from toolwire.run.context import CallContext
+from toolwire.run.failures import NotExecuted
+from toolwire.run.policy import Policy
+from toolwire.run.requests import Invoke
+from toolwire.run.results import code_of
+from toolwire.run.session import Budget
+from toolwire.run.toolbox import Entry, Options, Toolbox
+
+RAN: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    RAN.clear()
+
+
+def call(called: str, /, **arguments) -> ToolCall:
+    return ToolCall("c", called, arguments)
+
+
+class Untold(pydantic.BaseModel):
+    @pydantic.model_serializer
+    def refuse(self):
+        raise RuntimeError("I do not say")
+
+
+class Mute:
+    def __str__(self):
+        raise RuntimeError("I do not say")
+
+
+def half_a_character():
+    return ToolResult("", None, (Text("\ud800"),))
+
+
+@pytest.mark.parametrize("value", [Untold, Mute, half_a_character])
+def test_a_write_that_ran_is_not_called_unrun_because_its_result_cannot_be_told(value):
+    @tool
+    def pay() -> str:
+        """Pay."""
+        RAN.append("pay")
+        return value()
+
+    store = MemoryStore()
+    runner = Runner(pay, store=store)
+    (first,) = runner.run_sync([call("pay")], run_id="r", keys={"c": "k"})
+    assert "could not be run" not in first.text
+    assert "pay ran" in first.text
+    assert store.get("k").state == "done"
+    (again,) = runner.run_sync([call("pay")], run_id="r", keys={"c": "k"})
+    assert again.text == first.text
+    assert RAN == ["pay"]
+
+
+class Broken:
+    def __reduce__(self):
+        return _refuse, ()
+
+
+def _refuse():
+    raise RuntimeError("not to be had here")
+
+
+def strange() -> object:
+    """Give something that cannot be read here."""
+    return Broken() if multiprocessing.parent_process() is not None else None
+
+
+def burn(seconds: float) -> str:
+    """Take time."""
+    time.sleep(seconds)
+    return "done"
+
+
+def three():
+    """One by one."""
+    yield from (1, 2, 3)
+
+
+async def letters():
+    """One by one, with pauses."""
+    for letter in "abc":
+        await asyncio.sleep(0)
+        yield letter
+
+
+def isolated(function, effect="write", **options):
+    return Entry(tool(effect=effect)(function), function, Options(isolation="process", **options))
+
+
+def test_a_process_that_gives_something_unreadable_has_run_all_the_same():
+    store = MemoryStore()
+    (found,) = Runner(isolated(strange), store=store).run_sync([call("strange")], keys={"c": "k"})
+    assert code_of(found) == "outcome_unknown"
+    assert store.get("k").state == "unknown"
+
+
+@pytest.mark.parametrize(("function", "items"), [(three, [1, 2, 3]), (letters, ["a", "b", "c"])])
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_what_comes_one_by_one_comes_together(function, items, isolation):
+    entry = Entry(tool(effect="read")(function), function, Options(isolation=isolation))
+    (found,) = Runner(entry).run_sync([call(function.__name__)])
+    assert found.structured == items
+
+
+def test_a_process_that_is_no_longer_wanted_while_it_starts_is_ended():
+    async def test():
+        step = Invoke(isolated(burn, "read"), {"seconds": 300}, CallContext("c", "burn"))
+        for pause in (0, 0.001, 0.01, 0.03):
+            work = asyncio.create_task(in_process(step, {"seconds": 300}))
+            await asyncio.sleep(pause)
+            work.cancel()
+            await asyncio.wait({work})
+        end = time.monotonic() + 10
+        while multiprocessing.active_children():
+            assert time.monotonic() < end, "a process was left behind"
+            await asyncio.sleep(0.05)
+
+    asyncio.run(test())
+
+
+def test_a_claim_is_kept_alive_however_busy_the_threads_of_the_loop_are():
+    @tool
+    async def long() -> str:
+        """Take long, in a thread of the loop."""
+        await asyncio.to_thread(time.sleep, 1.5)
+        return "done"
+
+    async def test(entry, name, arguments):
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        store, renewed = MemoryStore(), []
+        renew = store.renew
+        store.renew = lambda *given: renewed.append(given) or renew(*given)
+        (found,) = await Runner(entry, store=store, lease=0.6).run([call(name, **arguments)])
+        assert found.text == "done"
+        return len(renewed)
+
+    assert asyncio.run(test(long, "long", {})) >= 4
+    assert asyncio.run(test(isolated(burn), "burn", {"seconds": 1.5})) >= 4
+
+
+def busy_runner():
+    """A runner of one thread, which is busy until the event is set."""
+    release, began = threading.Event(), threading.Event()
+
+    @tool(effect="read")
+    def hold() -> str:
+        """Hold the thread."""
+        began.set()
+        release.wait(20)
+        return "held"
+
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        RAN.append("look")
+        return "seen"
+
+    return Runner(Toolbox(hold, look).with_options(timeout=None), threads=1), began, release
+
+
+def test_a_call_that_is_cancelled_before_a_thread_was_free_does_not_run_later():
+    async def test():
+        runner, began, release = busy_runner()
+        holding = asyncio.create_task(runner.run([call("hold")]))
+        await asyncio.to_thread(began.wait)
+        looking = asyncio.create_task(runner.run([call("look")]))
+        await asyncio.sleep(0.05)
+        looking.cancel()
+        await asyncio.wait({looking})
+        release.set()
+        await holding
+        await asyncio.sleep(0.1)
+        assert RAN == []
+
+    asyncio.run(test())
+
+
+def test_a_call_that_waits_for_a_thread_of_a_runner_that_is_closed_is_told_so():
+    async def test():
+        runner, began, release = busy_runner()
+        holding = asyncio.create_task(runner.run([call("hold")]))
+        await asyncio.to_thread(began.wait)
+        looking = asyncio.create_task(runner.run([call("look")]))
+        await asyncio.sleep(0.05)
+        runner.close()
+        release.set()
+        async with asyncio.timeout(5):
+            assert (await holding)[0].text == "held"
+            assert "closed" in (await looking)[0].text
+            assert "closed" in (await runner.run([call("look")]))[0].text
+        assert RAN == []
+
+    asyncio.run(test())
+
+
+def test_a_read_that_is_cancelled_gives_its_key_back():
+    async def test():
+        began = asyncio.Event()
+
+        @tool(effect="read")
+        async def look() -> str:
+            """Look."""
+            RAN.append("look")
+            began.set()
+            await asyncio.sleep(20 if len(RAN) == 1 else 0)
+            return "seen"
+
+        runner = Runner(look, store=MemoryStore())
+        work = asyncio.create_task(runner.run([call("look")], keys={"c": "k"}))
+        await began.wait()
+        work.cancel()
+        await asyncio.wait({work})
+        async with asyncio.timeout(3):
+            (again,) = await runner.run([call("look")], keys={"c": "k"})
+        assert again.text == "seen"
+
+    asyncio.run(test())
+
+
+def test_a_silent_model_is_interrupted_in_a_stream_as_well():
+    class Silent:
+        closed = False
+
+        async def stream(self, request):
+            try:
+                await asyncio.sleep(20)
+                yield None
+            finally:
+                self.closed = True
+
+    async def test():
+        model = Silent()
+        async with asyncio.timeout(5):
+            said = [event async for event in Agent(model, budget=Budget(seconds=0.2)).stream("Go.")]
+        assert said[-1].reason == "max time reached (0.2 seconds)"
+        assert model.closed
+
+    asyncio.run(test())
+
+
+def test_a_timeout_of_the_models_own_is_not_the_budgets():
+    class Impatient:
+        async def stream(self, request):
+            raise TimeoutError("mine")
+            yield
+
+    async def test():
+        with pytest.raises(TimeoutError, match="mine"):
+            async for _ in Agent(Impatient(), budget=Budget(seconds=20)).stream("Go."):
+                pass
+
+    asyncio.run(test())
+
+
+def test_a_write_that_waits_for_a_person_does_not_run_once_its_run_is_stopped():
+    async def test():
+        asked, agree = asyncio.Event(), asyncio.Event()
+
+        @tool
+        async def pay() -> str:
+            """Pay."""
+            RAN.append("pay")
+            return "paid"
+
+        async def approve(_):
+            asked.set()
+            await agree.wait()
+            return True
+
+        runner = Runner(pay, approve=approve, policy=Policy(approve=("write",)), store=MemoryStore())
+        work = asyncio.create_task(runner.run([call("pay")]))
+        await asked.wait()
+        work.cancel()
+        _, waiting = await asyncio.wait({work}, timeout=2)
+        agree.set()
+        await asyncio.sleep(0.1)
+        assert not waiting
+        assert RAN == []
+
+    asyncio.run(test())
+
+
+def test_a_write_that_waits_for_its_twin_does_not_run_once_its_run_is_stopped():
+    async def test():
+        @tool
+        async def pay() -> str:
+            """Pay."""
+            RAN.append("pay")
+            await asyncio.sleep(0.5)
+            raise NotExecuted("no")
+
+        runner = Runner(Toolbox(pay).with_options(retries=0), store=MemoryStore())
+        first = asyncio.create_task(runner.run([call("pay")], keys={"c": "k"}))
+        await asyncio.sleep(0.1)
+        second = asyncio.create_task(runner.run([call("pay")], keys={"c": "k"}))
+        await asyncio.sleep(0.1)
+        second.cancel()
+        await asyncio.wait({first, second})
+        await asyncio.sleep(0.5)
+        assert RAN == ["pay"]
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("rate", [None, 100.0])
+def test_a_call_without_what_its_function_needs_gives_its_key_back(rate):
+    async def pay(amount: int) -> str:
+        RAN.append("pay")
+        return "paid"
+
+    store = MemoryStore()
+    entry = Entry(Tool("pay", input_schema={"type": "object"}), pay, Options(rate=rate))
+    (found,) = Runner(entry, store=store).run_sync([call("pay")], keys={"c": "k"})
+    assert code_of(found) == "invalid_arguments"
+    assert store.get("k") is None
+    assert RAN == []

@@ -1,0 +1,229 @@
+"""Clients that go away, do not read, or do not answer: the server ends what it can, and waits for nobody who will not come."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from toolwire import tool
+from toolwire.mcp import Server, current_exchange, resource
+from toolwire.mcp.conversation import Conversation
+from toolwire.mcp.http import Watch
+from toolwire.mcp.replies import Reply
+from toolwire.mcp.sessions import Sessions
+from toolwire.mcp.stdio import LineServer
+from toolwire.run.toolbox import Toolbox
+from toolwire.wire.mcp.notices import Progress
+from toolwire.wire.mcp.rpc import Notification, Request, write
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {}}
+
+
+@tool
+async def order() -> str:
+    """Asks before it writes."""
+    answer = await current_exchange().elicit("Which one?", {"type": "object"})
+    return str(answer)
+
+
+async def until(true):
+    end = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        await asyncio.sleep(0.01)
+
+
+def test_a_write_does_not_wait_for_the_answer_of_a_client_that_is_gone():
+    async def test():
+        heard = []
+        server = Server(Toolbox(order).with_options(timeout=None))
+        conversation = Conversation(server, heard.append)
+        conversation.receive(Request(0, "initialize", HELLO))
+        conversation.receive(Request(1, "tools/call", {"name": "order", "arguments": {}}))
+        await until(lambda: any(isinstance(one, Request) for one in heard))
+        async with asyncio.timeout(5):
+            await conversation.close(1.0)
+        assert "is gone" in str(heard[-1])
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_who_goes_away_as_the_answer_is_there_stops_nothing_later(turns):
+    async def test():
+        gone = asyncio.Event()
+
+        async def receive():
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def work():
+            gone.set()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            return "answer"
+
+        assert await Watch(receive).over(work()) in ("answer", None)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert asyncio.current_task().cancelling() == 0
+
+    asyncio.run(test())
+
+
+def test_who_is_stopped_while_the_client_goes_away_is_stopped():
+    async def test():
+        gone = asyncio.Event()
+
+        async def receive():
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        watching = asyncio.create_task(Watch(receive).over(asyncio.sleep(20)))
+        await asyncio.sleep(0.01)
+        gone.set()
+        for _ in range(10):
+            if watching.cancelling() == 0:
+                await asyncio.sleep(0)
+        assert watching.cancelling() == 1
+        assert not watching.done()
+        watching.cancel()
+        await asyncio.wait({watching})
+        assert watching.cancelled()
+
+    asyncio.run(test())
+
+
+def test_a_client_that_does_not_read_is_not_kept_in_memory():
+    async def test():
+        read = asyncio.Event()
+
+        async def send(message):
+            await read.wait()
+
+        reply = Reply(send)
+        for number in range(100_000):
+            reply.emit(Progress(1, number).to_notification())
+        assert len(reply._waiting) < 10_000
+        reply.emit(Notification("notifications/tools/list_changed"))
+        assert b"list_changed" in reply._waiting[-1]
+        reply.abandon()
+        await asyncio.sleep(0)
+
+    asyncio.run(test())
+
+
+def test_the_stream_of_a_session_ends_with_it():
+    async def test():
+        sessions = Sessions(Server(order))
+        session, number = sessions.open("")
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        streaming = asyncio.create_task(session.stream(Reply(send)))
+        await until(lambda: sent)
+        await sessions.end(number)
+        async with asyncio.timeout(2):
+            await streaming
+        assert sent[-1] == {"type": "http.response.body", "body": b""}
+
+    asyncio.run(test())
+
+
+def test_a_session_that_is_listened_to_is_not_forgotten():
+    async def test():
+        sessions = Sessions(Server(order), idle=0.02)
+        session, number = sessions.open("")
+
+        async def send(message):
+            pass
+
+        streaming = asyncio.create_task(session.stream(Reply(send)))
+        await asyncio.sleep(0.05)
+        sessions.open("")
+        assert sessions.find(number, "") is session
+        await sessions.close()
+        await streaming
+
+    asyncio.run(test())
+
+
+def test_a_resource_that_never_comes_does_not_keep_the_program_alive():
+    release = threading.Event()
+
+    @resource("slow://it")
+    def slow() -> str:
+        """Never comes."""
+        release.wait(20)
+        return ""
+
+    async def test():
+        conversation = Conversation(Server(resources=[slow]), lambda _: None)
+        conversation.receive(Request(0, "initialize", HELLO))
+        conversation.receive(Request(1, "resources/read", {"uri": "slow://it"}))
+        await asyncio.sleep(0.1)
+        await conversation.close()
+
+    began = time.monotonic()
+    asyncio.run(test())
+    assert time.monotonic() - began < 5
+    release.set()
+
+
+class Output:
+    """Somewhere that nobody reads."""
+
+    def __init__(self):
+        self.written = b""
+
+    def write(self, data):
+        self.written += data
+
+    def is_closing(self):
+        return False
+
+    def get_write_buffer_size(self):
+        return len(self.written)
+
+    def close(self):
+        pass
+
+
+@tool(effect="read")
+async def rest() -> str:
+    """Take a moment."""
+    await asyncio.sleep(0.2)
+    return "rested"
+
+
+def test_a_batch_that_has_begun_is_answered_at_the_end_of_the_input():
+    async def test():
+        output = Output()
+        lines = LineServer(Server(rest), output)
+        hello = {**HELLO, "protocolVersion": "2025-03-26"}
+        lines.data_received(write(Request(0, "initialize", hello)) + b"\n")
+        call = write(Request(1, "tools/call", {"name": "rest", "arguments": {}}))
+        lines.data_received(b"[" + call + b"]\n")
+        lines.connection_lost(None)
+        await lines.close(5.0)
+        assert output.written.splitlines()[-1].startswith(b"[{")
+        assert b"rested" in output.written
+
+    asyncio.run(test())
+
+
+def test_progress_is_not_kept_for_a_client_that_does_not_read_its_lines():
+    async def test():
+        output = Output()
+        lines = LineServer(Server(rest), output)
+        notice = Progress(1, 1, message="x" * 65536).to_notification()
+        for _ in range(200):
+            lines.emit(notice)
+        assert len(output.written) < 6 * 1024 * 1024
+        lines.emit(Notification("notifications/tools/list_changed"))
+        assert b"list_changed" in output.written[-100:]
+
+    asyncio.run(test())
