@@ -9,13 +9,12 @@ from __future__ import annotations
 from ..ir.errors import SchemaError
 from ..ir.parts import ToolCall, ToolResult
 from ..run.call_run import Settings
-from ..run.classify import classify
 from ..run.context import CallContext
 from ..run.gates import GATES
 from ..run.keys import ARGUMENT
 from ..run.output import cap
 from ..run.requests import Returned, Unfit
-from ..run.results import spoken
+from ..run.results import sized_result, spoken, untold
 from ..run.toolbox import Entry
 from .limited import Limited, Limits, Ran
 from .signature import signature
@@ -52,7 +51,10 @@ class Straight:
         return self._limits.run(coroutine, context, self._timeout)
 
     def result(self, call: ToolCall, returned: Returned) -> ToolResult:
-        result, size, _ = classify(call, "read", returned)
+        try:
+            result, size = sized_result(call, returned.value)
+        except Exception as error:  # noqa: BLE001  # values may refuse to be written in any way
+            return untold(call, error)
         if size is None or size > self._output_limit:
             return cap(result, self._output_limit, self._shelf)
         return result

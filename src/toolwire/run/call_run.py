@@ -87,11 +87,14 @@ class CallRun:
         self.settings = settings
         self._occurrence = occurrence
         self.given_key = key
-        self._steps = self._run()
+        self._steps: Generator[Step, Any, ToolResult] | None = None
 
     def next(self, reply: Any = None) -> Step:
+        steps = self._steps
+        if steps is None:
+            steps = self._steps = self._run()
         try:
-            return self._steps.send(reply)
+            return steps.send(reply)
         except StopIteration as done:
             return Finished(done.value)
 
