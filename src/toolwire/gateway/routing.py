@@ -107,13 +107,13 @@ class Router:
         self._resting.pop(target.label, None)
 
     def _find(self, model: str) -> tuple[str, ModelRow]:
-        for name in (model, model.replace(":", "/", 1)):
+        head, mark, rest = _split(model)
+        for name in (model, f"{head}/{rest}"):
             if name in self._models:
                 return name, self._models[name]
         for pattern in self._patterns:
             if fnmatchcase(model, pattern):
                 return pattern, self._models[pattern]
-        head, mark, rest = model.replace(":", "/", 1).partition("/")
         if mark and rest and head in self._upstreams:
             return model, ModelRow(upstream=head, model=rest)
         near = get_close_matches(model, self.names, 1, 0.5)
@@ -131,6 +131,12 @@ class Router:
         # each gets a random key whose expectation grows with its weight (Efraimidis and Spirakis)
         drawn = [(self._random.random() ** (1 / weight), target) for target, weight in weighted]
         return [target for _, target in sorted(drawn, key=lambda pair: pair[0], reverse=True)]
+
+
+def _split(model: str) -> tuple[str, str, str]:
+    """`upstream/model` or `upstream:model`; what comes behind belongs to the model, which may have either mark in it."""
+    slash, colon = model.partition("/"), model.partition(":")
+    return min(slash, colon, key=lambda parts: len(parts[0]))
 
 
 def _is_pattern(name: str) -> bool:

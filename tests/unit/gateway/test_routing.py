@@ -44,6 +44,8 @@ def test_names_as_clients_write_them():
     assert labels(found, "claude-haiku-9") == ["a/h"]  # the longer pattern
     assert labels(found, "a/anything/else") == ["a/anything/else"]
     assert labels(found, "a:anything") == ["a/anything"]
+    assert labels(found, "a/llama:8b") == ["a/llama:8b"]  # the colon is the model's own
+    assert labels(found, "a:org/llama:8b") == ["a/org/llama:8b"]
     assert found.names == ["gpt"]
 
 
