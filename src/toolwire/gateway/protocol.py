@@ -9,12 +9,15 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop, TimerHandle, Transport
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from ..ir.text import to_bytes
 from .settings import LimitsRow
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
 
 __all__ = ["limited"]
 
@@ -71,6 +74,11 @@ class _LimitedHttp(HttpToolsProtocol):
         self._head_size = 0  # bytes of it that were understood
         self._reading: TimerHandle | None = None
         self._writing: TimerHandle | None = None
+        self._answering: RequestResponseCycle | None = None  # `cycle` is the newest, and may have to wait its turn
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(_Gathered(transport, self.loop))  # type: ignore[arg-type]
@@ -80,6 +88,9 @@ class _LimitedHttp(HttpToolsProtocol):
         self._stop_reading()
         self._stop_writing()
         super().connection_lost(exc)
+        if self._answering is not None and not self._answering.response_complete:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         if self._awaits_head:
@@ -148,8 +159,7 @@ class _LimitedHttp(HttpToolsProtocol):
 
     @property
     def _is_answering(self) -> bool:
-        cycle: RequestResponseCycle | None = self.cycle  # there is none before the first request
-        return cycle is not None and not cycle.response_complete
+        return self._answering is not None and not self._answering.response_complete
 
     def _head_is_late(self) -> None:
         self._reading = None
@@ -160,7 +170,7 @@ class _LimitedHttp(HttpToolsProtocol):
 
     def _refuse(self, status: int, message: str) -> None:
         """In the words that most fronts share: whose client it is was not said yet. An answer that has begun is not the place."""
-        if self._is_answering and self.cycle.response_started:
+        if self._answering is not None and self._is_answering and self._answering.response_started:
             self.transport.close()
             return
         body = to_bytes({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": status}})

@@ -1,0 +1,36 @@
+"""Clients that send the next request before they have the answer to the last one."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.hostile import WORDS, body_of, connect, gateway_to, path_of, request_bytes, run
+
+STREAM = request_bytes(path_of("openai_chat"), body_of("openai_chat", stream=True))
+SLOW = {"piece": 16, "pace": 0.02}
+
+
+@run
+async def test_a_client_that_goes_away_with_a_request_in_the_queue_takes_the_upstream_with_it():
+    async with gateway_to(WORDS, WORDS, upstream=SLOW) as (gateway, provider):
+        reader, writer = await connect(gateway)
+        writer.write(STREAM)
+        await reader.readuntil(b"data: ")
+        writer.write(STREAM)
+        await asyncio.sleep(0.05)
+        writer.transport.abort()
+        await provider.disconnected(within=2)
+    assert [(turn.status, turn.error) for turn in gateway.turns] == [(499, "client_gone")]
+    assert len(provider.heard) == 1
+
+
+@run
+async def test_nonsense_behind_a_request_in_the_queue_is_not_answered_within_a_stream():
+    async with gateway_to(WORDS, WORDS, upstream=SLOW) as (gateway, _):
+        reader, writer = await connect(gateway)
+        writer.write(STREAM)
+        await reader.readuntil(b"data: ")
+        writer.write(STREAM + b"NO SUCH THING\r\n\r\n")
+        rest = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+    assert b"HTTP/1.1" not in rest
