@@ -165,6 +165,8 @@ class Gateway:
                     turn.caller = caller.name
                     await self._limiter.admit(caller)
                 await published(scope, call.received_within(self._settings.limits.slow_client), call.sent)
+                if call.gone:
+                    turn.status, turn.error = _GONE, "client_gone"
             except ToolwireError as error:
                 await self._refuse(call, FRONTS["openai_chat"], turn, fault_from(error))
             except asyncio.CancelledError:

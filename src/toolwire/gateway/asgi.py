@@ -94,6 +94,13 @@ class Call:
         return b"".join(pieces)
 
     async def _receive_within(self, seconds: float) -> Message:
+        message = await self._received_within(seconds)
+        if message["type"] == "http.disconnect":
+            self.gone = True
+            raise asyncio.CancelledError
+        return message
+
+    async def _received_within(self, seconds: float) -> Message:
         task = asyncio.current_task()
         assert task is not None
         late = False
@@ -105,7 +112,7 @@ class Call:
 
         timer = asyncio.get_running_loop().call_later(seconds, too_late)
         try:
-            message = await self._receive()
+            return await self._receive()
         except asyncio.CancelledError:
             if not late:
                 raise
@@ -113,24 +120,22 @@ class Call:
             raise SlowClient("the body did not come in time") from None
         finally:
             timer.cancel()
-        if message["type"] == "http.disconnect":
-            self.gone = True
-            raise asyncio.CancelledError
-        return message
 
     def received_within(self, seconds: float) -> Receive:
-        """For an app behind this one: a body that does not come in time is a client that went away."""
+        """For an app behind this one: a body that is not whole in time is a client that went away."""
         whole = False
+        deadline = asyncio.get_running_loop().time() + seconds
 
         async def receive() -> Message:
             nonlocal whole
             if whole:
                 return await self._receive()
             try:
-                message = await self._receive_within(seconds)
+                message = await self._received_within(deadline - asyncio.get_running_loop().time())
             except SlowClient:
                 return {"type": "http.disconnect"}
             whole = not message.get("more_body", False)
+            self.gone = message["type"] == "http.disconnect"
             return message
 
         return receive

@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from gateway.hostile import WORDS, ask, gateway_to, post, run
+from gateway.hostile import WORDS, ask, connect, gateway_to, post, read_answer, request_bytes, run
 from mcp_server.running import stateless
 
 import toolwire
@@ -278,3 +278,35 @@ async def test_a_session_is_not_to_be_guessed():
         ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
         for guess in ("1", "0" * 32, "../..", "%00"):
             assert (await post(gateway, "/mcp", ping, {**ACCEPT, "mcp-session-id": guess})).status == 404
+
+
+@run
+async def test_an_mcp_client_that_hangs_up_in_its_body_is_no_fault_of_ours(caplog):
+    _, runner = payments()
+    async with gateway_to(publish=Server(runner=runner(open_store("memory:")))) as (gateway, _):
+        _, writer = await connect(gateway)
+        writer.write(request_bytes("/mcp", b"{", {**ACCEPT, "content-length": "100"}))
+        await asyncio.sleep(0.05)
+        writer.close()
+        async with asyncio.timeout(2):
+            while not gateway.turns:
+                await asyncio.sleep(0.01)
+    assert [(turn.status, turn.error) for turn in gateway.turns] == [(499, "client_gone")]
+    assert "Exception" not in caplog.text
+
+
+@run
+async def test_an_mcp_client_that_drips_is_not_waited_for():
+    _, runner = payments()
+    server = Server(runner=runner(open_store("memory:")))
+    async with gateway_to(publish=server, document={"limits": {"slow_client": 0.3}}) as (gateway, _):
+        reader, writer = await connect(gateway)
+        writer.write(request_bytes("/mcp", b"{", {**ACCEPT, "content-length": "100"}))
+        answer = asyncio.ensure_future(read_answer(reader))
+        for _ in range(20):
+            await asyncio.sleep(0.05)
+            if answer.done():
+                break
+            writer.write(b" ")
+        assert answer.done() and answer.result().status == 400
+        writer.close()
