@@ -126,11 +126,14 @@ class UsageSink:
         """Waits for what is still to be written, some seconds at most."""
         self._deadline = monotonic() + _LAST
         self._stop.set()
-        self._thread.join()
+        self._thread.join(_LAST + _EVERY)
         self.dropped += len(self._rows)
-        self._rows.clear()
         self._tell()
-        self._store.close()
+        if self._thread.is_alive():
+            _log.error("the place for usage does not answer")  # nor would it to who wants to close it
+        else:
+            self._rows.clear()
+            self._store.close()
 
     def _work(self) -> None:
         while not self._stop.wait(_REST if self._failing else _EVERY):
@@ -151,11 +154,19 @@ class UsageSink:
                     _log.error("usage is not written: %s", error)
                 self._failing = True
                 return
+            except Exception:  # noqa: BLE001  # rows that can never be written keep no others from it
+                _log.exception("%d rows of usage cannot be written", len(batch))
+                self.dropped += len(batch)
+                self._told += len(batch)
+            else:
+                self._is_there()
             for _ in batch:
                 self._rows.popleft()
-            if self._failing:
-                self._failing = False
-                _log.warning("usage is written again")
+
+    def _is_there(self) -> None:
+        if self._failing:
+            self._failing = False
+            _log.warning("usage is written again")
 
     def _tell(self) -> None:
         if self.dropped > self._told:

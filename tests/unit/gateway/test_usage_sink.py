@@ -123,3 +123,38 @@ def test_closing_does_not_wait_for_ever(store, caplog, monkeypatch):
     assert time.monotonic() - began < 3
     assert sink.dropped == 1
     assert "1 rows of usage are lost" in caplog.text
+
+
+def test_closing_does_not_wait_for_a_store_that_hangs(store, caplog, monkeypatch):
+    monkeypatch.setattr("toolwire.gateway.usage._LAST", 0.3)
+    hanging = threading.Event()
+    store.add = lambda rows: hanging.wait(5)
+    sink = UsageSink(store)
+    sink(turn())
+    began = time.monotonic()
+    sink.close()
+    assert time.monotonic() - began < 2
+    assert not store.closed  # it would hang as well
+    assert "does not answer" in caplog.text
+    hanging.set()
+
+
+def test_a_row_that_cannot_be_written_keeps_no_other_from_it(store, caplog):
+    add = store.add
+
+    def only_what_fits(rows):
+        if any(row.input > 2**63 for row in rows):
+            raise OverflowError("Python int too large to convert to SQLite INTEGER")
+        add(rows)
+
+    store.add = only_what_fits
+    sink = UsageSink(store)
+    sink(turn(usage=Usage(10**30, 1)))
+    deadline = time.monotonic() + 5
+    while not sink.dropped and time.monotonic() < deadline:
+        time.sleep(0.01)
+    sink(turn(usage=Usage(1, 1)))
+    sink.close()
+    assert [row.input for row in store.rows] == [1]
+    assert sink.dropped == 1
+    assert "1 rows of usage cannot be written" in caplog.text
