@@ -27,6 +27,7 @@ _OVERHEAD = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0
 _PROBES = frozenset({"alive", "ready", "metrics"})
 _ROUTE = ("ingress", "upstream", "model")
 _LONGEST = 120  # characters of a label
+_REMEMBERED = 4096  # routes by what clients call them
 
 
 class _Histogram:
@@ -154,7 +155,7 @@ class Metrics:
         route = self._named.get(labels)
         if route is None:
             route = self._named[labels] = _Route()
-        if own:  # the others are too many to be remembered
+        if own and len(self._routes) < _REMEMBERED:  # the others, and all that share a name, may be any number
             self._routes[front, upstream, model] = route
         return route
 

@@ -114,6 +114,17 @@ def test_names_from_outside_are_bounded():
     assert value(metrics, "toolwire_requests_total", **route, status="200") == 47
 
 
+def test_names_that_share_a_label_are_not_all_remembered():
+    metrics = Metrics(clean=Redactor())
+    for number in range(10_000):
+        metrics(turn(model="m" * 150 + str(number)))
+        metrics(turn(model=f"sk-{number:020}"))
+    route = {"ingress": "anthropic", "upstream": "u", "status": "200"}
+    assert value(metrics, "toolwire_requests_total", **route, model="m" * 120) == 10_000
+    assert value(metrics, "toolwire_requests_total", **route, model="[removed]") == 10_000
+    assert len(metrics._routes) < 5000
+
+
 def test_a_model_that_is_nowhere_is_no_label():
     metrics = Metrics()
     metrics(turn(upstream="", attempts=0, status=404, model="whatever a client says"))
