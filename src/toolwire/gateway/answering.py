@@ -192,9 +192,9 @@ class Answering:
 
     def _note(self, out: Outbound) -> None:
         turn, seen = self._turn, out.seen
-        turn.usage, turn.stop, turn.calls = seen.usage, seen.stop, tuple(seen.calls)
+        turn.usage, turn.stop, turn.calls = seen.counted(), seen.stop, tuple(seen.calls)
         turn.answer_id, turn.answer_model = seen.id, seen.model
-        if turn.usage is None or not turn.usage.total:
+        if turn.usage is None:
             turn.usage = seen.estimate(len(out.body))
             turn.estimated = turn.usage is not None
         turn.losses, turn.repairs = tuple(out.losses), tuple(out.repairs)

@@ -31,6 +31,7 @@ __all__ = ["Kept", "Seen", "fingerprint"]
 
 _BYTES_A_TOKEN = 4
 _ENTRY = 500  # bytes of what is around the text
+_MOST_TOKENS = 10**9  # of one answer; more is a mistake, which no account may have to carry
 
 
 class Kept(Struct, frozen=True):
@@ -116,7 +117,7 @@ class Seen:
     def whole(self, response: Response) -> None:
         self.usage, self.id, self.model = response.usage, response.id, response.model
         self.stop = None if response.stop is None else response.stop.reason
-        if self.usage is None:
+        if self.counted() is None:
             self.said = sum(len(getattr(part, "text", "")) for part in response.parts)
         for part in response.parts:
             if isinstance(part, Reasoning) and part.artefacts:
@@ -149,6 +150,14 @@ class Seen:
             self.id, self.model = event.id, event.model
         elif isinstance(event, ResponseEnd) and event.stops:
             self.stop = event.stops[0].reason
+
+    def counted(self) -> Usage | None:
+        """What the upstream says that it used, where that can be."""
+        usage = self.usage
+        if usage is None or not usage.total:
+            return None
+        counts = (usage.input, usage.output, usage.cached, usage.reasoning)
+        return usage if all(0 <= (count or 0) <= _MOST_TOKENS for count in counts) else None
 
     def estimate(self, asked: int) -> Usage | None:
         """What an answer to `asked` bytes will have used, where the upstream does not say; None where there is none."""
