@@ -66,8 +66,9 @@ class RedisLink:
             try:
                 async with asyncio.timeout(_PATIENCE):
                     found = await self._exchange([command for commands, _ in batch for command in commands])
-            except (RedisError, OSError, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001  # whatever it is, nobody may wait for ever
                 found = error
+                batch, self._waiting = [*batch, *self._waiting], []  # they would wait for nothing
             self._hand_out(batch, found)
 
     async def _exchange(self, commands: list[Command]) -> list[Any]:

@@ -11,8 +11,10 @@ from gateway.state.test_client_keys import FRONTS, KEY, ask, hello, said
 from stores.servers import Redis
 
 from toolwire.gateway.keys import digest
+from toolwire.gateway.redis_link import RedisLink
 from toolwire.gateway.settings import from_document
 from toolwire.gateway.state import open_state
+from toolwire.ir.errors import StoreError
 from toolwire.testing.upstream import Upstream
 
 NOWHERE = "redis://me:geheim@127.0.0.1:1/0"
@@ -87,3 +89,40 @@ def test_it_may_go_and_come_back_while_requests_run(own_redis, caplog):
     assert len(lines) == 2
     assert "cannot be used" in lines[0]
     assert lines[1].endswith("is back")
+
+
+def test_who_comes_while_it_hangs_waits_no_longer_than_who_came_first():
+    async def run():
+        async def silent(reader, writer):
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        link = RedisLink(f"redis://127.0.0.1:{port}/0", time.monotonic)
+        began = time.monotonic()
+        first = asyncio.ensure_future(link.ask(("PING",)))
+        await asyncio.sleep(0.1)
+        asked = await asyncio.gather(first, *(link.ask(("PING",)) for _ in range(250)), return_exceptions=True)
+        seconds = time.monotonic() - began
+        await link.aclose()
+        server.close()
+        return {type(one) for one in asked}, seconds
+
+    kinds, seconds = asyncio.run(run())
+    assert kinds == {StoreError}
+    assert seconds < 1.8
+
+
+def test_an_error_of_its_library_leaves_nobody_waiting():
+    async def run():
+        link = RedisLink(NOWHERE, time.monotonic)
+
+        async def broken(commands):
+            raise RuntimeError("unexpected")
+
+        link._exchange = broken
+        with pytest.raises(StoreError):
+            await asyncio.wait_for(link.ask(("PING",)), 2)
+
+    asyncio.run(run())
