@@ -108,7 +108,7 @@ class Answering:
         asked = self._asked
         if asked.stream or asked.strict or not self._plan[0].row.cache:
             return None
-        return AnswerCache.key(self._turn.caller, asked.front.wire, asked.model, asked.body)
+        return AnswerCache.key(self._turn.caller, asked.front.wire, asked.model, asked.headers, asked.body)
 
     def _downstream(self) -> Downstream:
         asked = self._asked

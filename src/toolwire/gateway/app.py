@@ -91,7 +91,6 @@ class Gateway:
         self._memory: Memory = in_memory(settings.state) if memory is None else memory
         self._runners = runners or {}
         self._retriever = retriever
-        self._cache = AnswerCache(time.monotonic)
         self._published = None if publish is None else self._publish(publish)
         self._draining = False
         self._active = 0
@@ -109,10 +108,10 @@ class Gateway:
         keys = Keys(settings.keys)
         server = settings.server
         self._settings, self._keys, self._router = settings, keys, router
-        self._cache.clear()
         self._guard = Guard(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
+        cache = AnswerCache(time.monotonic)  # what runs on the old settings keeps its answers to itself
         self._means = Means(
-            router, self._memory, settings.limits, time.monotonic, self._cache, self._runners, self._retriever
+            router, self._memory, settings.limits, time.monotonic, cache, self._runners, self._retriever
         )
 
     @property

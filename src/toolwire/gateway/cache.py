@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
+
+from ..ir.text import to_bytes
 
 __all__ = ["AnswerCache"]
 
@@ -21,12 +23,10 @@ class AnswerCache:
         self._entries: OrderedDict[bytes, tuple[float, bytes]] = OrderedDict()
 
     @staticmethod
-    def key(caller: str, front: str, model: str, body: bytes) -> bytes:
-        return sha256(b"\0".join((caller.encode(), front.encode(), model.encode(), body))).digest()
-
-    def clear(self) -> None:
-        self._entries.clear()
-        self._size = 0
+    def key(caller: str, front: str, model: str, headers: Mapping[str, str], body: bytes) -> bytes:
+        """`headers` are those that go along to the upstream."""
+        said = to_bytes([caller, front, model, *(part for header in sorted(headers.items()) for part in header)])
+        return sha256(said + b"\0" + body).digest()
 
     def get(self, key: bytes) -> bytes | None:
         until, answer = self._entries.get(key, (0.0, b""))
