@@ -288,9 +288,7 @@ async def test_an_mcp_client_that_hangs_up_in_its_body_is_no_fault_of_ours(caplo
         writer.write(request_bytes("/mcp", b"{", {**ACCEPT, "content-length": "100"}))
         await asyncio.sleep(0.05)
         writer.close()
-        async with asyncio.timeout(2):
-            while not gateway.turns:
-                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
     assert [(turn.status, turn.error) for turn in gateway.turns] == [(499, "client_gone")]
     assert "Exception" not in caplog.text
 
