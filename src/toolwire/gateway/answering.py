@@ -144,13 +144,24 @@ class Answering:
             if final or (self._hosting is not None and self._hosting.has_acted):
                 break
             self._means.router.failed(target, fault.retry_after)
+            if self._left() <= 0:
+                break  # who is next would be given no time, and the blame
             if turn.attempts % len(plan) == 0:
                 rounds = turn.attempts // len(plan) - 1
-                wait = Retries(target.upstream.row.retries).wait(fault, rounds, self._left())
+                wait = None
+                if fault is not _SILENT:  # it has had its time
+                    wait = Retries(target.upstream.row.retries).wait(fault, rounds, self._left())
                 if wait is None:
                     break
-                await asyncio.sleep(wait)
+                await self._pause(wait)
         await self._end_in(settled(fault, target.upstream.name))
+
+    async def _pause(self, seconds: float) -> None:
+        if self._down is None:
+            await asyncio.sleep(seconds)
+            return
+        with self._down.patient():
+            await asyncio.sleep(seconds)
 
     def _left(self) -> float:
         return self._deadline - self._means.clock()
@@ -164,8 +175,16 @@ class Answering:
         turn.provider = target.upstream.row.provider or out.endpoint.wire.provider
         turn.wire, turn.passed = out.endpoint.wire.name, isinstance(out, Passing)
         turn.overhead += perf_counter() - began
+        if self._down is not None:
+            self._down.heard()  # the silence of those before is not this one's
         try:
             return await self._exchange(target, out)
+        except asyncio.CancelledError:
+            if self._call.gone or self._down is None or not self._down.gave_up:
+                raise
+            uncancel()
+            self._down.wait_again()
+            return await self._silent(self._down)
         except (TimeoutError, ConnectionError) as error:
             return fault_of(error, out.endpoint.origin)
         except UpstreamError as error:
@@ -306,6 +325,11 @@ class Answering:
         await down.write(last)
         await down.end()
         return None
+
+    async def _silent(self, down: Downstream) -> Fault | None:
+        if self._stream is None or not down.spoke:
+            return _SILENT
+        return await self._broken(self._stream.fail(_SILENT), self._stream, down)
 
     async def _end_in(self, fault: Fault) -> None:
         """An error, as a status where that is still possible, else as an event."""

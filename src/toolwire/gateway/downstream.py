@@ -81,6 +81,12 @@ class Downstream:
         self._heard = self._loop.time()
         self._is_late = False
 
+    def wait_again(self) -> None:
+        """For somebody else, after one who was silent for too long."""
+        self.gave_up = False
+        self.heard()
+        self._timer = self._loop.call_later(min(self._every, self._silence), self._wake)
+
     @contextmanager
     def patient(self) -> Iterator[None]:
         """For as long as nothing can come from the upstream: its silence does not count."""
@@ -115,20 +121,25 @@ class Downstream:
     async def _until_quiet(self) -> None:
         """A ping that is under way is out."""
         if self._pinging is not None:
-            await self._pinging
+            await asyncio.wait({self._pinging})  # who is cancelled here does not cancel it: it may be half out
             self._pinging = None
 
     async def _put(self, data: bytes) -> None:
         self._is_writing = True  # from here on no ping begins
-        await self._until_quiet()
-        if not self._call.started:
-            await self._call.start(200, self.headers)
-        await self._call.write(data)
-        self._is_writing = False
-        self._written = self._loop.time()
+        try:
+            await self._until_quiet()
+            if not self._call.started:
+                await self._call.start(200, self.headers)
+            await self._call.write(data)
+        finally:
+            self._is_writing = False
+            self._written = self._loop.time()
+            self.heard()
 
     def _wake(self) -> None:
         now = self._loop.time()
+        if self._is_writing:
+            self.heard()  # what has come waits here for the client
         if now - self._heard >= self._silence:
             self._lose_patience()
             return
@@ -136,7 +147,7 @@ class Downstream:
         if can_ping and now - self._written >= self._every:
             self._pinging = asyncio.ensure_future(self._say_something())
             self._written = now
-        next_ping = self._written + self._every
+        next_ping = self._written + self._every if can_ping else now + self._every
         next_silence = self._heard + self._silence
         self._timer = self._loop.call_later(max(min(next_ping, next_silence) - now, 0.01), self._wake)
 
@@ -147,6 +158,7 @@ class Downstream:
             self._timer = self._loop.call_later(_SECOND_LOOK, self._wake)
             return
         self.gave_up = True
+        self._is_late = False
         if self._task is not None:
             self._task.cancel()
 

@@ -1,0 +1,93 @@
+"""The client's end of a stream: signs of life, and whose silence it is."""
+
+import asyncio
+
+import pytest
+
+from toolwire.gateway.downstream import Downstream
+
+
+class Client:
+    """Takes what is written once `reads` is set."""
+
+    def __init__(self):
+        self.started = False
+        self.got = []
+        self.reads = asyncio.Event()
+        self.reads.set()
+
+    async def start(self, status, headers):
+        self.started = True
+
+    async def write(self, data):
+        await self.reads.wait()
+        self.got.append(data)
+
+    async def end(self):
+        self.got.append(b"END")
+
+
+def counted(down, monkeypatch):
+    """How often it looked."""
+    looks = []
+    wake = Downstream._wake
+
+    def look(self):
+        looks.append(self)
+        wake(self)
+
+    monkeypatch.setattr(Downstream, "_wake", look)
+    return looks
+
+
+@pytest.mark.parametrize("why", ["no ping", "a client that does not read"])
+def test_who_cannot_be_pinged_is_not_looked_at_all_the_time(why, monkeypatch):
+    async def run():
+        client = Client()
+        looks = counted(Downstream, monkeypatch)
+        down = Downstream(client, {}, b"" if why == "no ping" else b"ping", every=0.1, silence=60)
+        if why != "no ping":
+            client.reads.clear()
+            writing = asyncio.ensure_future(down.write(b"one"))
+        await asyncio.sleep(0.55)
+        down.close()
+        client.reads.set()
+        if why != "no ping":
+            await writing
+        return len(looks)
+
+    assert asyncio.run(run()) < 10
+
+
+def test_the_time_that_a_client_takes_is_not_the_upstreams_silence():
+    async def run():
+        client = Client()
+        client.reads.clear()
+        down = Downstream(client, {}, b"ping", every=0.05, silence=0.2)
+        asyncio.get_running_loop().call_later(0.5, client.reads.set)
+        await down.write(b"one")
+        await asyncio.sleep(0.1)  # it is heard again
+        await down.end()
+        return client.got, down.gave_up
+
+    got, gave_up = asyncio.run(run())
+    assert not gave_up
+    assert got[0] == b"one" and got[-1] == b"END"
+
+
+def test_who_is_cancelled_behind_a_ping_can_still_end_the_stream():
+    async def run():
+        client = Client()
+        client.reads.clear()
+        down = Downstream(client, {}, b"ping", every=0.02, silence=60)
+        await asyncio.sleep(0.1)  # the ping waits for the client
+        writing = asyncio.ensure_future(down.write(b"one"))
+        await asyncio.sleep(0.02)
+        writing.cancel()
+        await asyncio.wait({writing})
+        client.reads.set()
+        await down.write(b"error")
+        await down.end()
+        return client.got
+
+    assert asyncio.run(run()) == [b"ping", b"error", b"END"]
