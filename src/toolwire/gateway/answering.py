@@ -15,7 +15,7 @@ from time import perf_counter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..ir.errors import EncodeError, ProtocolError, UpstreamError
+from ..ir.errors import EncodeError, ProtocolError, ToolwireError, UpstreamError
 from ..ir.events import ResponseStart, StreamFault
 from ..ir.response import Fault
 from ..net.http import Reply
@@ -27,7 +27,7 @@ from .asgi import Call, uncancel
 from .asked import Asked
 from .cache import AnswerCache
 from .downstream import ArrayFrames, Downstream
-from .faults import is_ours_to_settle, settled
+from .faults import fault_from, is_ours_to_settle, settled
 from .hosting import Hosting
 from .memory import Memory, calls_to_recall, put_back
 from .outbound import Outbound, Passing, outbound
@@ -93,6 +93,10 @@ class Answering:
             uncancel()
             silent = self._down is not None and self._down.gave_up
             await self._end_in(_SILENT if silent else _STOPPING)
+        except ToolwireError as error:
+            if self._down is None or not self._call.started:
+                raise
+            await self._end_in(fault_from(error))
         finally:
             if self._down is not None:
                 self._down.close()
@@ -341,7 +345,7 @@ class Answering:
         if self._stream is not None and self._down.spoke:
             await self._down.write(self._stream.fail(fault))
         else:
-            encoder = self._asked.wire.stream_encoder(self._asked.request)
+            encoder = self._asked.wire.stream_encoder(self._asked.readable)
             await self._down.write(encoder.feed(ResponseStart()) + encoder.feed(StreamFault(fault)))
         await self._down.end()
 

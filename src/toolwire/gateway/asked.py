@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from ..ir.errors import ConfigError, ProtocolError
+from ..ir.errors import ConfigError, ProtocolError, ToolwireError
 from ..ir.pointer import Object, join
 from ..ir.request import Request
 from ..stream.strict import parse_object
@@ -68,6 +68,14 @@ class Asked:
             request = self.wire.decode_request(self.document)
             self._request = replace(request, model=self.model, stream=self.stream or None)
         return self._request
+
+    @property
+    def readable(self) -> Request | None:
+        """The same, where it can be read: what only passes need not be."""
+        try:
+            return self.request
+        except ToolwireError:
+            return None
 
     def may_have_calls(self) -> bool:
         """Whether the history can have calls in it: cheaper to see than to read."""

@@ -128,12 +128,12 @@ class Passing:
         return self._data
 
     def unfolded(self) -> bytes:
-        encoder = self.endpoint.wire.stream_encoder(self._asked.request)
+        encoder = self.endpoint.wire.stream_encoder(self._asked.readable)
         return b"".join([encoder.feed(event) for event in unfold(self._response)])
 
     def stream(self) -> Stream:
         endpoint, asked = self.endpoint, self._asked
-        return PassingStream(endpoint.wire, asked.request, self.seen, asked.front.event_ends, endpoint.key)
+        return PassingStream(endpoint.wire, asked.readable, self.seen, asked.front.event_ends, endpoint.key)
 
 
 class Translating:

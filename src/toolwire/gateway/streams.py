@@ -52,7 +52,7 @@ class PassingStream:
     should_stop = False
 
     def __init__(
-        self, wire: Wire, request: Request, seen: Seen, ends: tuple[bytes, ...], key: str | None = None
+        self, wire: Wire, request: Request | None, seen: Seen, ends: tuple[bytes, ...], key: str | None = None
     ) -> None:
         """`ends` are the marks of which one ends an event; `key` is what no error may repeat."""
         self.fault: Fault | None = None

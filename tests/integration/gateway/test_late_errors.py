@@ -1,0 +1,62 @@
+"""What goes wrong once the client has been told that there will be an answer is an error event, whatever it is."""
+
+from __future__ import annotations
+
+import json
+
+from gateway.hostile import WORDS, post, run
+from gateway.serving import serving
+
+from toolwire import Response
+from toolwire.testing import Partly, Raw, Upstream
+
+PINGS = {"limits": {"ping": 0.05}}
+# a provider's own novelty, which we cannot read and which need not be read to pass
+NEWER = {"model": "m", "stream": True, "messages": [{"role": "oracle", "content": "Weather in Paris?"}]}
+CHUNK = b'data: {"id":"1","object":"chat.completion.chunk","created":0,"model":"m","choices":[{"index":0,"delta":{"content":"Rain"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+def to_bare(line):
+    """An upstream that reads nothing of what it is asked."""
+    provider = Upstream(line)
+    provider._routes = []
+    return provider
+
+
+@run
+async def test_a_stream_passes_though_its_request_cannot_be_read():
+    async with to_bare(Raw(CHUNK, streamed=True)) as provider:
+        rows = {"a": {"base_url": provider.url, "wire": "openai_chat", "retries": 0}}
+        async with serving({"upstreams": rows, "models": {"m": {"upstream": "a"}}}) as gateway:
+            answer = await post(gateway, "/v1/chat/completions", json.dumps(NEWER).encode())
+    assert (answer.status, answer.body) == (200, CHUNK)
+    assert len(provider.heard) == 1
+
+
+@run
+async def test_a_request_that_the_next_target_cannot_be_asked_ends_in_an_error_event():
+    async with to_bare(Partly(Response(), None, "stall")) as first, Upstream(WORDS) as second:
+        document = {
+            **PINGS,
+            "upstreams": {
+                "a": {"base_url": first.url, "wire": "openai_chat", "retries": 0, "timeout": 0.3},
+                "b": {"base_url": second.url, "wire": "anthropic", "retries": 0, "timeout": 5},
+            },
+            "models": {"m": {"upstream": "a", "fallbacks": ["n"]}, "n": {"upstream": "b"}},
+        }
+        async with serving(document) as gateway:
+            answer = await post(gateway, "/v1/chat/completions", json.dumps(NEWER).encode())
+    assert answer.status == 200 and answer.whole
+    assert b": ping" in answer.body and b'"error"' in answer.body
+    assert gateway.turns[0].error == "invalid_request"
+
+
+@run
+async def test_a_failure_behind_a_ping_is_told_though_the_request_cannot_be_read():
+    async with to_bare(Partly(Response(), None, "stall")) as provider:
+        rows = {"a": {"base_url": provider.url, "wire": "openai_chat", "retries": 0, "timeout": 0.3}}
+        async with serving({**PINGS, "upstreams": rows, "models": {"m": {"upstream": "a"}}}) as gateway:
+            answer = await post(gateway, "/v1/chat/completions", json.dumps(NEWER).encode())
+    assert answer.status == 200 and answer.whole
+    assert b": ping" in answer.body and b'"error"' in answer.body
+    assert gateway.turns[0].error == "timeout"
