@@ -44,6 +44,7 @@ class Call:
         "_task",
         "_timer",
         "_watch",
+        "ended",
         "gone",
         "headers",
         "method",
@@ -60,6 +61,7 @@ class Call:
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         self.status = 0
         self.started = False
+        self.ended = False
         self.gone = False
         self._receive = receive
         self._send = send
@@ -157,6 +159,8 @@ class Call:
     async def _until_gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        if self.ended:
+            return  # a server says the same of a client that has its whole answer
         self.gone = True
         if self._task is not None:
             self._task.cancel()
@@ -173,6 +177,7 @@ class Call:
         """A whole answer."""
         await self.start(status, {**headers, "content-length": str(len(body))})
         await self._send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
+        self.ended = True
 
     async def start(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of an answer; `write` and `end` give the rest."""
@@ -186,6 +191,7 @@ class Call:
 
     async def end(self) -> None:
         await self._send({"type": "http.response.body", "body": b""})
+        self.ended = True
 
 
 def uncancel() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import asynccontextmanager
 
 from gateway.hostile import WORDS, post, run
 from gateway.serving import serving
@@ -60,3 +62,39 @@ async def test_a_failure_behind_a_ping_is_told_though_the_request_cannot_be_read
     assert answer.status == 200 and answer.whole
     assert b": ping" in answer.body and b'"error"' in answer.body
     assert gateway.turns[0].error == "timeout"
+
+
+class Unhurried:
+    """A way to an upstream that takes its time to close."""
+
+    status = 200
+
+    def __init__(self, *pieces):
+        self.headers = {"content-type": "text/event-stream"}
+        self.pieces = pieces
+
+    @asynccontextmanager
+    async def post(self, url, headers, secrets, body, seconds):
+        await asyncio.sleep(0.05)  # long enough for the client to be watched
+        yield self
+        await asyncio.sleep(0.05)
+
+    async def read(self):
+        self.pieces, said = (), b"".join(self.pieces)
+        return said
+
+    async def aclose(self):
+        pass
+
+
+@run
+async def test_who_has_the_end_of_a_broken_answer_has_not_gone_away():
+    said = CHUNK.partition(b'"finish_reason":"stop"')[0] + b'"finish_reason":null}]}\n\n'
+    way = Unhurried(said)
+    rows = {"a": {"base_url": "http://localhost", "wire": "openai_chat", "retries": 0}}
+    document = {"upstreams": rows, "models": {"m": {"upstream": "a"}}}
+    async with serving(document, transports={"a": way}) as gateway:
+        answer = await post(gateway, "/v1/chat/completions", json.dumps(NEWER).encode())
+        assert answer.whole and b"Rain" in answer.body and b'"error"' in answer.body
+        await asyncio.sleep(0.1)
+    assert [(turn.status, turn.error) for turn in gateway.turns] == [(200, "server")]

@@ -32,22 +32,28 @@ async def ask(gateway, front="openai_chat", *, stream=True):
 
 @run
 async def test_who_is_silent_gives_way_to_the_next_and_rests():
-    async with Upstream(MUTE) as first, Upstream(WORDS, WORDS) as second:
-        async with serving(two(first, second, idle=0.2)) as gateway:
-            for _ in range(2):
-                answer = await ask(gateway)
-                assert responded(answer, "openai_chat", stream=True).text == WORDS.text
+    async with (
+        Upstream(MUTE) as first,
+        Upstream(WORDS, WORDS) as second,
+        serving(two(first, second, idle=0.2)) as gateway,
+    ):
+        for _ in range(2):
+            answer = await ask(gateway)
+            assert responded(answer, "openai_chat", stream=True).text == WORDS.text
     assert len(first.heard) == 1  # it rests
     assert [turn.failures for turn in gateway.turns] == [(("a", "timeout"),), ()]
 
 
 @run
 async def test_who_falls_silent_after_the_first_word_rests_too():
-    async with Upstream(Partly(WORDS, 400, "stall")) as first, Upstream(WORDS) as second:
-        async with serving(two(first, second, idle=0.2)) as gateway:
-            broken = await ask(gateway)
-            assert broken.whole and b"silent for too long" in broken.body
-            assert responded(await ask(gateway), "openai_chat", stream=True).text == WORDS.text
+    async with (
+        Upstream(Partly(WORDS, 400, "stall")) as first,
+        Upstream(WORDS) as second,
+        serving(two(first, second, idle=0.2)) as gateway,
+    ):
+        broken = await ask(gateway)
+        assert broken.whole and b"silent for too long" in broken.body
+        assert responded(await ask(gateway), "openai_chat", stream=True).text == WORDS.text
     assert len(first.heard) == 1
     assert [turn.error for turn in gateway.turns] == ["timeout", None]
 
@@ -58,18 +64,24 @@ async def test_the_silence_of_the_first_is_not_the_seconds():
     words = b"".join(encoder.feed(event) for event in unfold(WORDS))
     refusal = Recorded(((0.25, b"{}"),), 503, {"content-type": "application/json"})
     answer = Recorded(((0.25, words),), 200, {"content-type": "text/event-stream"})
-    async with Upstream(refusal) as first, Upstream(answer) as second:
-        async with serving(two(first, second, idle=0.4)) as gateway:
-            assert responded(await ask(gateway), "openai_chat", stream=True).text == WORDS.text
+    async with (
+        Upstream(refusal) as first,
+        Upstream(answer) as second,
+        serving(two(first, second, idle=0.4)) as gateway,
+    ):
+        assert responded(await ask(gateway), "openai_chat", stream=True).text == WORDS.text
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @run
 async def test_who_would_have_no_time_is_not_asked(stream):
-    async with Upstream(MUTE) as first, Upstream(WORDS) as second:
-        async with serving(two(first, second, timeout=0.3)) as gateway:
-            answer = await ask(gateway, stream=stream)
-            assert answer.status == 504
+    async with (
+        Upstream(MUTE) as first,
+        Upstream(WORDS) as second,
+        serving(two(first, second, timeout=0.3)) as gateway,
+    ):
+        answer = await ask(gateway, stream=stream)
+        assert answer.status == 504
     assert second.heard == []
     assert [turn.failures for turn in gateway.turns] == [(("a", "timeout"),)]
 
