@@ -185,6 +185,7 @@ class Answering:
             return await self._exchange(target, out)
         except asyncio.CancelledError:
             if self._call.gone or self._down is None or not self._down.gave_up:
+                out.seen.abandoned = self._call.gone
                 raise
             uncancel()
             self._down.wait_again()
@@ -218,7 +219,7 @@ class Answering:
         turn.usage, turn.stop, turn.calls = seen.counted(), seen.stop, tuple(seen.calls)
         turn.answer_id, turn.answer_model = seen.id, seen.model
         if turn.usage is None:
-            turn.usage = seen.estimate(len(out.body))
+            turn.usage = seen.estimate(out.body)
             turn.estimated = turn.usage is not None
         turn.losses, turn.repairs = tuple(out.losses), tuple(out.repairs)
 

@@ -196,6 +196,7 @@ class Translating:
         if retry is None:
             return None
         self._spent = add_usage(self._spent, said.usage)
+        self.seen.usage = add_usage(None if self._hosting is None else self._hosting.usage, self._spent)
         return Translating(self._asked, self._request, self._target, self._hosting, emulation=retry, before=self)
 
     def take(self, data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 
@@ -31,6 +32,8 @@ __all__ = ["Kept", "Seen", "fingerprint"]
 
 _BYTES_A_TOKEN = 4
 _ENTRY = 500  # bytes of what is around the text
+_MEDIA = re.compile(rb"[A-Za-z0-9+/_-]{2048,}={0,2}")  # base64; no words are as long
+_TOKENS_OF_MEDIA = 1000  # about what a picture costs, whatever its size
 _MOST_TOKENS = 10**9  # of one answer; more is a mistake, which no account may have to carry
 
 
@@ -89,6 +92,11 @@ def _plain(value: JSON) -> JSON:
     return [_plain(one) for one in value] if isinstance(value, list) else value
 
 
+def _tokens_in(asked: bytes) -> int:
+    media = [len(found.group()) for found in _MEDIA.finditer(asked)]
+    return -(-(len(asked) - sum(media)) // _BYTES_A_TOKEN) + len(media) * _TOKENS_OF_MEDIA
+
+
 def _size(artefacts: tuple[Artefact, ...]) -> int:
     return sum(len(one.data) for one in artefacts)
 
@@ -100,7 +108,7 @@ def _by(model: str, artefacts: tuple[Artefact, ...]) -> tuple[Artefact, ...]:
 class Seen:
     """Fed with the events of an answer, or with the whole of it."""
 
-    __slots__ = ("_calls", "_open", "_thinking", "calls", "id", "kept", "model", "said", "stop", "usage")
+    __slots__ = ("_calls", "_open", "_thinking", "abandoned", "calls", "id", "kept", "model", "said", "stop", "usage")
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
@@ -110,6 +118,7 @@ class Seen:
         self.id = ""
         self.model = ""
         self.said = 0  # bytes of words and arguments
+        self.abandoned = False  # by the client, when the upstream was at work
         self._calls: dict[int, CallStart] = {}
         self._open: dict[int, list[Event]] = {}
         self._thinking: list[Reasoning] = []
@@ -159,11 +168,11 @@ class Seen:
         counts = (usage.input, usage.output, usage.cached, usage.reasoning)
         return usage if all(0 <= (count or 0) <= _MOST_TOKENS for count in counts) else None
 
-    def estimate(self, asked: int) -> Usage | None:
-        """What an answer to `asked` bytes will have used, where the upstream does not say; None where there is none."""
-        if not self.said:
+    def estimate(self, asked: bytes) -> Usage | None:
+        """What an answer to `asked` will have used, where the upstream does not say; None where there is none."""
+        if not self.said and not self.abandoned:
             return None
-        return Usage(-(-asked // _BYTES_A_TOKEN), -(-self.said // _BYTES_A_TOKEN))
+        return Usage(_tokens_in(asked), -(-self.said // _BYTES_A_TOKEN))
 
     def also(self, hosted: Mapping[str, Kept]) -> None:
         """What the gateway did, beside what was seen."""

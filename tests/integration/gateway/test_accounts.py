@@ -1,0 +1,66 @@
+"""What a key is charged for answers that nobody got, or that nobody counted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from gateway.hostile import ASKED, body_of, connect, gateway_to, path_of, post, request_bytes, run
+
+from toolwire import Request, Response, Text
+from toolwire.gateway.keys import digest
+from toolwire.ir.response import Fault, Stop, Usage
+from toolwire.ir.tools import ToolChoice
+from toolwire.testing import Partly
+
+KEY = "sk-tw-0123456789"
+AUTHORISED = {"authorization": f"Bearer {KEY}"}
+SMALL = {"keys": {"ann": {"hash": digest(KEY), "tokens_per_day": 50}}}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@run
+async def test_who_goes_away_before_the_answer_has_used_what_was_asked(stream):
+    body = body_of("openai_chat", stream=stream)
+    async with gateway_to(Partly(Response(), None, "stall"), document=SMALL) as (gateway, provider):
+        _, writer = await connect(gateway)
+        writer.write(request_bytes(path_of("openai_chat"), body, AUTHORISED))
+        await provider.asked()
+        writer.close()
+        await provider.disconnected()
+        await asyncio.sleep(0.05)
+        assert (await post(gateway, path_of("openai_chat"), body, AUTHORISED)).status == 429
+    turn = gateway.turns[0]
+    assert turn.error == "client_gone" and turn.estimated
+    assert 50 < turn.usage.total < 200
+
+
+@run
+async def test_a_refusal_costs_nothing():
+    async with gateway_to(Fault("overloaded", "no", 529), document=SMALL) as (gateway, _):
+        await post(gateway, path_of("openai_chat"), body_of("openai_chat"), AUTHORISED)
+    assert gateway.turns[0].usage is None
+
+
+@run
+async def test_a_picture_is_not_estimated_by_its_bytes():
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 100_000}}
+    words = {"type": "text", "text": "What is this? " * 100}
+    asked = {"model": "openai_chat/m", "stream": True, "messages": [{"role": "user", "content": [words, picture]}]}
+    uncounted = Response(parts=(Text("A cat."),), stop=Stop("stop"))
+    async with gateway_to(uncounted) as (gateway, _):
+        assert (await post(gateway, path_of("openai_chat"), json.dumps(asked).encode())).status == 200
+    [turn] = gateway.turns
+    assert turn.estimated and 1300 < turn.usage.input < 1500
+
+
+@run
+async def test_an_answer_that_was_not_taken_is_paid_for_though_the_next_fails():
+    chat = Response(parts=(Text("I would rather talk."),), stop=Stop("stop"), usage=Usage(40, 10))
+    document = {"models": {"plain": {"upstream": "openai_chat", "model": "m", "emulate": "hermes"}}}
+    must = Request("plain", ASKED.messages, ASKED.tools, ToolChoice("required"))
+    async with gateway_to(chat, Fault("overloaded", "no", 503), document=document) as (gateway, provider):
+        answer = await post(gateway, path_of("openai_chat"), body_of("openai_chat", must, "plain"))
+        assert answer.status >= 500 and len(provider.heard) == 2
+    assert gateway.turns[0].usage.total == 50
