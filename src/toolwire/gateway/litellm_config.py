@@ -6,6 +6,7 @@ model_list[].model_name, litellm_params.{model, api_base, api_key, timeout, weig
 
 from __future__ import annotations
 
+import os
 from hashlib import sha256
 
 from ..ir.errors import ConfigError, MissingExtra
@@ -17,6 +18,7 @@ __all__ = ["from_litellm"]
 
 _ENVIRONMENT = "os.environ/"
 _ROUTER = {"model_list", "general_settings", "litellm_settings", "router_settings"}
+_ENTRY = {"model_name", "litellm_params", "model_info"}  # the last only describes
 _PARAMS = {"model", "api_base", "api_key", "timeout", "weight", "max_retries"}
 
 
@@ -31,16 +33,27 @@ def from_litellm(text: str) -> Settings:
     targets: dict[str, list[TargetRow]] = {}
     for number, entry in enumerate(_list(document.get("model_list"), "model_list")):
         where = f"model_list[{number}]"
+        _only(entry, _ENTRY, where)
         name = _text(entry, "model_name", where)
         params = _object(entry.get("litellm_params"), f"{where}.litellm_params")
         _only(params, _PARAMS, f"{where}.litellm_params")
         upstream, model = _upstream(params, f"{where}.litellm_params")
+        own = _own(name, model, f"{where}.litellm_params")
         label = next((one for one, row in upstreams.items() if row == upstream), f"litellm-{len(upstreams)}")
         upstreams[label] = upstream
         weight = _number(params, "weight", 1.0, f"{where}.litellm_params")
-        targets.setdefault(name, []).append(TargetRow(label, model, weight))
+        targets.setdefault(name, []).append(TargetRow(label, own, weight))
     models = {name: ModelRow(targets=tuple(rows)) for name, rows in targets.items()}
     return Settings(upstreams=upstreams, models=models, keys=_master(document.get("general_settings")))
+
+
+def _own(name: str, model: str, where: str) -> str | None:
+    """The model's name at its upstream; None where it is whatever the client asks for."""
+    if "*" not in model:
+        return model
+    if name == model == "*":
+        return None
+    raise ConfigError(f"{where}.model: {model!r} is for a pattern of names", hint="only `*` for `*` can be read here")
 
 
 def _upstream(params: Object, where: str) -> tuple[UpstreamRow, str]:
@@ -56,7 +69,7 @@ def _upstream(params: Object, where: str) -> tuple[UpstreamRow, str]:
         raise ConfigError(f"{where}.api_key stands in the file", hint=f"write {_ENVIRONMENT}NAME")
     row = UpstreamRow(
         provider,
-        base_url=_text(params, "api_base", where) if "api_base" in params else None,
+        base_url=_said(_text(params, "api_base", where), f"{where}.api_base") if "api_base" in params else None,
         key_env=None if key is None else key.removeprefix(_ENVIRONMENT),
         timeout=_number(params, "timeout", 600.0, where),
         retries=int(_number(params, "max_retries", 2.0, where, least=0.0)),
@@ -72,14 +85,18 @@ def _master(general: JSON) -> dict[str, KeyRow]:
     key = settings.get("master_key")
     if key is None:
         return {}
-    if isinstance(key, str) and key.startswith(_ENVIRONMENT):
-        import os
+    return {"master": KeyRow(sha256(_said(str(key), "general_settings.master_key").encode()).hexdigest())}
 
-        variable = key.removeprefix(_ENVIRONMENT)
-        key = os.environ.get(variable)
-        if not key:
-            raise ConfigError(f"general_settings.master_key: {variable} is not set")
-    return {"master": KeyRow(sha256(str(key).encode()).hexdigest())}
+
+def _said(value: str, where: str) -> str:
+    """A value, or that of the variable that it names."""
+    if not value.startswith(_ENVIRONMENT):
+        return value
+    variable = value.removeprefix(_ENVIRONMENT)
+    found = os.environ.get(variable)
+    if not found:
+        raise ConfigError(f"{where}: {variable} is not set")
+    return found
 
 
 def _parsed(text: str) -> Object:

@@ -114,9 +114,23 @@ def test_a_file_of_litellm(tmp_path, monkeypatch):
     assert "sk-1234" not in repr(settings)
 
 
+def test_what_litellm_takes_from_the_environment_and_from_the_client(monkeypatch):
+    monkeypatch.setenv("BASE", "https://models.example/v1")
+    settings = from_litellm("""
+model_list:
+  - {model_name: mine, litellm_params: {model: openai/x, api_base: os.environ/BASE}}
+  - {model_name: "*", litellm_params: {model: "openai/*", api_key: os.environ/KEY}}
+""")
+    assert settings.upstreams[settings.models["mine"].targets[0].upstream].base_url == "https://models.example/v1"
+    assert settings.models["*"].targets[0].model is None  # whatever the client asks for
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("model_list: [{model_name: a/*, litellm_params: {model: openai/*}}]", "is for a pattern of names"),
+        ("model_list: [{model_name: x, litellm_params: {model: x, api_base: os.environ/NONE}}]", "NONE is not set"),
+        ("model_list: [{model_name: x, litellm_params: {model: x}, rpm: 5}]", "rpm has no counterpart"),
         ("model_list: [", "not YAML"),
         ("[]", "the file is not a table"),
         ("{}", "model_list is not a list"),
