@@ -17,6 +17,7 @@ from ..bridge.report_answer import AnswerReporter
 from ..ir.errors import ProtocolError, UpstreamError
 from ..ir.fold import unfold
 from ..ir.losses import Losses, refuse
+from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import JSON
 from ..ir.request import Request
 from ..ir.response import Fault, Response, Usage
@@ -162,7 +163,7 @@ class Translating:
             request,
             self.endpoint,
             stream=asked.stream,
-            text=target.row.emulate if request.tools and emulation is None else None,
+            text=target.row.emulate if emulation is None and _speaks_of_calls(request) else None,
             losses=self.losses,
             emulation=emulation,
             client=asked.wire.capabilities,
@@ -247,6 +248,12 @@ class Translating:
         return TranslatingStream(
             self._question, self._asked.wire.name, self._encoder, self.seen, steps, is_first=is_first
         )
+
+
+def _speaks_of_calls(request: Request) -> bool:
+    """Of those to come, or of those that were: a model without native calls knows neither."""
+    said = (part for message in request.messages for part in message.parts)
+    return bool(request.tools) or any(isinstance(part, (ToolCall, ToolResult)) for part in said)
 
 
 def _document(data: bytes) -> JSON:
