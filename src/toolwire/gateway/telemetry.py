@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ..ir.errors import MissingExtra
-from ..net.h1 import H1Transport
 from ..net.http import Transport
+from ..net.transports import open_transport
 from ..run.observe import Observer
 from ..wire.vendors import codec_of, find
 from .asgi import App
@@ -49,7 +49,7 @@ class Telemetry:
         self._lines = lines
         self._environment = environment
         self._open = ExitStack()
-        self._http: H1Transport | None = None
+        self._http: Transport | None = None
         row = settings.log
         self.redactor = Redactor(patterns=row.remove)
         self.learn(settings)
@@ -86,15 +86,18 @@ class Telemetry:
         """Keys and passwords of new settings, to be kept out of sight."""
         rows = _rows(settings, self._environment)
         self.redactor.learn(known_keys(rows, self._environment))
-        urls = (settings.state.url, settings.state.usage)
-        self.redactor.learn(urlsplit(url).password or "" for url in urls if url and "://" in url)
+        row = settings.state
+        named = [self._environment.get(name, "") for name in (row.url_env, row.usage_env) if name is not None]
+        urls = [url for url in (row.url, row.usage, *named) if url and "://" in url]
+        self.redactor.learn(urlsplit(url.strip()).password or "" for url in urls)
 
     def transports(self, given: Mapping[str, Transport] | None = None) -> dict[str, Transport]:
         """`given`, and where everything is recorded those of all upstreams."""
         found = dict(given or {})
         if self._recorder is None:
             return found
-        self._http = self._http or H1Transport(connections=self._settings.limits.connections)
+        connections = self._settings.limits.connections
+        self._http = self._http or open_transport(self._environment, connections=connections)
         for name, row in _rows(self._settings, self._environment).items():
             found[name] = self._recorder.transport(found.get(name, self._http), name, _wire(row))
         return found

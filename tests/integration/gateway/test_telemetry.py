@@ -17,6 +17,8 @@ from toolwire.gateway.otel import OtelSink
 from toolwire.gateway.settings import from_document
 from toolwire.gateway.telemetry import open_telemetry
 from toolwire.ir.errors import ConfigError, MissingExtra
+from toolwire.net.h1 import H1Transport
+from toolwire.net.http import HttpTransport
 from toolwire.testing import Upstream
 
 
@@ -179,3 +181,24 @@ def test_new_settings_bring_new_secrets(tmp_path, caplog):
 def test_patterns_are_checked():
     with pytest.raises(ConfigError, match="no regular expression"):
         from_document({"log": {"remove": ["("]}})
+
+
+def test_recording_goes_the_same_way_as_everybody(tmp_path):
+    settings = from_document({"upstreams": upstream_rows("http://localhost"), "trace": {"record": str(tmp_path)}})
+
+    async def run(environment):
+        telemetry = open_telemetry(settings, environment, lines=False)
+        ways = {type(way._inner) for way in telemetry.transports().values()}
+        await telemetry.aclose()
+        return ways
+
+    assert asyncio.run(run({"HTTPS_PROXY": "http://proxy.internal:3128"})) == {HttpTransport}
+    assert asyncio.run(run({})) == {H1Transport}
+
+
+def test_a_password_in_a_variable_is_a_secret_too():
+    settings = from_document({"state": {"url_env": "STATE", "usage_env": "USAGE"}})
+    environment = {"STATE": "redis://:in-redis-4711@db/0", "USAGE": "postgresql://me:in-postgres-4711@db/usage"}
+    telemetry = open_telemetry(settings, environment, lines=False)
+    assert telemetry.redactor("in-redis-4711 and in-postgres-4711") == "[removed] and [removed]"
+    asyncio.run(telemetry.aclose())
