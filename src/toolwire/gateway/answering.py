@@ -75,6 +75,7 @@ class Answering:
         self._stream: Stream | None = None
         self._hosting: Hosting | None = None
         self._held = b""  # the end of a stream, until what belongs to it is done
+        self._has_all = False  # the client, up to the last word
         self._cache_key = self._key_of_cache()
         self._down = self._downstream() if asked.stream else None
 
@@ -184,6 +185,9 @@ class Answering:
         try:
             return await self._exchange(target, out)
         except asyncio.CancelledError:
+            if self._call.gone and self._has_all:
+                uncancel()  # it has not waited for the end of the line
+                return None
             if self._call.gone or self._down is None or not self._down.gave_up:
                 out.seen.abandoned = self._call.gone
                 raise
@@ -312,6 +316,7 @@ class Answering:
                 if self._hosting is None:  # else our tools come first
                     await self._keep(out)
                     await self._say_held()
+                    self._has_all = stream.ended and not self._asked.as_array
             elif said:
                 await down.write(said)
         if stream.ended:

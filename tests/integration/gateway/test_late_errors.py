@@ -6,11 +6,11 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 
-from gateway.hostile import WORDS, post, run
+from gateway.hostile import WORDS, body_of, connect, path_of, post, request_bytes, run
 from gateway.serving import serving
 
 from toolwire import Response
-from toolwire.testing import Partly, Raw, Upstream
+from toolwire.testing import Partly, Raw, Recorded, Upstream
 
 PINGS = {"limits": {"ping": 0.05}}
 # a provider's own novelty, which we cannot read and which need not be read to pass
@@ -98,3 +98,17 @@ async def test_who_has_the_end_of_a_broken_answer_has_not_gone_away():
         assert answer.whole and b"Rain" in answer.body and b'"error"' in answer.body
         await asyncio.sleep(0.1)
     assert [(turn.status, turn.error) for turn in gateway.turns] == [(200, "server")]
+
+
+@run
+async def test_who_hangs_up_behind_the_last_word_has_not_gone_away():
+    lingering = Recorded(((0.0, CHUNK), (0.2, b": bye\n\n")), 200, {"content-type": "text/event-stream"})
+    async with Upstream(lingering) as provider:
+        rows = {"a": {"base_url": provider.url, "wire": "openai_chat", "retries": 0}}
+        async with serving({"upstreams": rows, "models": {"m": {"upstream": "a"}}}) as gateway:
+            reader, writer = await connect(gateway)
+            writer.write(request_bytes(path_of("openai_chat"), body_of("openai_chat", model="m", stream=True)))
+            await reader.readuntil(b"data: [DONE]\n\n")
+            writer.close()
+            await asyncio.sleep(0.3)
+    assert [(turn.status, turn.error, turn.stop) for turn in gateway.turns] == [(200, None, "stop")]
