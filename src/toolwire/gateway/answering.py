@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
+from logging import getLogger
 from secrets import token_hex
 from time import perf_counter
 
@@ -39,9 +40,11 @@ from .turn import Turn
 
 __all__ = ["Answering", "Means"]
 
+_log = getLogger("toolwire.gateway")
 _ERROR_LIMIT = 1024 * 1024
 _ELSEWHERE = frozenset({"rate_limit", "overloaded", "timeout", "server", "not_found"})
 
+_FAILED = Fault("server", "the gateway failed; see its log", 500)
 _SILENT = Fault("timeout", "the upstream was silent for too long", 504, "timeout", retryable=True)
 _STOPPING = Fault("overloaded", "the gateway is being stopped", 503, "stopping", retryable=True)
 
@@ -94,14 +97,25 @@ class Answering:
             uncancel()
             silent = self._down is not None and self._down.gave_up
             await self._end_in(_SILENT if silent else _STOPPING)
-        except ToolwireError as error:
-            if self._down is None or not self._call.started:
+        except Exception as error:  # it has to be told where something was done or said
+            has_begun = self._has_acted or (self._down is not None and self._call.started)
+            if self._call.ended or not has_begun:
                 raise
-            await self._end_in(fault_from(error))
+            await self._end_in(self._own_fault(error))
         finally:
             if self._down is not None:
                 self._down.close()
                 self._turn.first = self._down.first_after
+
+    @property
+    def _has_acted(self) -> bool:
+        return self._hosting is not None and self._hosting.has_acted
+
+    def _own_fault(self, error: Exception) -> Fault:
+        if isinstance(error, ToolwireError):
+            return fault_from(error)
+        _log.exception("request %s failed", self._turn.id)
+        return _FAILED
 
     async def _recall(self) -> None:
         if self._asked.may_have_calls() and self._means.memory.has_any:
@@ -146,7 +160,7 @@ class Answering:
                 return
             turn.failures += ((target.upstream.name, fault.kind),)
             final = fault.kind not in _ELSEWHERE and not is_ours_to_settle(fault)
-            if final or (self._hosting is not None and self._hosting.has_acted):
+            if final or self._has_acted:
                 break
             self._means.router.failed(target, fault.retry_after)
             if self._left() <= 0:
@@ -343,7 +357,7 @@ class Answering:
 
     async def _end_in(self, fault: Fault) -> None:
         """An error, as a status where that is still possible, else as an event."""
-        if self._hosting is not None and self._hosting.has_acted:
+        if self._has_acted:
             fault = replace(fault, retryable=False, retry_after=None)  # who asks again would have our tools run again
         if self._down is None or not self._call.started:
             raise UpstreamError(fault)

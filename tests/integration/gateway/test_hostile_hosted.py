@@ -15,6 +15,7 @@ from mcp_server.running import stateless
 
 import toolwire
 from toolwire import Message, Request, Response, Text, Tool, ToolCall, ToolResult
+from toolwire.ir.errors import StoreError
 from toolwire.ir.response import Stop
 from toolwire.mcp.server import Server
 from toolwire.net.jail import disk_jail
@@ -308,3 +309,25 @@ async def test_an_mcp_client_that_drips_is_not_waited_for():
             writer.write(b" ")
         assert answer.done() and answer.result().status == 400
         writer.close()
+
+
+@pytest.mark.parametrize("error", [StoreError("the store is away"), RuntimeError("a bug")], ids=["store", "bug"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@run
+async def test_a_failure_where_tools_may_have_run_is_not_to_be_tried_again(error, stream):
+    _, runner = payments()
+    hosted = runner(open_store("memory:"))
+
+    async def broken(*args, **options):
+        raise error
+
+    hosted.run = broken
+    name = hosted.box.tools[0].name
+    said = Response(parts=(Text("I pay."), ToolCall("c1", name, {})), stop=Stop("tool_calls"))
+    async with gateway_to(said, runners={"*": hosted}) as (gateway, _):
+        answer = await ask(gateway, "openai_chat", HI, stream=stream)
+    if stream:
+        assert answer.whole and b"I pay." in answer.body and b'"error"' in answer.body
+    else:
+        assert answer.status >= 500 and answer.headers["x-should-retry"] == "false"
+    assert gateway.turns[0].error is not None
