@@ -39,7 +39,7 @@ from .limits import InProcess, Limiter
 from .listing import VERSION, count_reply, model_entry, model_list
 from .memory import Memory, in_memory
 from .routing import Router, UnknownModel
-from .settings import Settings
+from .settings import LimitsRow, Settings
 from .turn import Opening, Sink, Turn
 from .upstreams import Upstream, from_environment
 
@@ -118,6 +118,11 @@ class Gateway:
     def upstreams(self) -> list[str]:
         """The names of those that can be asked."""
         return self._router.upstreams
+
+    @property
+    def limits(self) -> LimitsRow:
+        """Those of now."""
+        return self._settings.limits
 
     def drain(self) -> None:
         """From now on the readiness probe says no; requests are still answered."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["limited"]
 
 
-def limited(limits: LimitsRow) -> Callable[..., HttpToolsProtocol]:
-    """A protocol with these limits, as uvicorn makes one for each connection."""
+def limited(limits: Callable[[], LimitsRow]) -> Callable[..., HttpToolsProtocol]:
+    """A protocol with the limits of the moment, as uvicorn makes one for each connection."""
     return partial(_LimitedHttp, limits=limits)
 
 
@@ -65,10 +65,11 @@ class _Gathered:
 
 
 class _LimitedHttp(HttpToolsProtocol):
-    def __init__(self, *args: Any, limits: LimitsRow, **options: Any) -> None:
+    def __init__(self, *args: Any, limits: Callable[[], LimitsRow], **options: Any) -> None:
         super().__init__(*args, **options)
-        self._head_limit = limits.head
-        self._seconds = limits.slow_client
+        now = limits()
+        self._head_limit = now.head
+        self._seconds = now.slow_client
         self._awaits_head = True
         self._head_raw = 0  # bytes that came while the head was awaited
         self._head_size = 0  # bytes of it that were understood

@@ -128,7 +128,7 @@ def _server(
     return Server(
         uvicorn.Config(
             app,
-            http=limited(settings.limits),  # type: ignore[arg-type]  # uvicorn only calls it
+            http=limited(lambda: gateway.limits),  # type: ignore[arg-type]  # uvicorn only calls it
             ws="none",
             lifespan="on",
             log_config=None,

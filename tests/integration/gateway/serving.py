@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -39,15 +39,15 @@ async def serving(document: dict[str, Any], **options: Any) -> AsyncIterator[Ser
     environment = options.pop("environment", {})
     settings = from_document(document)
     gateway = Gateway(settings, environment=environment, sinks=sinks, **options)
-    async with listening(gateway, settings.limits) as url:
+    async with listening(gateway, lambda: gateway.limits) as url:
         serving = Serving(gateway, turns)
         serving.url = url
         yield serving
 
 
 @asynccontextmanager
-async def listening(app: Any, limits: LimitsRow | None = None) -> AsyncIterator[str]:
-    http = limited(limits or LimitsRow())
+async def listening(app: Any, limits: Callable[[], LimitsRow] = LimitsRow) -> AsyncIterator[str]:
+    http = limited(limits)
     config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1, ws="none", http=http)
     server = uvicorn.Server(config)
     task = asyncio.ensure_future(server.serve())

@@ -28,10 +28,11 @@ from gateway.hostile import (
     responded,
     run,
 )
-from gateway.serving import WIRES
+from gateway.serving import WIRES, upstream_rows
 
 from toolwire import Message, Request, Text
 from toolwire.gateway.keys import digest
+from toolwire.gateway.settings import from_document
 from toolwire.ir.parts import Media
 from toolwire.testing import Partly
 from toolwire.wire import get
@@ -421,3 +422,14 @@ async def test_a_client_that_goes_away_takes_the_upstream_with_it(front, stream,
         await provider.disconnected(within=1.0)
         assert gateway.turns[0].status == 499
         assert responded(await ask(gateway, front, wire=wire), front).text == WORDS.text
+
+
+@run
+async def test_limits_for_connections_are_those_of_the_new_settings():
+    async with gateway_to(document=LIMITS) as (gateway, provider):
+        rows = upstream_rows(provider.url, key_env="KEY")
+        gateway.gateway.apply(from_document({"upstreams": rows, "limits": {"head": 16_384}}))
+        answer = await exchange(
+            gateway, head_of("/v1/models", {"host": "localhost", "x-much": "x" * 10_000}, method="GET")
+        )
+        assert answer.status == 200
