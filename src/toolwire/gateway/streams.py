@@ -63,6 +63,7 @@ class PassingStream:
         self._ends = ends
         self._key = key
         self._held: list[bytes] = []  # the beginning of an event
+        self._tail = b""  # its last bytes: a mark may come in pieces
         self._passed = False
 
     def feed(self, data: bytes) -> bytes:
@@ -86,14 +87,16 @@ class PassingStream:
 
     def _whole(self, data: bytes) -> bytes:
         """Up to the end of the last event; the rest waits."""
-        before = self._held[-1][-3:] if self._held else b""
+        before = self._tail
         seam = before + data
         cut = max([seam.rfind(end) + len(end) for end in self._ends if end in seam], default=0) - len(before)
         if cut <= 0:
             self._held.append(data)
+            self._tail = seam[-3:]
             return b""
         out = b"".join([*self._held, data[:cut]])
         self._held = [data[cut:]] if cut < len(data) else []
+        self._tail = data[cut:][-3:]
         self._passed = True
         return out
 

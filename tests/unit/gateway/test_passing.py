@@ -40,6 +40,14 @@ def is_between_events(wire, data):
     return not data or data.endswith(FRONTS[wire].event_ends)
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"], ids=["lf", "crlf", "cr"])
+def test_an_event_goes_out_when_it_is_whole_though_its_end_comes_in_pieces(end):
+    stream = passing("openai_chat")
+    events = [event.replace(b"\n", end) + end * 2 for event in sound("openai_chat").split(b"\n\n") if event]
+    for event in events:
+        assert b"".join(stream.feed(bytes((byte,))) for byte in event) == event
+
+
 @every_wire
 def test_what_goes_in_comes_out_however_it_is_cut(wire):
     data = sound(wire)
