@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from difflib import get_close_matches
+from math import inf
 from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
@@ -207,14 +208,34 @@ def _plain(words: str) -> str:
     return re.sub(r" - at `\$\.?(.*)`", r" in \1", words)
 
 
+# what has to be more than nothing, and what may be nothing
+_ABOVE_0 = ("body", "answer", "head", "slow_client", "ping", "connections", "timeout", "idle")
+_FROM_0 = ("drain", "retries", "cooldown", "cache", "signatures", "signature_bytes", "signature_seconds")
+
+
+def _check_numbers(row: Row, where: str) -> None:
+    for name in row.__struct_fields__:
+        number = getattr(row, name)
+        if name in _ABOVE_0 and not 0 < number < inf:
+            raise ConfigError(f"{where}.{name} is {number}", hint="a number above 0")
+        if name in _FROM_0 and not 0 <= number < inf:
+            raise ConfigError(f"{where}.{name} is {number}", hint="0 or more")
+
+
 def _check(settings: Settings) -> None:
+    for section in ("server", "limits", "state"):
+        _check_numbers(getattr(settings, section), section)
+    for name, upstream in settings.upstreams.items():
+        _check_numbers(upstream, f"upstreams.{name}")
+    for name, model in settings.models.items():
+        _check_numbers(model, f"models.{name}")
     for name, model in settings.models.items():
         where = f"models.{name}"
         if (model.upstream is None) == (not model.targets):
             raise ConfigError(f"{where} needs `upstream` or `targets`, and not both")
         for target in model.targets or (TargetRow(model.upstream or ""),):
             _known(target.upstream, settings.upstreams, where, "upstream")
-            if target.weight <= 0:
+            if not 0 < target.weight < inf:
                 raise ConfigError(f"{where} has a target with a weight of {target.weight}", hint="weights are above 0")
         for fallback in model.fallbacks:
             _known(fallback, settings.models, f"{where}.fallbacks", "model")

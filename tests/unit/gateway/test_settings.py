@@ -85,6 +85,29 @@ def test_files(tmp_path):
         load(tmp_path / "latin.toml")
 
 
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"limits": {"connections": 0}}, "limits.connections is 0"),
+        ({"limits": {"ping": 0}}, "limits.ping is 0"),
+        ({"limits": {"slow_client": -1}}, "limits.slow_client is -1"),
+        ({"limits": {"cooldown": float("nan")}}, "limits.cooldown is nan"),
+        ({"server": {"drain": -1}}, "server.drain is -1"),
+        ({"upstreams": {"a": {"base_url": "http://localhost", "timeout": 0}}}, "upstreams.a.timeout is 0"),
+        ({"upstreams": {"a": {"base_url": "http://localhost", "idle": float("inf")}}}, "upstreams.a.idle is inf"),
+        ({"upstreams": {"a": {"base_url": "http://localhost", "retries": -1}}}, "upstreams.a.retries is -1"),
+        ({**UPSTREAM, "models": {"m": {"upstream": "a", "cache": -1}}}, "models.m.cache is -1"),
+        ({"state": {"signatures": -1}}, "state.signatures is -1"),
+        (
+            {**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "weight": float("inf")}]}}},
+            "a target with a weight of inf",
+        ),
+    ],
+)
+def test_numbers_that_cannot_be_meant(document, words):
+    assert words in wrong(document)
+
+
 LITELLM = """
 model_list:
   - model_name: fast
