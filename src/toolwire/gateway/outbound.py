@@ -163,7 +163,7 @@ class Translating:
             request,
             self.endpoint,
             stream=asked.stream,
-            text=target.row.emulate if emulation is None and _speaks_of_calls(request) else None,
+            text=_format(target, request) if emulation is None else None,
             losses=self.losses,
             emulation=emulation,
             client=asked.wire.capabilities,
@@ -250,10 +250,12 @@ class Translating:
         )
 
 
-def _speaks_of_calls(request: Request) -> bool:
-    """Of those to come, or of those that were: a model without native calls knows neither."""
+def _format(target: Target, request: Request) -> str | None:
+    """For a model without native calls, where the request speaks of any: of those to come, or of those that were."""
+    if target.row.emulate is None or request.tools:
+        return target.row.emulate
     said = (part for message in request.messages for part in message.parts)
-    return bool(request.tools) or any(isinstance(part, (ToolCall, ToolResult)) for part in said)
+    return target.row.emulate if any(isinstance(part, (ToolCall, ToolResult)) for part in said) else None
 
 
 def _document(data: bytes) -> JSON:

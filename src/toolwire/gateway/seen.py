@@ -32,7 +32,8 @@ __all__ = ["Kept", "Seen", "fingerprint"]
 
 _BYTES_A_TOKEN = 4
 _ENTRY = 500  # bytes of what is around the text
-_MEDIA = re.compile(rb"[A-Za-z0-9+/_-]{2048,}={0,2}")  # base64; no words are as long
+# base64, a string by itself or behind the comma of a data URL: only where one begins, so that nothing is looked at twice
+_MEDIA = re.compile(rb"""[",][A-Za-z0-9+/_-]{2048,}""")
 _TOKENS_OF_MEDIA = 1000  # about what a picture costs, whatever its size
 _MOST_TOKENS = 10**9  # of one answer; more is a mistake, which no account may have to carry
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 
 import pytest
 from gateway.hostile import ASKED, body_of, connect, gateway_to, path_of, post, request_bytes, run
 
 from toolwire import Request, Response, Text
 from toolwire.gateway.keys import digest
+from toolwire.gateway.seen import Seen
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.ir.tools import ToolChoice
 from toolwire.testing import Partly
@@ -53,6 +55,15 @@ async def test_a_picture_is_not_estimated_by_its_bytes():
         assert (await post(gateway, path_of("openai_chat"), json.dumps(asked).encode())).status == 200
     [turn] = gateway.turns
     assert turn.estimated and 1300 < turn.usage.input < 1500
+
+
+def test_a_body_made_to_be_slow_is_estimated_in_no_time():
+    seen = Seen()
+    seen.said = 1
+    began = time.perf_counter()
+    for word in (b"a" * 2000 + b" ", b'"' + b"a" * 2000, b","):
+        seen.estimate(word * (8_000_000 // len(word)))
+    assert time.perf_counter() - began < 2
 
 
 @run
