@@ -85,7 +85,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
 
     try:
         sinks = [*state.sinks, *telemetry.sinks]
-        async with opened_tools(settings, telemetry.observers) as (runners, published):
+        async with opened_tools(settings, telemetry.observers) as (runners, published, published_for):
             gateway = Gateway(
                 settings,
                 limiter=state.limiter,
@@ -95,6 +95,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
                 transports=telemetry.transports(),
                 runners=runners,
                 publish=published,
+                publish_for=published_for,
             )
             _check_there_is_a_model(gateway, is_demo=arguments.demo)
             listener = bind(settings, port=arguments.port)

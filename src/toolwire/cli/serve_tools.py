@@ -24,8 +24,9 @@ __all__ = ["opened_tools"]
 @asynccontextmanager
 async def opened_tools(
     settings: Settings, observers: Sequence[Observer]
-) -> AsyncIterator[tuple[dict[str, Runner], Server | None]]:
-    """The runners by pattern of models, and what is published over MCP; servers of others live as long as the context."""
+) -> AsyncIterator[tuple[dict[str, Runner], Server | None, str]]:
+    """The runners by pattern of models, what is published over MCP, and the pattern that this is of; servers of others live as
+    long as the context."""
     from ..net.runner import Runner
     from ..net.stores import open_store
 
@@ -35,8 +36,8 @@ async def opened_tools(
             sources = await _sources(row, stack)
             runners[pattern] = Runner(*sources, store=open_store(row.store), observers=observers)
             stack.callback(runners[pattern].close)
-        published = [runners[pattern] for pattern, row in settings.tools.items() if row.publish]
-        yield runners, _published(published)
+        published = [pattern for pattern, row in settings.tools.items() if row.publish]
+        yield runners, _published([runners[pattern] for pattern in published]), next(iter(published), "*")
 
 
 async def _sources(row: ToolsRow, stack: AsyncExitStack) -> list[Source]:

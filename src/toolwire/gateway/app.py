@@ -64,7 +64,7 @@ class Gateway:
 
     `transports` replaces the way to an upstream, by its name: the model in this process is one. `runners` are tools that the
     gateway runs itself, by a pattern of models; `retriever` chooses among a client's tools where a model says `retrieve`;
-    `publish` is what MCP clients find at `/mcp`.
+    `publish` is what MCP clients find at `/mcp`, and `publish_for` the pattern of models that a key must be for to use it.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class Gateway:
         runners: Mapping[str, Runner] | None = None,
         retriever: Retriever | None = None,
         publish: Server | None = None,
+        publish_for: str = "*",
     ) -> None:
         self._environment = os.environ if environment is None else environment
         self._http = open_transport(self._environment, connections=settings.limits.connections)
@@ -91,7 +92,7 @@ class Gateway:
         self._memory: Memory = in_memory(settings.state) if memory is None else memory
         self._runners = runners or {}
         self._retriever = retriever
-        self._published = None if publish is None else self._publish(publish)
+        self._published = None if publish is None else self._publish(publish, publish_for)
         self._draining = False
         self._active = 0
         self._idle = asyncio.Event()
@@ -130,10 +131,10 @@ class Gateway:
         if self._published is not None:
             self._ending = asyncio.ensure_future(self._published.end_sessions())
 
-    def _publish(self, server: Server) -> Published:
+    def _publish(self, server: Server, models: str) -> Published:
         from .published import Published
 
-        return Published(server, lambda: (self._guard, self._keys))
+        return Published(server, lambda: (self._guard, self._keys), models)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

@@ -31,6 +31,10 @@ class Caller(Struct, frozen=True):
     def may_use(self, model: str) -> bool:
         return "*" in self.row.models or any(fnmatchcase(model, pattern) for pattern in self.row.models)
 
+    def may_use_some(self, pattern: str) -> bool:
+        """Whether a model of this pattern can be among its own, as far as two patterns tell."""
+        return any(fnmatchcase(own, pattern) or fnmatchcase(pattern, own) for own in self.row.models)
+
     def check(self, model: str) -> None:
         if not self.may_use(model):
             raise Refused(f"the key {self.name!r} is not for the model {model[:200]!r}")

@@ -11,6 +11,7 @@ from ..mcp.guard import Guard as McpGuard
 from ..mcp.http import HttpApp
 from ..mcp.server import Server
 from .asgi import Receive, Scope, Send
+from .faults import Refused
 from .guard import Guard
 from .keys import Keys
 
@@ -18,11 +19,12 @@ __all__ = ["Published"]
 
 
 class Published:
-    """An MCP server behind the doors of the gateway: `doors` gives those of now."""
+    """An MCP server behind the doors of the gateway: `doors` gives those of now. Its tools belong to a pattern of `models`, and
+    a key that is for none of these is not for the tools either."""
 
-    def __init__(self, server: Server, doors: Callable[[], tuple[Guard, Keys]]) -> None:
+    def __init__(self, server: Server, doors: Callable[[], tuple[Guard, Keys]], models: str) -> None:
         self._server = server
-        self._app = HttpApp(server, path=None, guard=_Doors(doors))
+        self._app = HttpApp(server, path=None, guard=_Doors(doors, models))
         self._tidying: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -45,15 +47,19 @@ class Published:
 class _Doors(McpGuard):
     """Who may come is who may come to the gateway."""
 
-    def __init__(self, doors: Callable[[], tuple[Guard, Keys]]) -> None:
+    def __init__(self, doors: Callable[[], tuple[Guard, Keys]], models: str) -> None:
         super().__init__()
         self._doors = doors
+        self._models = models
 
     def admit(self, headers: Mapping[str, str]) -> str:
         guard, keys = self._doors()
         try:
             guard.check([(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()])
-            return keys.caller(headers, {}).name
+            caller = keys.caller(headers, {})
+            if not caller.may_use_some(self._models):
+                raise Refused(f"the key {caller.name!r} is not for the models that have these tools")
+            return caller.name
         except ToolwireError as error:
             challenge = ((b"www-authenticate", b'Bearer realm="mcp"'),) if error.status == 401 else ()
             raise Denied(error.status, str(error), challenge) from None

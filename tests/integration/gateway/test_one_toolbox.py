@@ -149,3 +149,24 @@ def test_limits_and_accounts_hold_for_its_tools_too():
         assert [(turn.front, turn.caller) for turn in gateway.turns] == [("mcp", "a")] * 4
 
     asyncio.run(check())
+
+
+def test_a_key_for_other_models_is_not_for_the_tools_of_these():
+    async def check():
+        from toolwire.gateway.keys import digest
+
+        keys = {
+            name: {"hash": digest(f"sk-{name}"), "models": models}
+            for name, models in {"all": ["*"], "same": ["gpt-*"], "one": ["x", "gpt-4"], "other": ["small-*"]}.items()
+        }
+        document = {"upstreams": upstream_rows("http://127.0.0.1:9"), "keys": keys}
+        found = {}
+        async with serving(document, publish=Server(toolbox()), publish_for="gpt-*") as gateway:
+            for name in keys:
+                headers = {"authorization": f"Bearer sk-{name}"}
+                config = {"mcpServers": {"verbs": {"url": f"{gateway.url}/mcp", "headers": headers, "trusted": True}}}
+                async with McpServers.from_config(config) as servers:
+                    found[name] = not servers.problems
+        assert found == {"all": True, "same": True, "one": True, "other": False}
+
+    asyncio.run(check())
