@@ -181,10 +181,10 @@ class Call:
 
     async def start(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of an answer; `write` and `end` give the rest."""
-        self.started = True
-        self.status = status
         pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": pairs})
+        self.started = True  # not before: who is cancelled while it waits may still answer otherwise
+        self.status = status
 
     async def write(self, data: bytes) -> None:
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
