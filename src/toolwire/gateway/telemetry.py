@@ -50,6 +50,9 @@ class Telemetry:
         self._environment = environment
         self._open = ExitStack()
         self._http: Transport | None = None
+        self._given: Mapping[str, Transport] = {}
+        self._ways: dict[str, Transport] = {}
+        self._recorder: Recorder | None = None
         row = settings.log
         self.redactor = Redactor(patterns=row.remove)
         self.learn(settings)
@@ -58,7 +61,6 @@ class Telemetry:
         self.metrics = metrics.page
         self.sinks: list[Sink] = [metrics]
         self.observers: list[Observer] = []
-        self._recorder: Recorder | None = None
         try:
             self._add_sinks()
         except BaseException:
@@ -83,24 +85,29 @@ class Telemetry:
             self.observers.append(observer)
 
     def learn(self, settings: Settings) -> None:
-        """Keys and passwords of new settings, to be kept out of sight."""
+        """Keys and passwords of new settings, to be kept out of sight, and upstreams, to be recorded."""
         rows = _rows(settings, self._environment)
         self.redactor.learn(known_keys(rows, self._environment))
         row = settings.state
         named = [self._environment.get(name, "") for name in (row.url_env, row.usage_env) if name is not None]
         urls = [url for url in (row.url, row.usage, *named) if url and "://" in url]
         self.redactor.learn(urlsplit(url.strip()).password or "" for url in urls)
+        self._overhear(rows)
 
-    def transports(self, given: Mapping[str, Transport] | None = None) -> dict[str, Transport]:
-        """`given`, and where everything is recorded those of all upstreams."""
-        found = dict(given or {})
+    def transports(self, given: Mapping[str, Transport] | None = None) -> Mapping[str, Transport]:
+        """`given`, and where everything is recorded those of all upstreams: of now, whenever one looks."""
+        self._given = given or {}
+        self._ways = dict(self._given)
+        self._overhear(_rows(self._settings, self._environment))
+        return self._ways
+
+    def _overhear(self, rows: Mapping[str, UpstreamRow]) -> None:
         if self._recorder is None:
-            return found
+            return
         connections = self._settings.limits.connections
         self._http = self._http or open_transport(self._environment, connections=connections)
-        for name, row in _rows(self._settings, self._environment).items():
-            found[name] = self._recorder.transport(found.get(name, self._http), name, _wire(row))
-        return found
+        for name, row in rows.items():
+            self._ways[name] = self._recorder.transport(self._given.get(name, self._http), name, _wire(row))
 
     def around(self, app: App) -> App:
         return app if self._recorder is None else self._recorder.around(app)

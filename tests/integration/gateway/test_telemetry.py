@@ -202,3 +202,23 @@ def test_a_password_in_a_variable_is_a_secret_too():
     telemetry = open_telemetry(settings, environment, lines=False)
     assert telemetry.redactor("in-redis-4711 and in-postgres-4711") == "[removed] and [removed]"
     asyncio.run(telemetry.aclose())
+
+
+def test_an_upstream_of_new_settings_is_recorded_too(tmp_path):
+    async def run():
+        async with Upstream(HELLO) as upstream:
+            rows = upstream_rows(upstream.url)
+            record = {"trace": {"record": str(tmp_path)}}
+            old = from_document({"upstreams": {"anthropic": rows["anthropic"]}, **record})
+            telemetry = open_telemetry(old, {}, lines=False)
+            gateway = Gateway(old, environment={}, sinks=telemetry.sinks, transports=telemetry.transports())
+            async with listening(telemetry.around(gateway)) as url:
+                new = from_document({"upstreams": {"new": rows["openai_chat"]}, **record})
+                telemetry.learn(new)
+                gateway.apply(new)
+                await post(url, "/v1/chat/completions", {**ASK, "model": "new/m"})
+            await telemetry.aclose()
+
+    asyncio.run(run())
+    [file] = tmp_path.glob("*.json")
+    assert [one["upstream"] for one in json.loads(file.read_text())["upstreams"]] == ["new"]
