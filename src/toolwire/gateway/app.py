@@ -253,10 +253,14 @@ class Gateway:
         else:
             caller = self._keys.caller(call.headers, call.query)
             turn.caller = caller.name
-            if place.action == "generate":
-                await self._generate(call, place, caller, turn)
-            else:
-                await self._look_up(call, place, caller)
+            try:
+                if place.action == "generate":
+                    await self._generate(call, place, caller, turn)
+                else:
+                    await self._look_up(call, place, caller)
+            except UnknownModel as error:
+                error.pointer, error.hint = place.model_at, error.hint or place.where_models_are
+                raise
 
     async def _generate(self, call: Call, place: Place, caller: Caller, turn: Turn) -> None:
         asked = await self._read(call, place)
