@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from gateway.hostile import ask, body_of, exchange, gateway_to, path_of, post, refused, request_bytes, run
+from gateway.hostile import ONE, WORDS, ask, body_of, exchange, gateway_to, path_of, post, refused, request_bytes, run
 from gateway.serving import WIRES
 
 # where the model's name stands, and which path lists the names
@@ -35,3 +37,14 @@ async def test_looking_up_a_model_in_the_path(path, front):
     async with gateway_to() as (gateway, _):
         fault = refused(await exchange(gateway, request_bytes(path, b"", method="GET")), front, 404)
         assert fault.message.startswith("no model is called 'nobody' here (")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("said", [WORDS, ONE], ids=["words", "call"])
+@run
+async def test_the_first_chunk_of_a_chat_says_who_speaks(wire, said):
+    async with gateway_to(said) as (gateway, _):
+        answer = await ask(gateway, "openai_chat", wire=wire, stream=True)
+        first = answer.body.partition(b"\n\n")[0]
+        assert json.loads(first.removeprefix(b"data: "))["choices"][0]["delta"]["role"] == "assistant"
+        assert answer.body.count(b'"role"') == 1

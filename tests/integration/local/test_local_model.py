@@ -91,6 +91,19 @@ def test_without_tools_it_answers_in_words_streamed_or_whole(model):
     assert not any("prompt_progress" in chunk for chunk in chunks)
 
 
+@pytest.mark.parametrize(
+    "more", [{}, {"tools": TOOLS, "tool_choice": "required"}, {"tools": TOOLS, "tool_choice": "none"}]
+)
+def test_the_first_chunk_says_who_speaks(model, more):
+    async def first():
+        async with aclosing(model.stream(body(max_tokens=4, **more))) as pieces:
+            return await anext(pieces)
+
+    for _ in range(2):  # the second time the prompt is known
+        chunk = json.loads(asyncio.run(first())[6:])
+        assert chunk["choices"][0]["delta"] == {"role": "assistant", "content": None}
+
+
 def test_a_choice_of_no_tool_gives_words(model):
     message = ask(model, tools=TOOLS, tool_choice="none", max_tokens=8)["choices"][0]["message"]
     assert message["content"]
