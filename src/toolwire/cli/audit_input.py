@@ -130,7 +130,8 @@ def read_all(files: Sequence[str]) -> Given:
     given = Given()
     for file in files:
         folder = Path(file)
-        for one in map(str, sorted(folder.rglob("*.py"))) if folder.is_dir() else (file,):
+        inside = sorted(str(one) for one in folder.rglob("*.py") if one.is_file())
+        for one in inside if folder.is_dir() else (file,):
             given.add(one)
     return given
 
