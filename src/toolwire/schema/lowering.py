@@ -20,7 +20,7 @@ from ..ir.losses import Loss, Losses
 from ..ir.pointer import JSON, Object, split
 from ..ir.text import to_bytes
 from ..stream.strict import parse
-from .codec import Codec
+from .codec import Codec, remembering
 from .conform import conforms, violations
 from .dialects import DIALECTS, Dialect, dialect
 from .emit import Emitter
@@ -57,7 +57,10 @@ class Lowered:
         return self.codec is not None
 
     def lift(self, arguments: JSON) -> JSON:
-        return arguments if self.codec is None else self.codec.lift(arguments)
+        if self.codec is None:
+            return arguments
+        with remembering():
+            return self.codec.lift(arguments)
 
     def encode(self, arguments: JSON) -> JSON:
         return arguments if self.codec is None else self.codec.encode(arguments)
