@@ -21,11 +21,12 @@ class Front(Struct, frozen=True):
     ping: bytes = b": ping\n\n"  # a sign of life that its clients skip
     streams_unless_told: bool = False
     event_ends: tuple[bytes, ...] = (b"\n\n", b"\r\n\r\n", b"\r\r")
+    last_words: bytes = b""  # behind the end of an answer: clients may wait for them
     models: str = "/v1/models"  # where its clients find what there is
 
 
 FRONTS = {
-    "openai_chat": Front("openai_chat"),
+    "openai_chat": Front("openai_chat", last_words=b"data: [DONE]\n\n"),
     "openai_responses": Front("openai_responses"),
     "anthropic": Front("anthropic", ping=b'event: ping\ndata: {"type":"ping"}\n\n'),
     "gemini": Front("gemini", models="/v1beta/models"),
