@@ -43,6 +43,8 @@ def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
             return _listening(host, number)
         except OSError as error:
             reason = error.strerror or str(error)
+        except OverflowError:
+            raise ConfigError(f"{number} is no port", hint="0 to 65535; 0 takes any free one") from None
     raise ConfigError(f"cannot listen on {host}:{ports[0]}: {reason}", hint="--port 0 takes any free one")
 
 
@@ -59,7 +61,7 @@ def _listening(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(_BACKLOG)
-    except OSError:
+    except (OSError, OverflowError):
         listener.close()
         raise
     return listener

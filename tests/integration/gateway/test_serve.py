@@ -18,6 +18,9 @@ from pathlib import Path
 import pytest
 
 from toolwire import Response, Text, ToolCall, ToolResult
+from toolwire.gateway.serve import bind
+from toolwire.gateway.settings import Settings
+from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Stop, Usage
 from toolwire.mcp.client import McpServers
 from toolwire.testing import Upstream
@@ -302,6 +305,12 @@ def test_tools_of_the_gateways_own_in_files_and_behind_mcp(tmp_path: Path) -> No
         assert published == ["conjugate", "status"]
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize("port", ["65536", "-1"])
+def test_a_number_that_is_no_port(port: str) -> None:
+    with pytest.raises(ConfigError, match="is no port"):
+        bind(Settings(), port=int(port))
 
 
 def orders(folder: Path, said: str, name: str = "status") -> None:
