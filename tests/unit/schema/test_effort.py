@@ -13,7 +13,7 @@ from toolwire.schema.read import read
 from toolwire.schema.repair import repair_arguments
 from toolwire.schema.validate import DEPTH, validator
 
-SECONDS = 3.0  # all of them take some hundredths
+SECONDS = 10.0  # of the processor; all of them take one at most, and without a bound none would end
 
 
 def alternatives(name):
