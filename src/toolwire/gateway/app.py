@@ -15,6 +15,7 @@ from logging import getLogger
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..ir.errors import ToolwireError
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from ..mcp.server import Server
     from .published import Published
 
-__all__ = ["Gateway"]
+__all__ = ["Gateway", "OwnTools"]
 
 _log = getLogger("toolwire.gateway")
 _JSON = {"content-type": "application/json"}
@@ -57,6 +58,24 @@ _numbers = count()
 _MCP = "/mcp"
 _LARGE = 64 * 1024  # bytes
 _GONE = 499  # nginx's number for a client that went away
+
+
+class OwnTools(Struct, frozen=True):
+    """Tools that the gateway runs itself, by a pattern of models, and what MCP clients find at `/mcp`."""
+
+    runners: Mapping[str, Runner] = {}
+    publish: Server | None = None
+
+
+class _Era:
+    """The requests between two changes of the settings."""
+
+    __slots__ = ("active", "over")
+
+    def __init__(self) -> None:
+        self.active = 0
+        self.over = asyncio.Event()
+        self.over.set()
 
 
 class Gateway:
@@ -93,13 +112,17 @@ class Gateway:
         self._retriever = retriever
         self._cache = AnswerCache(time.monotonic)
         self._published = None if publish is None else self._publish(publish)
+        self._replaced: list[Published] = []
+        self._is_up = False
+        self._era = _Era()
         self._draining = False
         self._active = 0
         self._idle = asyncio.Event()
         self.apply(settings)
 
-    def apply(self, settings: Settings) -> None:
-        """New settings, for the requests to come; ConfigError leaves the old ones in place."""
+    def apply(self, settings: Settings, own: OwnTools | None = None) -> None:
+        """New settings, for the requests to come; ConfigError leaves the old ones in place. `own` are other tools than before:
+        who had them may be rid of them once `settled` is over."""
         rows = settings.upstreams or from_environment(self._environment)
         upstreams = {
             name: Upstream(name, row, self._transports.get(name, self._http), self._environment)
@@ -109,11 +132,34 @@ class Gateway:
         keys = Keys(settings.keys)
         server = settings.server
         self._settings, self._keys, self._router = settings, keys, router
+        if own is not None:
+            self._runners = own.runners
+            self._replace_published(own.publish)
         self._cache.clear()
         self._guard = Guard(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
         self._means = Means(
             router, self._memory, settings.limits, time.monotonic, self._cache, self._runners, self._retriever
         )
+
+    def _replace_published(self, server: Server | None) -> None:
+        before = self._published
+        if server is (None if before is None else before.server):
+            return
+        if before is not None:
+            self._replaced.append(before)
+        self._published = None if server is None else self._publish(server)
+        if self._published is not None and self._is_up:
+            self._published.start()
+
+    async def settled(self) -> None:
+        """The requests of now are over, and what no new one will find is closed."""
+        era, self._era = self._era, _Era()
+        replaced, self._replaced = self._replaced, []
+        for published in replaced:
+            await published.end_sessions()
+        await era.over.wait()
+        for published in replaced:
+            await published.aclose()
 
     @property
     def upstreams(self) -> list[str]:
@@ -144,6 +190,7 @@ class Gateway:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
+                self._is_up = True
                 if self._published is not None:
                     self._published.start()
                 await send({"type": "lifespan.startup.complete"})
@@ -176,12 +223,18 @@ class Gateway:
     def _counted(self, call: Call, turn: Turn) -> Iterator[None]:
         """A request while it is answered; then who wants to know is told."""
         began = time.perf_counter()
+        era = self._era
+        era.active += 1
+        era.over.clear()
         self._active += 1
         self._idle.clear()
         try:
             yield
         finally:
             self._active -= 1
+            era.active -= 1
+            if not era.active:
+                era.over.set()
             if not self._active:
                 self._idle.set()
             call.unwatch()
@@ -253,10 +306,14 @@ class Gateway:
         else:
             caller = self._keys.caller(call.headers, call.query)
             turn.caller = caller.name
-            if place.action == "generate":
-                await self._generate(call, place, caller, turn)
-            else:
-                await self._look_up(call, place, caller)
+            try:
+                if place.action == "generate":
+                    await self._generate(call, place, caller, turn)
+                else:
+                    await self._look_up(call, place, caller)
+            except UnknownModel as error:
+                error.pointer, error.hint = place.model_at, error.hint or place.where_models_are
+                raise
 
     async def _generate(self, call: Call, place: Place, caller: Caller, turn: Turn) -> None:
         asked = await self._read(call, place)

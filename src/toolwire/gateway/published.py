@@ -21,7 +21,7 @@ class Published:
     """An MCP server behind the doors of the gateway: `doors` gives those of now."""
 
     def __init__(self, server: Server, doors: Callable[[], tuple[Guard, Keys]]) -> None:
-        self._server = server
+        self.server = server
         self._app = HttpApp(server, path=None, guard=_Doors(doors))
         self._tidying: asyncio.Task[None] | None = None
 
@@ -29,7 +29,7 @@ class Published:
         await self._app(scope, receive, send)
 
     def start(self) -> None:
-        self._tidying = asyncio.ensure_future(self._server.keep_tidy())
+        self._tidying = asyncio.ensure_future(self.server.keep_tidy())
 
     async def end_sessions(self) -> None:
         """Streams that would stay open as long as there is a server."""
@@ -39,7 +39,7 @@ class Published:
         if self._tidying is not None:
             self._tidying.cancel()
         await self._app.close()
-        self._server.close()
+        self.server.close()
 
 
 class _Doors(McpGuard):

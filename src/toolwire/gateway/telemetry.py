@@ -18,13 +18,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ..ir.errors import MissingExtra
+from ..ir.errors import ConfigError, MissingExtra
 from ..net.h1 import H1Transport
 from ..net.http import Transport
 from ..run.observe import Observer
 from ..wire.vendors import codec_of, find
 from .asgi import App
-from .log import AccessLog, LogLines, Write, to_file, to_logger, to_stderr
+from .log import AccessLog, LogFile, LogLines, Write, to_logger, to_stderr
 from .metrics import Metrics
 from .record import Recorder, into
 from .redact import Redactor
@@ -50,6 +50,7 @@ class Telemetry:
         self._environment = environment
         self._open = ExitStack()
         self._http: H1Transport | None = None
+        self._file: LogFile | None = None
         row = settings.log
         self.redactor = Redactor(patterns=row.remove)
         self.learn(settings)
@@ -89,6 +90,14 @@ class Telemetry:
         urls = (settings.state.url, settings.state.usage)
         self.redactor.learn(urlsplit(url).password or "" for url in urls if url and "://" in url)
 
+    def reopen(self) -> None:
+        """The log's file anew, for who has moved it away."""
+        if self._file is not None:
+            try:
+                self._file.reopen()
+            except ConfigError as error:
+                _log.error("the log goes where it went: %s", error)
+
     def transports(self, given: Mapping[str, Transport] | None = None) -> dict[str, Transport]:
         """`given`, and where everything is recorded those of all upstreams."""
         found = dict(given or {})
@@ -111,9 +120,9 @@ class Telemetry:
     def _writer(self) -> Write | None:
         row = self._settings.log
         if row.file is not None:
-            write, close = to_file(Path(row.file))
-            self._open.callback(close)
-            return write
+            self._file = LogFile(Path(row.file))
+            self._open.callback(self._file.close)
+            return self._file.write
         if row.to == "logger":
             return to_logger()
         return to_stderr() if row.to == "stderr" or (row.to is None and self._lines) else None
