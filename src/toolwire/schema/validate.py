@@ -1,8 +1,8 @@
 """Arguments held against their schema: all problems at once, each in words that a model can act on.
 
-jsonschema-rs does the checking. It is kept from the network and from files, and from documents so deep that it would
-crash, or so ambiguous that it would never come to an end; formats are asserted; patterns run on an engine that is linear in the text, and those that it refuses are a finding
-of the schema, not an error of the arguments.
+jsonschema-rs does the checking. It is kept from the network and from files, and from documents so deep that it would crash, or
+so ambiguous that it would never come to an end; formats are asserted; patterns run on an engine that is linear in the text, and
+those that it refuses are a finding of the schema, not an error of the arguments.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class Validator:
         if depth_of(schema) > DEPTH:
             raise SchemaError(f"a schema nested deeper than {DEPTH}", hint="flatten it, or use $ref")
         self.findings: list[str] = []
+        text = to_bytes(schema)
         # without references the schema itself would have to be as large as what there is to do
-        self._effort = (
-            Effort(schema, MOST_EFFORT) if b'Ref"' in (text := to_bytes(schema)) or b'"$ref"' in text else None
-        )
+        refers = b'"$ref"' in text or b'Ref"' in text
+        self._effort = Effort(schema, MOST_EFFORT) if refers else None
         self._multiplies = self._effort is not None and self._effort.multiplies()
-        self._check = self._compile(_upgraded(schema) if b'"nullable"' in to_bytes(schema) else schema)
+        self._check = self._compile(_upgraded(schema) if b'"nullable"' in text else schema)
 
     def _compile(self, schema: JSON) -> jsonschema_rs.Validator:
         import jsonschema_rs
