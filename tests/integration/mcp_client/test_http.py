@@ -137,7 +137,7 @@ def test_a_session_that_was_forgotten_is_begun_anew():
     async def test():
         with http_server() as (port, _process):
             async with McpClient(at(f"http://127.0.0.1:{port}/mcp", protocol="2025-11-25")) as client:
-                client._link._session = "what is that"
+                client.connection.link._session = "what is that"
                 assert (await client.call(asked("add", a=1, b=2))).text == "3"
 
     run(test())

@@ -111,7 +111,7 @@ def test_ten_thousand_calls_over_one_connection():
                 )
                 right += sum(result.text == str(start + place + 1) for place, result in enumerate(results))
             assert right == 10_000
-            assert not client._link._pending
+            assert not client.connection.link._pending
             assert not client._watched
 
     asyncio.run(asyncio.wait_for(test(), 120))
@@ -319,7 +319,7 @@ def test_a_server_that_asks_without_end_is_not_listened_to():
         async with McpClient(misbehaving(reconnects=0), handlers=Handlers(sample=never)) as client:
             with pytest.raises(ServerGone, match="questions"):
                 await client.call(asked("nag"))
-            assert len(client._tasks) < 2000
+            assert len(client.connection.tasks) < 2000
 
     run(test())
 
@@ -370,7 +370,7 @@ def test_a_tool_that_is_gone_or_changed_is_withdrawn():
 def test_nothing_is_left_behind(effects):
     async def test():
         async with McpClient(misbehaving(effects=effects)) as client:
-            return client._link._process
+            return client.connection.link._process
 
     process = run(test())
     assert process.returncode == 0  # it saw the end of its input
