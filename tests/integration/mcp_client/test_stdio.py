@@ -311,6 +311,34 @@ def test_a_question_that_nobody_answers_is_answered():
     run(test())
 
 
+def test_the_answer_to_a_question_goes_to_the_process_that_asked(effects):
+    asked_for, may_answer = [], [asyncio.Event(), asyncio.Event()]
+
+    async def sample(_):
+        number = len(asked_for)
+        asked_for.append(number)
+        await may_answer[number].wait()
+        return {"answer": number}
+
+    async def test():
+        async with McpClient(misbehaving(effects=effects), handlers=Handlers(sample=sample)) as client:
+            first = asyncio.create_task(client.call(asked("ask")))
+            await until(lambda: asked_for == [0])
+            with pytest.raises(ServerGone):
+                await client.call(asked("die"))
+            with pytest.raises(ServerGone):
+                await first
+            await until(lambda: client.trouble is None)
+            second = asyncio.create_task(client.call(asked("ask")))  # the new process numbers its questions alike
+            await until(lambda: asked_for == [0, 1])
+            may_answer[0].set()
+            await asyncio.wait({second}, timeout=0.5)
+            may_answer[1].set()
+            return await second
+
+    assert run(test()).text == '{"answer": 1}'
+
+
 def test_a_server_that_asks_without_end_is_not_listened_to():
     async def test():
         async def never(_):

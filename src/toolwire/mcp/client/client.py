@@ -37,6 +37,7 @@ from .connection import Build, Connection
 from .failures import AskedAgain, ServerGone
 from .greeting import Greeting, Me
 from .http import Authorizer, Sender
+from .link import Link
 from .listing import Problem, read_tools, whole_list
 from .questions import Handlers
 
@@ -126,11 +127,11 @@ class McpClient:
 
     # what comes by itself
 
-    def _hear(self, message: Message) -> None:
+    def _hear(self, message: Message, link: Link) -> None:
         if isinstance(message, Request):
             if len(self.connection.tasks) >= _MOST_QUESTIONS:
                 raise ProtocolError("more questions than anybody can answer", status=502)
-            self.connection.spawn(self._reply(message))
+            self.connection.spawn(self._reply(message, link))
         elif isinstance(message, Notification):
             if message.method == "notifications/tools/list_changed" and not self._stale:
                 self._stale = True
@@ -138,13 +139,13 @@ class McpClient:
             elif message.method == PROGRESS and self._watch is not None:
                 self._progress(message)
 
-    async def _reply(self, request: Request) -> None:
+    async def _reply(self, request: Request, link: Link) -> None:
+        """Over the way that the question came: its number means nothing to another process or session."""
         answer = await self._handlers.reply(request)
-        if self.connection.link is not None:
-            try:
-                await self.connection.link.tell(answer)
-            except ToolwireError as error:
-                _log.info("%s did not hear our answer: %s", self.spec.name, error)
+        try:
+            await link.tell(answer)
+        except ToolwireError as error:
+            _log.info("%s did not hear our answer: %s", self.spec.name, error)
 
     def _progress(self, message: Notification) -> None:
         try:

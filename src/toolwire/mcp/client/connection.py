@@ -19,14 +19,14 @@ from ...net.h1 import H1Transport
 from ...net.http import HttpTransport
 from ...net.transports import open_transport
 from ...wire.mcp.headers import Mirrored
-from ...wire.mcp.rpc import Failure, Request
+from ...wire.mcp.rpc import Failure, Message, Request
 from ...wire.mcp.versions import LATEST_HANDSHAKE
 from .config import ServerSpec
 from .failures import AskedAgain, ServerGone, ServerRefused
 from .greeting import Greeting, Me
 from .http import Authorizer, HttpLink, Sender
 from .introduce import introduce
-from .link import Hear, Link
+from .link import Link
 from .stdio import StdioLink
 
 __all__ = ["Build", "Connection"]
@@ -38,7 +38,7 @@ Build: TypeAlias = Callable[[int], Request]
 
 
 class Connection:
-    """`hear` is called with what comes by itself. `greeted` is what else belongs to opening: it may ask, and its failure is the
+    """`hear` is called with what comes by itself, and the way that it came. `greeted` is what else belongs to opening: it may ask, and its failure is the
     connection's. `changed` is called when whether the server can be used is no longer what it was; `trouble` says why not.
     """
 
@@ -46,7 +46,7 @@ class Connection:
         self,
         spec: ServerSpec,
         me: Me,
-        hear: Hear,
+        hear: Callable[[Message, Link], None],
         *,
         greeted: Callable[[], Awaitable[None]],
         changed: Callable[[], None],
@@ -162,12 +162,18 @@ class Connection:
         return link
 
     def _make(self) -> Link:
+        link: Link
+
+        def hear(message: Message) -> None:
+            self._hear(message, link)
+
         if self._spec.url is None:
-            link = StdioLink(self._spec, self._hear, lambda gone: self.lost(gone, link))
+            link = StdioLink(self._spec, hear, lambda gone: self.lost(gone, link))
             return link
         if self._sender is None:
             self._sender = self._own = open_transport(os.environ, resends=False)
-        return HttpLink(self._spec, self._hear, self._sender, self._me, self._login)
+        link = HttpLink(self._spec, hear, self._sender, self._me, self._login)
+        return link
 
     async def _drop(self) -> None:
         link, self.link = self.link, None

@@ -95,6 +95,8 @@ class HttpLink:
             raise
 
     async def tell(self, message: Notification | Result | Failure) -> None:
+        if self._closed:
+            raise ServerGone(f"{self._spec.name} was closed", sent=False)
         async with self._posted(message, None) as reply:
             if reply.status >= 400:
                 await self._refuse(reply, None)
