@@ -2,6 +2,8 @@
 
 A broken connection is opened again, a few times, by itself. What was under way is sent again only where that does no harm.
 While a connection is being opened, only who opens it may speak; the others wait until it is greeted.
+
+A session is shared: what went wrong with one call does not end it while it answers, nor while others wait for its answers.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from ...ir.pointer import Object
 from ...net.h1 import H1Transport
 from ...net.http import HttpTransport
 from ...net.transports import open_transport
+from ...wire.mcp.errors import METHOD_NOT_FOUND
 from ...wire.mcp.headers import Mirrored
-from ...wire.mcp.rpc import Failure, Message, Request
+from ...wire.mcp.rpc import Failure, Message, Request, Result
 from ...wire.mcp.versions import LATEST_HANDSHAKE
 from .config import ServerSpec
 from .failures import AskedAgain, ServerGone, ServerRefused
@@ -33,6 +36,7 @@ __all__ = ["Build", "Connection"]
 
 _log = logging.getLogger("toolwire.mcp")
 _PAUSE = 0.25
+_PATIENCE = 2.0
 Build: TypeAlias = Callable[[int], Request]
 """A request with this number."""
 
@@ -92,7 +96,7 @@ class Connection:
 
     async def restore(self) -> None:
         """Tries anew with a server that was given up."""
-        await self._reopen(self.link)
+        await self._reopen(self.link, anew=True)
 
     def withdraw(self, why: str) -> None:
         """The server is not to be used any more; `restore` brings it back."""
@@ -107,25 +111,40 @@ class Connection:
 
     # opened
 
-    async def _reopen(self, broken: Link | None) -> None:
-        """A new connection, unless somebody has opened one meanwhile."""
+    async def _reopen(self, broken: Link | None, *, anew: bool = False) -> None:
+        """A new connection, unless somebody has opened one meanwhile, or the session has outlived what went wrong."""
         async with self._opening:
             self._check_open()
             if self.link is not broken:
                 return
-            self._opener = asyncio.current_task()
-            try:
-                await self._drop()
-                await self._open()
-                self.trouble = None
-            except BaseException as error:
-                if not self._closed:
-                    self.trouble = str(error) or type(error).__name__
-                await self._drop()
-                raise
-            finally:
-                self._opener = None
+            if anew or broken is None or not await self._answers(broken):
+                await self._replace()
+            self.trouble = None
         self._changed()
+
+    async def _answers(self, link: Link) -> bool:
+        """Whether its session is still there. In the stateless era there is none that could be ended."""
+        if self.greeting is None or self.greeting.is_stateless:
+            return False
+        try:
+            async with asyncio.timeout(min(_PATIENCE, self._spec.timeout)):
+                answer = await link.ask(Request(next(self._ids), "ping", {}))
+        except (ToolwireError, OSError):
+            return False
+        return isinstance(answer, Result) or answer.code == METHOD_NOT_FOUND
+
+    async def _replace(self) -> None:
+        self._opener = asyncio.current_task()
+        try:
+            await self._leave()
+            await self._open()
+        except BaseException as error:
+            if not self._closed:
+                self.trouble = str(error) or type(error).__name__
+            await self._drop()
+            raise
+        finally:
+            self._opener = None
 
     def _check_open(self) -> None:
         if self._closed:
@@ -178,6 +197,14 @@ class Connection:
     async def _drop(self) -> None:
         link, self.link = self.link, None
         if link is not None:
+            await link.close()
+
+    async def _leave(self) -> None:
+        """What others still wait for comes over the old connection, and then it is closed."""
+        link, self.link = self.link, None
+        if link is not None and link.is_awaited:
+            self.spawn(_close_when_answered(link))
+        elif link is not None:
             await link.close()
 
     # lost
@@ -255,3 +282,10 @@ class Connection:
         if isinstance(answer, Failure):
             raise answer.error
         return answer.result
+
+
+async def _close_when_answered(link: Link) -> None:
+    try:
+        await link.answered()
+    finally:
+        await link.close()
