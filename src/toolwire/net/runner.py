@@ -60,7 +60,9 @@ _CLERKS = 8
 
 
 class Runner:
-    """A toolbox that can be run. `approve` is asked where the policy wants a person to agree; without one, nobody does."""
+    """A toolbox that can be run. `approve` is asked where the policy wants a person to agree; without one, nobody does.
+    `keeps_keyless`: the store remembers calls that came without a key, too, for whoever takes up their run.
+    """
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class Runner:
         tenant: str = "",
         while_running: str = "wait",
         lease: float = 60.0,
+        keeps_keyless: bool = True,
     ) -> None:
         self.box = Toolbox(*sources)
         self.shelf = Shelf()
@@ -97,6 +100,7 @@ class Runner:
             policy=policy,
             gates=gates,
             has_store=store is not None,
+            keeps_keyless=keeps_keyless,
             cache=ResultCache(),
             shelf=self.shelf,
             while_running=while_running,

@@ -66,6 +66,7 @@ class Settings(Value, frozen=True):
     policy: Policy | None = None
     gates: tuple[Gate, ...] = GATES
     has_store: bool = False
+    keeps_keyless: bool = True  # False: nobody can come back with a key that we made up, so what it led to is not kept
     lease: float = 60.0
     ttl: float = DAY
     while_running: str = "wait"  # or "refuse"
@@ -124,7 +125,7 @@ class CallRun:
         if size is None or size > limit:
             result = cap(result, limit, settings.shelf)
         if claim is not None:
-            result = yield from self._recorded(claim, ending, result)
+            result = yield from self._recorded(claim, ending if self._may_come_back(pending) else "nothing", result)
         return self._told(pending, result) if pending.steps or pending.tainted or options.cache is not None else result
 
     def _pending(self) -> Pending:
@@ -225,6 +226,10 @@ class CallRun:
             reclaim=entry.tool.effect != "write",
             durable=entry.tool.effect == "write",
         )
+
+    def _may_come_back(self, pending: Pending) -> bool:
+        """Whether somebody may present the key of this call again."""
+        return self.settings.keeps_keyless or pending.key is not None or pending.tool.options.key is not None
 
     def _settled(self, pending: Pending, claim: Claim, record: Record) -> Generator[Step, Any, ToolResult | None]:
         """The answer of an earlier run of the same call; None once the claim is ours after all."""

@@ -98,6 +98,19 @@ def test_a_write_is_claimed_run_and_recorded():
     assert not end.result.is_error
 
 
+@pytest.mark.parametrize("outcome", [Returned("paid 3"), TimedOut(1), Failed(RuntimeError())])
+def test_what_nobody_can_ask_for_again_may_be_forgotten(outcome):
+    steps = drive(CallRun(CALL, settings(made("write"), keeps_keyless=False)), granted, outcome, True)
+    assert kinds(steps) == [ClaimIt, Invoke, ReleaseIt, Finished]
+    assert steps[1].context.idempotency_key == steps[0].claim.key  # the backend may make use of it
+
+
+@pytest.mark.parametrize(("given", "options"), [("k", {}), (None, {"key": lambda arguments: "k"})])
+def test_what_somebody_can_ask_for_again_is_kept(given, options):
+    run = CallRun(CALL, settings(made("write", **options), keeps_keyless=False), key=given)
+    assert kinds(drive(run, granted, Returned("paid 3"), True)) == [ClaimIt, Invoke, CompleteIt, Finished]
+
+
 @pytest.mark.parametrize("effect", ["pure", "read"])
 def test_what_changes_nothing_needs_no_claim(effect):
     assert kinds(drive(CallRun(CALL, settings(made(effect))), Returned("x"))) == [Invoke, Finished]
