@@ -205,7 +205,7 @@ class Runner:
                 else:
                     step = run.next(await self._invoked(step))
         except asyncio.CancelledError:
-            self._let_go(step)
+            self._let_go(run)
             raise
         return step.result
 
@@ -215,10 +215,10 @@ class Runner:
             return ran
         return await (ran if step.token is None else self._kept_alive(step, ran))
 
-    def _let_go(self, step: Step) -> None:
-        """Whoever was stopped in the middle of a read has no use for its claim. A write may have happened: it keeps its own."""
-        if isinstance(step, Invoke) and step.token is not None and step.entry.tool.effect in ("pure", "read"):
-            self._release(step.context.idempotency_key or "", step.token)
+    def _let_go(self, run: CallRun) -> None:
+        held = run.abandoned()
+        if held is not None:
+            self._release(held.key, held.token)
 
     def _release(self, key: str, token: str) -> None:
         """In its own time; if it fails, the lease passes."""
