@@ -3,13 +3,12 @@
 import asyncio
 import itertools
 import socket
-import time
 
 import pytest
 from mcp_server.running import effects_in, http_server
 
 from mcp_client.addresses import Address, Way, discovered, error, events, json_reply, result
-from mcp_client.driving import McpClient, asked, toolbox_of
+from mcp_client.driving import McpClient, asked, run, toolbox_of, until
 from toolwire.ir.errors import ConfigError, ProtocolError
 from toolwire.mcp.client import McpServers, NotAuthorized, ServerGone, ServerRefused, ServerSpec
 from toolwire.mcp.client.login import Browser, Login
@@ -19,17 +18,6 @@ from toolwire.run.results import code_of
 from toolwire.wire.mcp.errors import RpcError
 
 DONE = {"resultType": "complete", "content": [{"type": "text", "text": "paid"}]}
-
-
-def run(test):
-    return asyncio.run(asyncio.wait_for(test, 60))
-
-
-async def until(true):
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        await asyncio.sleep(0.02)
 
 
 @pytest.fixture

@@ -7,24 +7,13 @@ import time
 import pytest
 from mcp_server.running import effects_in
 
-from mcp_client.driving import McpClient, asked, misbehaving, toolbox_of, workshop
+from mcp_client.driving import McpClient, asked, misbehaving, run, toolbox_of, until, workshop
 from toolwire.ir.errors import ProtocolError
 from toolwire.mcp.client import Handlers, McpServers, ServerGone, ServerSpec
 from toolwire.net.runner import Runner
 from toolwire.run.results import code_of
 
 ERAS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
-
-
-def run(test):
-    return asyncio.run(asyncio.wait_for(test, 60))
-
-
-async def until(true):
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        await asyncio.sleep(0.02)
 
 
 @pytest.fixture
