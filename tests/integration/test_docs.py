@@ -1,6 +1,7 @@
 """The docs are true: every code block runs and prints what the page says, every link leads somewhere.
 
 ```python      runs; the blocks of a page share their names. A ```text block right behind it is what it prints.
+```python PATH the same, and an excerpt of that file.
 ```console     each line that starts with `$ toolwire` runs; what follows is what it prints (standard error behind).
 ```json NAME   a file of that name, for the blocks behind it; ```toml NAME the same.
 ```sh          `make` targets and the like; the targets must exist.
@@ -30,6 +31,7 @@ def test_code_blocks(page, tmp_path, monkeypatch):
     printed = None
     for language, title, text in FENCE.findall(page.read_text(encoding="utf-8")):
         if language == "python":
+            assert not title or text in (ROOT / title).read_text(encoding="utf-8"), f"{title} says something else"
             printed = run_python(text, names, page)
         elif language == "text" and printed is not None:
             assert printed == text

@@ -1,4 +1,4 @@
-"""TW070 to TW085: Python code that holds on one provider only, read as a syntax tree, never run."""
+"""TW070 to TW086: Python code that holds on one provider only, read as a syntax tree, never run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from ..ir.errors import ProtocolError
 from ..schema.dialects import DIALECTS
 from .findings import Finding, Place, chosen, found_at, registering
 
@@ -16,10 +15,15 @@ CodeCheck: TypeAlias = Callable[["Code"], Iterator[tuple[ast.AST, str]]]
 
 
 class Code:
-    """A module, and for each node what stands around it."""
+    """A module, and for each node what stands around it; no nodes where it cannot be read, and `broken` says why."""
 
-    def __init__(self, tree: ast.Module) -> None:
-        self.nodes = list(ast.walk(tree))
+    def __init__(self, source: str) -> None:
+        self.broken: Exception | None = None
+        self.nodes: list[ast.AST] = []
+        try:
+            self.nodes += ast.walk(ast.parse(source))
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # too deep is one of the last two
+            self.broken = error
         self.parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
 
     def of(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
@@ -86,18 +90,14 @@ def audit_code(
     targets: Sequence[str] = (),
 ) -> tuple[Finding, ...]:
     """What the rules find in Python source; `# toolwire: ignore[TW074]` on the line silences one."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise ProtocolError(f"{file} is not Python: {error}") from error
-    code, lines = Code(tree), source.splitlines()
+    code, lines = Code(source), source.splitlines()
     found: list[Finding] = []
     for rule_id, check in CODE_CHECKS.items():
         if not chosen(rule_id, select, ignore, targets):
             continue
         for node, message in check(code):
             line = getattr(node, "lineno", 1)
-            if f"toolwire: ignore[{rule_id}]" not in lines[line - 1]:
+            if f"toolwire: ignore[{rule_id}]" not in "".join(lines[line - 1 : line]):
                 found.append(found_at(Place(file, line), rule_id, "", "", message))
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: (finding.line, finding.rule)))
 
@@ -336,3 +336,12 @@ def renamed(code: Code) -> Iterator[tuple[ast.AST, str]]:
         for keyword in call.keywords:
             if keyword.arg in _RENAMED:
                 yield keyword.value, f"`{keyword.arg}`: {_RENAMED[keyword.arg]}"
+
+
+@_rule("TW086", "error", "all", "source that is not Python", "mend it; nothing else in the file was looked at")
+def unreadable(code: Code) -> Iterator[tuple[ast.AST, str]]:
+    error = code.broken
+    if isinstance(error, SyntaxError):
+        yield ast.Pass(lineno=max(error.lineno or 1, 1)), error.msg
+    elif error is not None:
+        yield ast.Pass(lineno=1), str(error) or "nested too deeply"

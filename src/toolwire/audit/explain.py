@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from . import code_rules, config_rules, log_rules, request_rules, tools
 from .findings import CHECKS, RULES, Level, Rule
+from .schema_rules import SCHEMA_CHECKS
 
 __all__ = ["KINDS", "Example", "every_rule", "examples", "explain", "kind_of", "page_of"]
 
@@ -56,7 +57,7 @@ def every_rule() -> list[Rule]:
 def kind_of(rule_id: str) -> str:
     """What the rule reads."""
     homes: tuple[Container[str], ...] = (
-        CHECKS,
+        CHECKS.keys() | SCHEMA_CHECKS.keys(),
         request_rules.REQUEST_CHECKS,
         log_rules.LOG_CHECKS,
         code_rules.CODE_CHECKS,

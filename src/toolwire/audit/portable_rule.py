@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..ir.pointer import Object
-from ..schema.conform import violations, walk
 from ..schema.dialects import DIALECTS, PORTABLE
 from .findings import Hit
-from .schema_rules import schema_rule
+from .schema_rules import Schema, schema_rule
 
 __all__: list[str] = []
 
@@ -25,12 +23,12 @@ _CLOSING = ("additionalProperties is not false", "additionalProperties is not kn
     "keep to the core: required properties, plain types, lists with items, string enums, anyOf, descriptions",
     asked=True,
 )
-def not_portable(schema: Object) -> Iterator[Hit]:
+def not_portable(schema: Schema) -> Iterator[Hit]:
     refused: dict[str, list[str]] = {}
     for row in DIALECTS.values():
-        for found in dict.fromkeys(violations(schema, row)) if row is not PORTABLE else ():
+        for found in dict.fromkeys(schema.violations(row.name)) if row is not PORTABLE else ():
             refused.setdefault(found, []).append(row.name)
-    closed = {at for at, node, _ in walk(schema) if node.get("additionalProperties", False) is False}
+    closed = {at for at, node in schema.nodes if node.get("additionalProperties", False) is False}
     for found, who in refused.items():
         at, _, words = found.partition(": ")
         at = "" if at == "/" else at

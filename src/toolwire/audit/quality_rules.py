@@ -9,6 +9,7 @@ from ..ir.errors import SchemaError
 from ..ir.pointer import Object
 from ..ir.tools import Tool
 from ..schema.validate import validator
+from .alike import first_alike
 from .findings import Hit, rule
 
 __all__: list[str] = []
@@ -189,10 +190,8 @@ def free_limit(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 @rule("TQ15", "warning", "models", "two tools that read alike", "say what tells them apart")
 def near_duplicates(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     said = [frozenset(re.findall(r"\w+", (tool.description or "").lower())) for tool in tools]
-    for index, words in enumerate(said):
-        for other in range(index):
-            if len(words) > 4 and words != said[other] and len(words & said[other]) >= 0.85 * len(words | said[other]):
-                yield index, Hit("/description", f"almost the words of {tools[other].name!r}")
+    for index, other in first_alike(said):
+        yield index, Hit("/description", f"almost the words of {tools[other].name!r}")
 
 
 _NEGATIVE = re.compile(

@@ -13,18 +13,22 @@ __all__ = ["count_tokens", "tokens_of"]
 # words with the space before them, numbers in threes, runs of punctuation
 _PIECES = re.compile(r" ?[^\W\d_]+|\d{1,3}| ?[^\w\s]+|_+|\s+")
 _LETTERS_A_TOKEN = 6
+_IN_ONE = 10  # letters of a word that is one token
 
 
 def count_tokens(text: str) -> int:
     """An estimate: words of up to ten letters are one token, longer ones a token for every six."""
-    total = 0
-    for piece in _PIECES.findall(text):
-        letters = len(piece.strip())
-        if piece.isascii():
-            total += 1 if letters <= _LETTERS_A_TOKEN + 4 else -(-letters // _LETTERS_A_TOKEN)
-        else:
-            total += max(letters // 2, 1)
-    return total
+    pieces = _PIECES.findall(text)
+    is_plain = text.isascii()
+    return len(pieces) + sum([_more(piece) for piece in pieces if len(piece) > _IN_ONE or not is_plain])
+
+
+def _more(piece: str) -> int:
+    """Tokens beyond the first."""
+    letters = len(piece.strip())
+    if piece.isascii():
+        return 0 if letters <= _IN_ONE else -(-letters // _LETTERS_A_TOKEN) - 1
+    return max(letters // 2, 1) - 1
 
 
 def tokens_of(tool: Tool, wire: str) -> int:

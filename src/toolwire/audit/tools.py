@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from ..ir.tools import Tool
-from ..schema.dialects import DIALECTS
-from ..schema.lowering import lower
+from ..schema.lowering import lower_all
 from . import portable_rule, quality_rules, schema_rules, tool_rules
-from .findings import CHECKS, Finding, Place, chosen, found_at
+from .findings import CHECKS, RULES, Finding, Hit, Place, chosen, found_at
+from .schema_rules import SCHEMA_CHECKS, Schema
 from .targets import TARGETS
 from .tokens import tokens_of
 
@@ -32,16 +32,29 @@ def audit_tools(
     given = tuple(tools)
     stands = tuple(places) or (Place(),) * len(given)
     of_all = stands[0] if len(set(stands)) == 1 else Place()
+    suppressed = [_suppressed(tool) for tool in given]
     found: list[Finding] = []
-    for rule_id, check in CHECKS.items():
-        if not chosen(rule_id, select, ignore, targets):
-            continue
-        for index, hit in check(given):
-            if index < 0:
-                found.append(found_at(of_all, rule_id, "", hit.path, hit.message))
-            elif rule_id not in _suppressed(given[index]):
-                found.append(found_at(stands[index], rule_id, given[index].name, hit.path, hit.message))
-    return tuple(dict.fromkeys(found))
+    for rule_id, index, hit in _hits(given, lambda rule_id: chosen(rule_id, select, ignore, targets)):
+        if index < 0:
+            found.append(found_at(of_all, rule_id, "", hit.path, hit.message))
+        elif rule_id not in suppressed[index]:
+            found.append(found_at(stands[index], rule_id, given[index].name, hit.path, hit.message))
+    order = {rule_id: number for number, rule_id in enumerate(RULES)}
+    return tuple(sorted(dict.fromkeys(found), key=lambda finding: order[finding.rule]))
+
+
+def _hits(tools: tuple[Tool, ...], wanted: Callable[[str], bool]) -> Iterator[tuple[str, int, Hit]]:
+    """Rules over the whole list, then tool by tool those over schemas."""
+    for rule_id in filter(wanted, CHECKS):
+        for index, hit in CHECKS[rule_id](tools):
+            yield rule_id, index, hit
+    checks = [(rule_id, check) for rule_id, check in SCHEMA_CHECKS.items() if wanted(rule_id)]
+    for index, tool in enumerate(tools):
+        if tool.kind == "function" and tool.input_schema is not None:
+            schema = Schema(tool.input_schema)
+            for rule_id, check in checks:
+                for hit in check(schema):
+                    yield rule_id, index, Hit(f"/input_schema{hit.path}", hit.message)
 
 
 def _suppressed(tool: Tool) -> frozenset[str]:
@@ -62,8 +75,8 @@ class Fare(NamedTuple):
 def fares(tool: Tool, targets: Sequence[str] = TARGETS) -> dict[str, Fare]:
     """How the schema of a tool fares in each dialect."""
     out: dict[str, Fare] = {}
-    for name in targets:
-        lowered = lower({"type": "object"} if tool.input_schema is None else tool.input_schema, DIALECTS[name])
+    schema = {"type": "object"} if tool.input_schema is None else tool.input_schema
+    for name, lowered in zip(targets, lower_all(schema, targets), strict=True):
         losses = sum(loss.severity != "info" for loss in lowered.losses)
         if not lowered.conforms:
             out[name] = Fare("✗", losses)

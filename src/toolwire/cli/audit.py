@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +128,9 @@ def _explain(rule_id: str) -> int:
 
     known = [rule.id for rule in every_rule()]
     if rule_id not in known:
-        raise ConfigError(f"no rule is called {rule_id!r}", hint=f"there are {', '.join(known)}")
+        near = get_close_matches(rule_id, known, 3, 0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else "docs/rules/README.md lists them; TW001 is the first"
+        raise ConfigError(f"no rule is called {rule_id!r}", hint=hint)
     print(explain(rule_id))
     return 0
 

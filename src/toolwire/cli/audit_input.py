@@ -44,7 +44,7 @@ class Given:
         elif file.endswith(_LOGS) or _is_log(data):
             self._log(file, data)
         else:
-            self._document(file, _parse(data))
+            self._document(file, _parsed(file, data))
 
     def _document(self, file: str, document: Any) -> None:
         from ..audit.config_rules import servers_of
@@ -130,13 +130,27 @@ def read_all(files: Sequence[str]) -> Given:
     given = Given()
     for file in files:
         folder = Path(file)
-        for one in map(str, sorted(folder.rglob("*.py"))) if folder.is_dir() else (file,):
+        if not folder.is_dir():
+            given.add(file)
+            continue
+        inside = sorted(str(one) for one in folder.rglob("*.py") if one.is_file())
+        if not inside:
+            raise ConfigError(f"no Python source in {file}", hint="name the files with tools or requests in it")
+        for one in inside:
             given.add(one)
     return given
 
 
 def load(file: str) -> Any:
-    return _parse(read_bytes(file))
+    return _parsed(file, read_bytes(file))
+
+
+def _parsed(file: str, data: bytes) -> Any:
+    try:
+        return _parse(data)
+    except ProtocolError as error:
+        error.message = f"{file} is {error.message}" if error.message.startswith("not ") else f"{file}: {error.message}"
+        raise
 
 
 def _is_log(data: bytes) -> bool:

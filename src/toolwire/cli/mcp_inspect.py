@@ -98,7 +98,7 @@ async def _print(servers: McpServers, report: Report) -> None:
         print(
             paint(
                 printable(
-                    f"{shown}, MCP {version}: {len(client.tools)} tools, {resources} resources, {prompts} prompts"
+                    f"{shown}, MCP {version}: {_counts(tools=len(client.tools), resources=resources, prompts=prompts)}"
                 ),
                 "bold",
             )
@@ -110,6 +110,10 @@ async def _print(servers: McpServers, report: Report) -> None:
     total = ", ".join(f"{number} {level}" for level, number in counts(report.findings).items())
     count = "1 tool" if len(report.tools) == 1 else f"{len(report.tools)} tools"
     print(paint(f"{count}: {total}", "bold"), file=sys.stderr)
+
+
+def _counts(**numbers: int) -> str:
+    return ", ".join(f"{number} {what.removesuffix('s') if number == 1 else what}" for what, number in numbers.items())
 
 
 def _print_schemas(tools: tuple[Tool, ...], target: str) -> None:

@@ -52,6 +52,8 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     text = _read(arguments.file)
+    if not text.strip():
+        raise ConfigError("there is no text to read", hint="a file, or standard input, with what a model wrote")
     form = _format(arguments, text)
     tools = _tools(arguments.tools)
     parsed = form.parse(text, tools, finished=not arguments.cut, reasoning=arguments.thinking)

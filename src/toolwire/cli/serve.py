@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from . import serve_client, serve_keys, serve_usage
-from .serve_tools import opened_tools
+from .serve_tools import ServedTools
 from .show import paint
 
 if TYPE_CHECKING:
@@ -78,32 +78,55 @@ async def _serve(arguments: argparse.Namespace) -> None:
     telemetry = open_telemetry(settings, os.environ, lines=arguments.quiet)
     state = open_state(settings, os.environ)
 
+    tools = ServedTools(telemetry.observers)
+
     def reload() -> Settings:
+        telemetry.reopen()
         fresh = _settings(arguments)
         telemetry.learn(fresh)
         return fresh
 
     try:
         sinks = [*state.sinks, *telemetry.sinks]
-        async with opened_tools(settings, telemetry.observers) as (runners, published, published_for):
-            gateway = Gateway(
-                settings,
-                limiter=state.limiter,
-                memory=state.memory,
-                sinks=sinks if arguments.quiet else [*sinks, _Table(telemetry.redactor)],
-                metrics=telemetry.metrics,
-                transports=telemetry.transports(),
-                runners=runners,
-                publish=published,
-                publish_for=published_for,
-            )
-            _check_there_is_a_model(gateway, is_demo=arguments.demo)
-            listener = bind(settings, port=arguments.port)
-            app = telemetry.around(gateway)
-            await serve(gateway, settings, listener, reload=reload, ready=lambda: _tell(listener, settings), app=app)
+        opened = await tools.prepare(settings)
+        tools.take(opened)
+        gateway = Gateway(
+            settings,
+            limiter=state.limiter,
+            memory=state.memory,
+            sinks=sinks if arguments.quiet else [*sinks, _Table(telemetry.redactor)],
+            metrics=telemetry.metrics,
+            transports=telemetry.transports(),
+            runners=opened.own.runners,
+            publish=opened.own.publish,
+            publish_for=opened.own.publish_for,
+        )
+        _check_there_is_a_model(gateway, is_demo=arguments.demo)
+        listener = bind(settings, port=arguments.port)
+        await serve(
+            gateway,
+            settings,
+            listener,
+            reload=reload,
+            apply=lambda fresh: _apply(fresh, gateway, tools),
+            ready=lambda: _tell(listener, settings),
+            app=telemetry.around(gateway),
+        )
     finally:
+        await tools.aclose()
         await state.aclose()
         await telemetry.aclose()
+
+
+async def _apply(settings: Settings, gateway: Gateway, tools: ServedTools) -> None:
+    """New settings with their tools; those of before live as long as the requests that may call them."""
+    opened = await tools.prepare(settings)
+    try:
+        gateway.apply(settings, opened.own)
+    except BaseException:
+        await tools.drop(opened)
+        raise
+    tools.take(opened, gateway.settled)
 
 
 def _check_there_is_a_model(gateway: Gateway, *, is_demo: bool) -> None:

@@ -1,43 +1,133 @@
-"""The tools that a gateway runs itself, opened by its settings."""
+"""The tools that a gateway runs itself, opened by its settings; opened anew where these, or the files that they name, change."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import AsyncExitStack
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..ir.errors import ConfigError
 from .tools_file import load_tools
 
 if TYPE_CHECKING:
+    from ..gateway.app import OwnTools
     from ..gateway.settings import Settings, ToolsRow
     from ..mcp.server import Server
     from ..net.runner import Runner
     from ..run.observe import Observer
     from ..run.toolbox import Source
 
-__all__ = ["opened_tools"]
+__all__ = ["ServedTools"]
 
 
-@asynccontextmanager
-async def opened_tools(
-    settings: Settings, observers: Sequence[Observer]
-) -> AsyncIterator[tuple[dict[str, Runner], Server | None, str]]:
-    """The runners by pattern of models, what is published over MCP, and the pattern that this is of; servers of others live as
-    long as the context."""
-    from ..net.runner import Runner
-    from ..net.stores import open_store
+class _OpenRow(NamedTuple):
+    """A row of the settings; what it needs lives as long as `stack`."""
 
-    async with AsyncExitStack() as stack:
-        runners: dict[str, Runner] = {}
-        for pattern, row in settings.tools.items():
+    row: ToolsRow
+    content: bytes
+    runner: Runner
+    stack: AsyncExitStack
+
+
+class _Opened(NamedTuple):
+    rows: dict[str, _OpenRow] = {}
+    server: Server | None = None
+
+    @property
+    def own(self) -> OwnTools:
+        from ..gateway.app import OwnTools
+
+        published = next((pattern for pattern, one in self.rows.items() if one.row.publish), "*")
+        return OwnTools({pattern: one.runner for pattern, one in self.rows.items()}, self.server, published)
+
+
+class ServedTools:
+    """The tools of now. First `prepare` those of the settings, which may fail; then `take` them, or `drop` them."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+        self._now = _Opened()
+        self._left: list[_OpenRow] = []
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    async def prepare(self, settings: Settings) -> _Opened:
+        """What is as it was stays open; ToolwireError leaves everything as it was."""
+        rows: dict[str, _OpenRow] = {}
+        try:
+            for pattern, row in settings.tools.items():
+                before = self._now.rows.get(pattern)
+                same = before is not None and (before.row, before.content) == (row, _content(row))
+                rows[pattern] = before if same and before is not None else await self._open(row)
+            return _Opened(rows, self._server(rows))
+        except BaseException:
+            await _close(rows.values(), self._now.rows.values())
+            raise
+
+    def take(self, opened: _Opened, unused: Callable[[], Awaitable[None]] | None = None) -> None:
+        """They are the tools of now; the others are closed after `unused`."""
+        before, self._now = self._now, opened
+        left = [one for one in before.rows.values() if not any(one is kept for kept in opened.rows.values())]
+        self._left += left
+        if unused is not None:
+            task = asyncio.ensure_future(self._leave(left, unused))
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    async def _leave(self, rows: list[_OpenRow], unused: Callable[[], Awaitable[None]]) -> None:
+        await unused()
+        self._left = [one for one in self._left if not any(one is gone for gone in rows)]
+        await _close(rows, ())
+
+    async def drop(self, opened: _Opened) -> None:
+        """What was prepared is not wanted after all."""
+        await _close(opened.rows.values(), self._now.rows.values())
+
+    async def aclose(self) -> None:
+        for task in tuple(self._leaving):
+            task.cancel()
+        await _close([*self._left, *self._now.rows.values()], ())
+
+    async def _open(self, row: ToolsRow) -> _OpenRow:
+        from ..net.runner import Runner
+        from ..net.stores import open_store
+
+        content = _content(row)
+        async with AsyncExitStack() as stack:
             sources = await _sources(row, stack)
-            runners[pattern] = Runner(*sources, store=open_store(row.store), observers=observers)
-            stack.callback(runners[pattern].close)
-        published = [pattern for pattern, row in settings.tools.items() if row.publish]
-        yield runners, _published([runners[pattern] for pattern in published]), next(iter(published), "*")
+            runner = Runner(*sources, store=open_store(row.store), observers=self._observers)
+            stack.callback(runner.close)
+            return _OpenRow(row, content, runner, stack.pop_all())
+
+    def _server(self, rows: dict[str, _OpenRow]) -> Server | None:
+        published = [one for one in rows.values() if one.row.publish]
+        if not published:
+            return None
+        from ..mcp.server import Server
+
+        if len(published) > 1:
+            raise ConfigError("two rows of [tools] are published", hint="put what is published into one row")
+        before = self._now.server
+        is_same = before is not None and before.runner is published[0].runner
+        return before if is_same else Server(runner=published[0].runner)
+
+
+def _content(row: ToolsRow) -> bytes:
+    """The same as long as the files say the same."""
+    whole = sha256()
+    for file in (*row.files, *([row.mcp] if row.mcp is not None else [])):
+        path = Path(file)
+        whole.update(sha256(path.read_bytes() if path.is_file() else b"").digest())
+    return whole.digest()
+
+
+async def _close(rows: Collection[_OpenRow], but: Collection[_OpenRow]) -> None:
+    for one in rows:
+        if not any(one is kept for kept in but):
+            await one.stack.aclose()
 
 
 async def _sources(row: ToolsRow, stack: AsyncExitStack) -> list[Source]:
@@ -50,13 +140,3 @@ async def _sources(row: ToolsRow, stack: AsyncExitStack) -> list[Source]:
             print(f"toolwire: left out: {problem}", file=sys.stderr)
         sources.append(servers.toolbox())
     return sources
-
-
-def _published(runners: list[Runner]) -> Server | None:
-    if not runners:
-        return None
-    from ..mcp.server import Server
-
-    if len(runners) > 1:
-        raise ConfigError("two rows of [tools] are published", hint="put what is published into one row")
-    return Server(runner=runners[0])

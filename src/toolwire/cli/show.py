@@ -34,7 +34,7 @@ def table(rows: Iterable[Sequence[str]], headers: Sequence[str] = ()) -> list[st
     lines: list[str] = []
     for number, row in enumerate(every):
         head = "  ".join(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False))
-        wrapped = textwrap.wrap(row[-1], room) or [""]
+        wrapped = textwrap.wrap(row[-1], room) if len(row[-1]) > room else [row[-1]]
         lines.append(f"{head}  {wrapped[0]}".rstrip())
         lines += [f"{' ' * len(head)}  {line}" for line in wrapped[1:]]
         if headers and number == 0:

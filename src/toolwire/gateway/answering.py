@@ -16,11 +16,12 @@ from time import perf_counter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..ir.errors import EncodeError, ProtocolError, ToolwireError, UpstreamError
+from ..ir.errors import EncodeError, LossError, ProtocolError, ToolwireError, UpstreamError
 from ..ir.events import ResponseStart, StreamFault
+from ..ir.losses import refuse
 from ..ir.response import Fault
 from ..net.http import Reply
-from ..net.replies import drain, is_document, whole_body
+from ..net.replies import drain, is_document, lost_there, whole_body
 from ..net.retry import Retries, fault_of, with_date
 from ..net.runner import Runner
 from ..run.observe import Retriever
@@ -212,6 +213,8 @@ class Answering:
             return fault_of(error, out.endpoint.origin)
         except UpstreamError as error:
             return error.fault
+        except LossError:
+            raise  # the client wants none
         except (ProtocolError, EncodeError) as error:
             return Fault("server", f"the upstream's answer cannot be passed on: {error.message}", 502, "bad_answer")
         finally:
@@ -249,6 +252,10 @@ class Answering:
         async with target.upstream.transport.post(url, headers, endpoint.secrets, out.body, seconds) as reply:
             if not 200 <= reply.status < 300:
                 return await _refusal(reply, out)
+            if endpoint.vendor.transport is not None:
+                out.losses.extend(lost_there(reply))
+                if self._asked.strict:
+                    refuse(out.losses)
             if self._down is not None and not is_document(reply):
                 self._stream = out.stream()
                 fault = await self._relay(reply, self._stream, self._down, out)

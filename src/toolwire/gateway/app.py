@@ -15,6 +15,7 @@ from logging import getLogger
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..ir.errors import ToolwireError
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from ..mcp.server import Server
     from .published import Published
 
-__all__ = ["Gateway"]
+__all__ = ["Gateway", "OwnTools"]
 
 _log = getLogger("toolwire.gateway")
 _JSON = {"content-type": "application/json"}
@@ -57,6 +58,25 @@ _numbers = count()
 _MCP = "/mcp"
 _LARGE = 64 * 1024  # bytes
 _GONE = 499  # nginx's number for a client that went away
+
+
+class OwnTools(Struct, frozen=True):
+    """Tools that the gateway runs itself, by a pattern of models, and what MCP clients find at `/mcp`."""
+
+    runners: Mapping[str, Runner] = {}
+    publish: Server | None = None
+    publish_for: str = "*"  # a pattern of models that a key must be for to use it
+
+
+class _Era:
+    """The requests between two changes of the settings."""
+
+    __slots__ = ("active", "over")
+
+    def __init__(self) -> None:
+        self.active = 0
+        self.over = asyncio.Event()
+        self.over.set()
 
 
 class Gateway:
@@ -92,14 +112,19 @@ class Gateway:
         self._memory: Memory = in_memory(settings.state) if memory is None else memory
         self._runners = runners or {}
         self._retriever = retriever
-        self._published = None if publish is None else self._publish(publish, publish_for)
+        self._publish_for = publish_for
+        self._published = None if publish is None else self._publish(publish)
+        self._replaced: list[Published] = []
+        self._is_up = False
+        self._era = _Era()
         self._draining = False
         self._active = 0
         self._idle = asyncio.Event()
         self.apply(settings)
 
-    def apply(self, settings: Settings) -> None:
-        """New settings, for the requests to come; ConfigError leaves the old ones in place."""
+    def apply(self, settings: Settings, own: OwnTools | None = None) -> None:
+        """New settings, for the requests to come; ConfigError leaves the old ones in place. `own` are other tools than before:
+        who had them may be rid of them once `settled` is over."""
         rows = settings.upstreams or from_environment(self._environment)
         upstreams = {
             name: Upstream(name, row, self._transports.get(name, self._http), self._environment)
@@ -109,11 +134,35 @@ class Gateway:
         keys = Keys(settings.keys)
         server = settings.server
         self._settings, self._keys, self._router = settings, keys, router
+        if own is not None:
+            self._runners = own.runners
+            self._publish_for = own.publish_for
+            self._replace_published(own.publish)
         self._guard = Guard(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
         cache = AnswerCache(time.monotonic)  # what runs on the old settings keeps its answers to itself
         self._means = Means(
             router, self._memory, settings.limits, time.monotonic, cache, self._runners, self._retriever
         )
+
+    def _replace_published(self, server: Server | None) -> None:
+        before = self._published
+        if server is (None if before is None else before.server):
+            return
+        if before is not None:
+            self._replaced.append(before)
+        self._published = None if server is None else self._publish(server)
+        if self._published is not None and self._is_up:
+            self._published.start()
+
+    async def settled(self) -> None:
+        """The requests of now are over, and what no new one will find is closed."""
+        era, self._era = self._era, _Era()
+        replaced, self._replaced = self._replaced, []
+        for published in replaced:
+            await published.end_sessions()
+        await era.over.wait()
+        for published in replaced:
+            await published.aclose()
 
     @property
     def upstreams(self) -> list[str]:
@@ -131,10 +180,10 @@ class Gateway:
         if self._published is not None:
             self._ending = asyncio.ensure_future(self._published.end_sessions())
 
-    def _publish(self, server: Server, models: str) -> Published:
+    def _publish(self, server: Server) -> Published:
         from .published import Published
 
-        return Published(server, lambda: (self._guard, self._keys), models)
+        return Published(server, lambda: (self._guard, self._keys, self._publish_for))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -149,6 +198,7 @@ class Gateway:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
+                self._is_up = True
                 if self._published is not None:
                     self._published.start()
                 await send({"type": "lifespan.startup.complete"})
@@ -183,12 +233,18 @@ class Gateway:
     def _counted(self, call: Call, turn: Turn) -> Iterator[None]:
         """A request while it is answered; then who wants to know is told."""
         began = time.perf_counter()
+        era = self._era
+        era.active += 1
+        era.over.clear()
         self._active += 1
         self._idle.clear()
         try:
             yield
         finally:
             self._active -= 1
+            era.active -= 1
+            if not era.active:
+                era.over.set()
             if not self._active:
                 self._idle.set()
             call.unwatch()
@@ -260,10 +316,14 @@ class Gateway:
         else:
             caller = self._keys.caller(call.headers, call.query)
             turn.caller = caller.name
-            if place.action == "generate":
-                await self._generate(call, place, caller, turn)
-            else:
-                await self._look_up(call, place, caller)
+            try:
+                if place.action == "generate":
+                    await self._generate(call, place, caller, turn)
+                else:
+                    await self._look_up(call, place, caller)
+            except UnknownModel as error:
+                error.pointer, error.hint = place.model_at, error.hint or place.where_models_are
+                raise
 
     async def _generate(self, call: Call, place: Place, caller: Caller, turn: Turn) -> None:
         asked = await self._read(call, place)

@@ -96,7 +96,8 @@ def _document(body: bytes, headers: Mapping[str, str]) -> Object:
 def _model(place: Place, document: Object) -> str:
     model = place.model or document.get("model")
     if not isinstance(model, str) or not model:
-        raise ProtocolError("no model", pointer="/model", hint="`/v1/models` lists what there is")
+        raise ProtocolError("no model", pointer=place.model_at, hint=place.where_models_are)
     if len(model) > _LONGEST_NAME:
-        raise ProtocolError(f"the name of a model of more than {_LONGEST_NAME} characters", pointer="/model")
+        words = f"the name of a model of more than {_LONGEST_NAME} characters"
+        raise ProtocolError(words, pointer=place.model_at)
     return model

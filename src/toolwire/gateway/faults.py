@@ -51,11 +51,14 @@ def is_ours_to_settle(fault: Fault) -> bool:
 
 
 def settled(fault: Fault, upstream: str) -> Fault:
-    """The upstream does not take our key: the client, whose own key is right, cannot do anything about it.
+    """The upstream does not take our key: the client, whose own key is right, cannot do anything about it. That there is no
+    money it is told as such: it is no failure that passes.
 
     Nor is a failure of the upstream one of ours: a 500 from here is always the gateway's own.
     """
     if is_ours_to_settle(fault):
         message = f"the upstream {upstream} refuses the gateway: {fault.message}"
+        if fault.kind == "billing":
+            return Fault("billing", message, 402, fault.code, retryable=False)
         return Fault("server", message, 502, fault.code, retryable=False)
     return replace(fault, status=502) if fault.status == 500 else fault

@@ -21,15 +21,19 @@ class Front(Struct, frozen=True):
     ping: bytes = b": ping\n\n"  # a sign of life that its clients skip
     streams_unless_told: bool = False
     event_ends: tuple[bytes, ...] = (b"\n\n", b"\r\n\r\n", b"\r\r")
+    last_words: bytes = b""  # behind the end of an answer: clients may wait for them
+    models: str = "/v1/models"  # where its clients find what there is
 
 
 FRONTS = {
-    "openai_chat": Front("openai_chat"),
+    "openai_chat": Front("openai_chat", last_words=b"data: [DONE]\n\n"),
     "openai_responses": Front("openai_responses"),
     "anthropic": Front("anthropic", ping=b'event: ping\ndata: {"type":"ping"}\n\n'),
-    "gemini": Front("gemini"),
+    "gemini": Front("gemini", models="/v1beta/models"),
     # its clients read every line as an object: there is nothing that they would skip
-    "ollama": Front("ollama", "application/x-ndjson", b"", streams_unless_told=True, event_ends=(b"\n",)),
+    "ollama": Front(
+        "ollama", "application/x-ndjson", b"", streams_unless_told=True, event_ends=(b"\n",), models="/api/tags"
+    ),
 }
 
 
@@ -40,6 +44,15 @@ class Place(Struct, frozen=True):
     front: Front
     model: str | None = None
     stream: bool | None = None
+
+    @property
+    def model_at(self) -> str:
+        """A pointer to the model's name; empty where it stands in the path."""
+        return "" if self.model is not None else "/model"
+
+    @property
+    def where_models_are(self) -> str:
+        return f"`{self.front.models}` lists what there is"
 
 
 _ROWS: tuple[tuple[str, str, Action, str], ...] = (

@@ -20,7 +20,7 @@ from msgspec import Struct
 from ..ir.errors import ConfigError
 from .turn import Turn
 
-__all__ = ["AccessLog", "LogLines", "Write", "to_file", "to_logger", "to_stderr"]
+__all__ = ["AccessLog", "LogFile", "LogLines", "Write", "to_logger", "to_stderr"]
 
 _PROBES = frozenset({"alive", "ready", "metrics"})
 _LONGEST = 200  # characters of a name that comes from outside
@@ -156,14 +156,26 @@ def to_stderr(stream: TextIO | None = None) -> Write:
     return write
 
 
-def to_file(path: Path) -> tuple[Write, Callable[[], None]]:
-    """A file that grows, and what closes it. It is opened once: rotate it by copying (`copytruncate`)."""
-    try:
-        out = path.open("a", encoding="utf-8", buffering=1)
-    except OSError as error:
-        raise ConfigError(f"cannot write the log {path}: {error.strerror}") from None
-    return lambda line: _put(out, line), out.close
+class LogFile:
+    """A file that grows. Who has moved it away lets it be opened anew: `reopen`."""
 
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
+        self._out = self._opened()
 
-def _put(out: TextIO, line: str) -> None:
-    out.write(line + "\n")
+    def write(self, line: str) -> None:
+        self._out.write(line + "\n")
+
+    def reopen(self) -> None:
+        """ConfigError where that cannot be; then lines go where they went."""
+        before, self._out = self._out, self._opened()
+        before.close()
+
+    def close(self) -> None:
+        self._out.close()
+
+    def _opened(self) -> TextIO:
+        try:
+            return self._path.open("a", encoding="utf-8", buffering=1)
+        except OSError as error:
+            raise ConfigError(f"cannot write the log {self._path}: {error.strerror}") from None

@@ -31,7 +31,7 @@ from .hosting import Hosting, TurnEvents, add_usage
 from .routing import Target
 from .seen import Seen
 from .splice import with_model
-from .streams import PassingStream, Stream, TranslatingStream
+from .streams import PassingStream, Stream, TranslatingStream, choices_of
 
 __all__ = ["Outbound", "Passing", "Translating", "outbound"]
 
@@ -134,7 +134,7 @@ class Passing:
 
     def stream(self) -> Stream:
         endpoint, asked = self.endpoint, self._asked
-        return PassingStream(endpoint.wire, asked.readable, self.seen, asked.front.event_ends, endpoint.key)
+        return PassingStream(endpoint.wire, asked.readable, self.seen, asked.front, endpoint.key)
 
 
 class Translating:
@@ -246,7 +246,13 @@ class Translating:
         steps = [step.feed for step in (mender, self._events) if step is not None]
         is_first = self._hosting is None or self._hosting.turns == 0
         return TranslatingStream(
-            self._question, self._asked.wire.name, self._encoder, self.seen, steps, is_first=is_first
+            self._question,
+            self._asked.wire.name,
+            self._encoder,
+            self.seen,
+            steps,
+            is_first=is_first,
+            choices=choices_of(self._request, self.endpoint.wire),
         )
 
 

@@ -19,19 +19,19 @@ __all__ = ["Published"]
 
 
 class Published:
-    """An MCP server behind the doors of the gateway: `doors` gives those of now. Its tools belong to a pattern of `models`, and
-    a key that is for none of these is not for the tools either."""
+    """An MCP server behind the doors of the gateway: `doors` gives those of now, and the pattern of models that its tools
+    belong to: a key that is for none of these is not for the tools either."""
 
-    def __init__(self, server: Server, doors: Callable[[], tuple[Guard, Keys]], models: str) -> None:
-        self._server = server
-        self._app = HttpApp(server, path=None, guard=_Doors(doors, models))
+    def __init__(self, server: Server, doors: Callable[[], tuple[Guard, Keys, str]]) -> None:
+        self.server = server
+        self._app = HttpApp(server, path=None, guard=_Doors(doors))
         self._tidying: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
 
     def start(self) -> None:
-        self._tidying = asyncio.ensure_future(self._server.keep_tidy())
+        self._tidying = asyncio.ensure_future(self.server.keep_tidy())
 
     async def end_sessions(self) -> None:
         """Streams that would stay open as long as there is a server."""
@@ -41,23 +41,22 @@ class Published:
         if self._tidying is not None:
             self._tidying.cancel()
         await self._app.close()
-        self._server.close()
+        self.server.close()
 
 
 class _Doors(McpGuard):
     """Who may come is who may come to the gateway."""
 
-    def __init__(self, doors: Callable[[], tuple[Guard, Keys]], models: str) -> None:
+    def __init__(self, doors: Callable[[], tuple[Guard, Keys, str]]) -> None:
         super().__init__()
         self._doors = doors
-        self._models = models
 
     def admit(self, headers: Mapping[str, str]) -> str:
-        guard, keys = self._doors()
+        guard, keys, models = self._doors()
         try:
             guard.check([(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()])
             caller = keys.caller(headers, {})
-            if not caller.may_use_some(self._models):
+            if not caller.may_use_some(models):
                 raise Refused(f"the key {caller.name!r} is not for the models that have these tools")
             return caller.name
         except ToolwireError as error:

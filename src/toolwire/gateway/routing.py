@@ -24,7 +24,7 @@ _REMEMBERED = 1024  # names; clients may ask for any number of models
 
 
 class UnknownModel(ToolwireError):
-    """No row of the settings has this name."""
+    """No row of the settings has this name. Where it stands in the request, and which path lists the names, is the front's to say."""
 
     default_status = 404
 
@@ -117,8 +117,8 @@ class Router:
         if mark and rest and head in self._upstreams:
             return model, ModelRow(upstream=head, model=rest)
         near = get_close_matches(model, self.names, 1, 0.5)
-        hint = f"did you mean {near[0]!r}?" if near else "`/v1/models` lists what there is"
-        raise UnknownModel(f"no model is called {model[:200]!r} here", pointer="/model", hint=hint)
+        hint = f"did you mean {near[0]!r}?" if near else ""
+        raise UnknownModel(f"no model is called {model[:200]!r} here", hint=hint)
 
     def _targets(self, name: str, asked: str) -> list[tuple[Target, float]]:
         row = self._models[name] if name in self._models else self._find(name)[1]

@@ -1,7 +1,8 @@
 """The gateway on a port: bound where it is safe, drained when it is told to stop, reloaded when its settings change.
 
 SIGTERM, SIGINT    no new connections; what runs may finish within `server.drain` seconds, then it ends in an error
-SIGHUP             the settings are read anew; a mistake in them is logged, and the old ones stay
+SIGHUP             the log's file is opened anew, and the settings are read anew; a mistake in them is logged, and the old ones
+                   stay
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import gc
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from logging import getLogger
 from typing import TYPE_CHECKING
@@ -42,6 +43,8 @@ def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
             return _listening(host, number)
         except OSError as error:
             reason = error.strerror or str(error)
+        except OverflowError:
+            raise ConfigError(f"{number} is no port", hint="0 to 65535; 0 takes any free one") from None
     raise ConfigError(f"cannot listen on {host}:{ports[0]}: {reason}", hint="--port 0 takes any free one")
 
 
@@ -58,7 +61,7 @@ def _listening(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(_BACKLOG)
-    except OSError:
+    except (OSError, OverflowError):
         listener.close()
         raise
     return listener
@@ -70,25 +73,63 @@ async def serve(
     listener: socket.socket,
     *,
     reload: Callable[[], Settings] | None = None,
+    apply: Callable[[Settings], Awaitable[None]] | None = None,
     ready: Callable[[], None] | None = None,
     app: App | None = None,
 ) -> None:
-    """Serves until it is told to stop. `reload` gives the settings of now, `ready` is called once it listens, `app` is the
-    gateway with something around it."""
+    """Serves until it is told to stop. `reload` gives the settings of now, `apply` puts them into effect where the gateway
+    alone cannot, `ready` is called once it listens, `app` is the gateway with something around it."""
     host = listener.getsockname()[0]
 
-    def fresh() -> Settings:
+    async def again() -> None:
         found = settings if reload is None else reload()
         _refuse_open(found, host)  # the last key may be gone, and the place where we listen is still the same
-        return found
+        if apply is None:
+            gateway.apply(found)
+        else:
+            await apply(found)
 
-    await _server(gateway, settings, fresh, ready, app or gateway).serve(sockets=[listener])
+    reloading = _Reloading(again)
+    try:
+        await _server(gateway, settings, reloading.ask, ready, app or gateway).serve(sockets=[listener])
+    finally:
+        await reloading.aclose()
+
+
+class _Reloading:
+    """One at a time; who asks while one is under way gets another behind it."""
+
+    def __init__(self, again: Callable[[], Awaitable[None]]) -> None:
+        self._again = again
+        self._wishes = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def ask(self) -> None:
+        self._wishes += 1
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._work())
+
+    async def _work(self) -> None:
+        while self._wishes:
+            self._wishes = 0
+            try:
+                await self._again()
+                _log.info("settings read anew")
+            except ToolwireError as error:
+                _log.error("the settings stay as they were: %s", error)
+            except Exception:  # noqa: BLE001  # what somebody's file of tools does
+                _log.exception("the settings stay as they were")
+
+    async def aclose(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
 
 
 def _server(
     gateway: Gateway,
     settings: Settings,
-    fresh: Callable[[], Settings],
+    reload: Callable[[], None],
     ready: Callable[[], None] | None,
     app: App,
 ) -> uvicorn.Server:
@@ -103,7 +144,7 @@ def _server(
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             """Ours: uvicorn's would raise the signal once more when it is done."""
-            with _signals({signal.SIGINT: self._stop, signal.SIGTERM: self._stop, signal.SIGHUP: self._reload}):
+            with _signals({signal.SIGINT: self._stop, signal.SIGTERM: self._stop, signal.SIGHUP: reload}):
                 yield
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -117,13 +158,6 @@ def _server(
             gateway.drain()
             self.force_exit = self.should_exit  # the second time
             self.should_exit = True
-
-        def _reload(self) -> None:
-            try:
-                gateway.apply(fresh())
-                _log.info("settings read anew")
-            except ToolwireError as error:
-                _log.error("the settings stay as they were: %s", error)
 
     return Server(
         uvicorn.Config(

@@ -162,7 +162,7 @@ def load(path: Path) -> Settings:
     try:
         text = path.read_text("utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="--config names another file") from None
     except UnicodeDecodeError:
         raise ConfigError(f"cannot read {path}: it is not UTF-8") from None
     if path.suffix in (".yaml", ".yml"):

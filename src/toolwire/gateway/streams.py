@@ -1,6 +1,8 @@
 """A stream on its way through: the upstream's bytes in, the client's bytes out.
 
-A stream that breaks ends in an error in the client's own words, never in a normal end; `fault` then says what happened.
+A stream that breaks ends in an error in the client's own words, never in a normal end; `fault` then says what happened. One
+that breaks behind the end of the answer, where only a count of tokens and a last word can be missing, is whole: who asked
+again would pay for it, and run its calls, a second time.
 """
 
 from __future__ import annotations
@@ -14,10 +16,13 @@ from ..ir.events import CallDelta, Event, ResponseEnd, ResponseStart, StreamFaul
 from ..ir.request import Request
 from ..ir.response import Fault
 from ..net.question import Question, without
+from ..stream.sse import SSEDecoder
+from ..stream.strict import parse_object
 from ..wire.protocol import StreamEncoder, Wire
+from .fronts import FRONTS, Front
 from .seen import Seen
 
-__all__ = ["PassingStream", "Stream", "TranslatingStream"]
+__all__ = ["PassingStream", "Stream", "TranslatingStream", "choices_of"]
 
 _WORDS = frozenset({TextDelta, CallDelta})  # nobody but the encoder wants to see them
 
@@ -51,16 +56,15 @@ class PassingStream:
 
     should_stop = False
 
-    def __init__(
-        self, wire: Wire, request: Request | None, seen: Seen, ends: tuple[bytes, ...], key: str | None = None
-    ) -> None:
-        """`ends` are the marks of which one ends an event; `key` is what no error may repeat."""
+    def __init__(self, wire: Wire, request: Request | None, seen: Seen, front: Front, key: str | None = None) -> None:
+        """`key` is what no error may repeat."""
         self.fault: Fault | None = None
         self.ended = False
         self._decoder = wire.stream_decoder()
         self._encoder = wire.stream_encoder(request)
         self._seen = seen
-        self._ends = ends
+        self._front = front
+        self._choices = choices_of(request, wire)
         self._key = key
         self._held: list[bytes] = []  # the beginning of an event
         self._tail = b""  # its last bytes: a mark may come in pieces
@@ -79,17 +83,25 @@ class PassingStream:
     def close(self) -> bytes:
         if self.fault is not None:
             return b""
+        held = b"".join(self._held)
         try:
-            self._follow(self._decoder.close())
+            events = self._decoder.close()
+            _refuse_short(events, self._choices)
+            self._follow(events)
         except ToolwireError as error:
             return self.fail(_broken(error))
-        return self._without_key(b"".join(self._held))
+        is_late = any(isinstance(event, ResponseEnd) for event in events)
+        if not is_late or not self._front.last_words:
+            return self._without_key(held)
+        return (held + b"\n\n" if _is_whole_event(held) else b"") + self._front.last_words
 
     def _whole(self, data: bytes) -> bytes:
         """Up to the end of the last event; the rest waits."""
         before = self._tail
         seam = before + data
-        cut = max([seam.rfind(end) + len(end) for end in self._ends if end in seam], default=0) - len(before)
+        cut = max([seam.rfind(end) + len(end) for end in self._front.event_ends if end in seam], default=0) - len(
+            before
+        )
         if cut <= 0:
             self._held.append(data)
             self._tail = seam[-3:]
@@ -130,7 +142,9 @@ class TranslatingStream:
         steps: Sequence[Callable[[Event], list[Event]]],
         *,
         is_first: bool,
+        choices: int = 1,
     ) -> None:
+        """`choices`: how many answers were asked for, where the upstream has last words that say that there are no more."""
         self.fault: Fault | None = None
         self.ended = False
         self._question = question
@@ -140,6 +154,7 @@ class TranslatingStream:
         self._seen = seen
         self._steps = steps
         self._started = not is_first
+        self._choices = choices
 
     @property
     def should_stop(self) -> bool:
@@ -157,7 +172,9 @@ class TranslatingStream:
         if self.fault is not None or self.ended:
             return b""
         try:
-            return self._write(self._reading.close())
+            events = list(self._reading.close())
+            _refuse_short(events, self._choices)
+            return self._write(events)
         except ToolwireError as error:
             return self.fail(_broken(error))
 
@@ -194,6 +211,28 @@ class TranslatingStream:
         self.fault = fault
         start = b"" if self._started else self._encoder.feed(ResponseStart())
         return start + self._encoder.feed(StreamFault(fault))
+
+
+def choices_of(request: Request | None, wire: Wire) -> int:
+    """How many answers must have ended where a stream does, unless its last words were said; 1 for wires without such, and for
+    a request that cannot be read."""
+    front = FRONTS.get(wire.name)
+    return request.params.n or 1 if request is not None and front is not None and front.last_words else 1
+
+
+def _refuse_short(events: Sequence[Event], choices: int) -> None:
+    """Where no last word was said, an answer that has not begun is missed by nobody else."""
+    for event in events:
+        if isinstance(event, ResponseEnd) and len(event.stops) < choices:
+            raise TruncatedStream(f"the stream stopped after {len(event.stops)} of {choices} answers", hint="ask again")
+
+
+def _is_whole_event(data: bytes) -> bool:
+    """Whether nothing but the blank line behind it is missing."""
+    try:
+        return bool([parse_object(payload) for _, payload in SSEDecoder().feed(data + b"\n\n")])
+    except ToolwireError:
+        return False
 
 
 def _broken(error: ToolwireError) -> Fault:

@@ -18,13 +18,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ..ir.errors import MissingExtra
+from ..ir.errors import ConfigError, MissingExtra
 from ..net.http import Transport
 from ..net.transports import open_transport
 from ..run.observe import Observer
 from ..wire.vendors import codec_of, find
 from .asgi import App
-from .log import AccessLog, LogLines, Write, to_file, to_logger, to_stderr
+from .log import AccessLog, LogFile, LogLines, Write, to_logger, to_stderr
 from .metrics import Metrics
 from .record import Recorder, into
 from .redact import Redactor
@@ -53,6 +53,7 @@ class Telemetry:
         self._given: Mapping[str, Transport] = {}
         self._ways: dict[str, Transport] = {}
         self._recorder: Recorder | None = None
+        self._file: LogFile | None = None
         row = settings.log
         self.redactor = Redactor(patterns=row.remove)
         self.learn(settings)
@@ -94,6 +95,14 @@ class Telemetry:
         self.redactor.learn(urlsplit(url.strip()).password or "" for url in urls)
         self._overhear(rows)
 
+    def reopen(self) -> None:
+        """The log's file anew, for who has moved it away."""
+        if self._file is not None:
+            try:
+                self._file.reopen()
+            except ConfigError as error:
+                _log.error("the log goes where it went: %s", error)
+
     def transports(self, given: Mapping[str, Transport] | None = None) -> Mapping[str, Transport]:
         """`given`, and where everything is recorded those of all upstreams: of now, whenever one looks."""
         self._given = given or {}
@@ -121,9 +130,9 @@ class Telemetry:
     def _writer(self) -> Write | None:
         row = self._settings.log
         if row.file is not None:
-            write, close = to_file(Path(row.file))
-            self._open.callback(close)
-            return write
+            self._file = LogFile(Path(row.file))
+            self._open.callback(self._file.close)
+            return self._file.write
         if row.to == "logger":
             return to_logger()
         return to_stderr() if row.to == "stderr" or (row.to is None and self._lines) else None

@@ -13,7 +13,9 @@ Object: TypeAlias = dict[str, Any]
 
 def join(*segments: str | int) -> str:
     """`join("tools", 0, "a/b") == "/tools/0/a~1b"`"""
-    return "".join(f"/{str(segment).replace('~', '~0').replace('/', '~1')}" for segment in segments)
+    if len(segments) == 1 and type(only := segments[0]) is str and "/" not in only and "~" not in only:
+        return f"/{only}"
+    return "".join([f"/{str(segment).replace('~', '~0').replace('/', '~1')}" for segment in segments])
 
 
 def split(pointer: str) -> list[str]:

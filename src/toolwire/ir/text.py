@@ -85,4 +85,6 @@ def _refuse_within(item: JSON, segment: str | int) -> None:
 
 def printable(text: str) -> str:
     """Without what a terminal or a page would obey: text from a peer is shown, not followed."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)

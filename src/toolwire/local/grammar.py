@@ -8,12 +8,14 @@ by whoever runs the tool.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
+from ..schema.conform import walk
 
-__all__ = ["LONGEST", "MOST_ITEMS", "bounded", "grammar_of"]
+__all__ = ["LONGEST", "MOST_ITEMS", "bounded", "grammar_of", "unenforced"]
 
 LONGEST = 200
 """Characters of a string whose schema has no limit: a small model may say the same word for ever."""
@@ -23,6 +25,20 @@ MOST_ITEMS = 8
 _KEPT = frozenset(
     "type enum const minLength maxLength minimum maximum exclusiveMinimum exclusiveMaximum minItems maxItems required".split()
 )
+_SAYS_NOTHING = frozenset(
+    "title description default examples deprecated readOnly writeOnly example nullable $schema $id $comment $anchor".split()
+)
+_READ = _KEPT | {
+    "properties",
+    "additionalProperties",
+    "items",
+    "prefixItems",
+    "anyOf",
+    "oneOf",
+    "$ref",
+    "$defs",
+    "definitions",
+}
 _LARGEST = 2**53 - 1
 _ONE_LINE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
@@ -34,6 +50,14 @@ def grammar_of(calls: JSON) -> str:
     bodies = [bounded(_closed(shape), f"{number}.", defs) for number, shape in enumerate(shapes)]
     schema: Object = {"anyOf": bodies, "$defs": defs, "x-guidance": _ONE_LINE}
     return f"%llguidance {{}}\nstart: %json {dumps(schema)}"
+
+
+def unenforced(schema: Object) -> Iterator[tuple[str, str]]:
+    """The keywords that the grammar does not hold the model to, each with a pointer to the schema that it stands in."""
+    for at, node, _ in walk(schema):
+        for keyword in sorted(node.keys() - _READ - _SAYS_NOTHING):
+            if not keyword.startswith("x-"):
+                yield at, keyword
 
 
 def _closed(shape: Object) -> Object:

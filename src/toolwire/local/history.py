@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from ..ir.losses import Losses
 from ..ir.parts import Part, Text, ToolCall, ToolResult
+from ..ir.pointer import join
 from ..ir.request import Message
 
 __all__ = ["retold"]
@@ -15,26 +17,36 @@ _SYSTEM = "Tell the user the result in one sentence."
 _LAST = "\nTell me the result."
 
 
-def retold(messages: Sequence[Message]) -> tuple[Message, ...]:
+def retold(messages: Sequence[Message], losses: Losses) -> tuple[Message, ...]:
     """Calls and results in plain words; where the last word is a result's, with the wish to hear of it."""
     names: dict[str, str] = {}
-    told = [replace(message, parts=_plain(message.parts, names)) for message in messages]
+    told = [
+        replace(message, parts=_plain(message.parts, names, losses, join("messages", index)))
+        for index, message in enumerate(messages)
+    ]
     if not messages or not any(isinstance(part, ToolResult) for part in messages[-1].parts):
         return tuple(told)
     wish = replace(told[-1], parts=(*told[-1].parts, Text(_LAST)))
     return _with_system((*told[:-1], wish))
 
 
-def _plain(parts: Iterable[Part], names: dict[str, str]) -> tuple[Part, ...]:
+def _plain(parts: Iterable[Part], names: dict[str, str], losses: Losses, path: str) -> tuple[Part, ...]:
     plain: list[Part] = []
-    for part in parts:
+    for number, part in enumerate(parts):
+        at = f"{path}/parts/{number}"
         if isinstance(part, ToolCall):
             names[part.id] = part.name
+            if part.arguments or part.raw:
+                losses.add(
+                    at, "arguments", "dropped", "this model is told of the call, and would copy what it sees of it"
+                )
             plain.append(Text(f"I will use {part.name}."))
         elif isinstance(part, ToolResult):
             name = part.name or names.get(part.call_id, "it")
             what = "error" if part.is_error else "result"
             plain.append(Text(f"The {what} of {name} is: {part.text}"))
+            if any(not isinstance(one, Text) for one in part.parts):
+                losses.add(at, "media in a result", "dropped", "this model reads text", "error")
         else:
             plain.append(part)
     return tuple(plain)

@@ -18,6 +18,7 @@ from threading import Lock
 from ..bridge.emulate_answer import AnswerReader
 from ..ir.errors import ConfigError, ProtocolError, UpstreamError
 from ..ir.events import CallDelta, CallEnd, Event
+from ..ir.losses import Losses
 from ..ir.pointer import Object
 from ..ir.request import Request
 from ..ir.response import Fault
@@ -48,8 +49,11 @@ class LocalModel:
         )
         """The model alone: what has tools in it is answered as if it had none."""
 
-    async def stream(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """The bytes of a stream. Leaving the loop stops the generation; UpstreamError for what cannot be answered."""
+    async def stream(self, body: bytes, losses: Losses | None = None) -> AsyncGenerator[bytes, None]:
+        """The bytes of a stream. Leaving the loop stops the generation; UpstreamError for what cannot be answered.
+
+        `losses` has, before the first piece comes, what the model could not be told.
+        """
         document = read_body(body)
         if not document.get("tools") and not _has_calls(document):
             answer = self.chat.stream(to_bytes(document))
@@ -59,14 +63,16 @@ class LocalModel:
                 plan = await self._plan(request)
             except ConfigError as error:  # a call is demanded of a tool that is not there
                 raise UpstreamError(Fault("invalid_request", error.message, 400, param="tool_choice")) from None
+            if losses is not None:
+                losses.extend(plan.losses)
             answer = self.chat.stream(to_bytes(plan.body)) if plan.emulation is None else self._calls(plan, request)
         async with aclosing(answer):
             async for piece in answer:
                 yield piece
 
-    async def complete(self, body: bytes) -> bytes:
+    async def complete(self, body: bytes, losses: Losses | None = None) -> bytes:
         """A whole answer."""
-        return await whole(self.stream(to_bytes(counted(read_body(body)))))
+        return await whole(self.stream(to_bytes(counted(read_body(body))), losses))
 
     def close(self) -> None:
         """Stops what is being said and gives the memory back; the next `open_model` begins anew."""

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from ..bridge.emulate import Emulation, emulate
 from ..ir.errors import ConfigError
+from ..ir.losses import Loss, Losses
 from ..ir.parts import Text, ToolResult
 from ..ir.pointer import Object
 from ..ir.request import Message, Request, Role
@@ -25,7 +26,8 @@ from ..ir.value import Value
 from ..text import get
 from ..text.engine.declare import Declare, Results
 from ..wire import get as get_wire
-from .grammar import grammar_of
+from ..wire.protocol import Encoded
+from .grammar import grammar_of, unenforced
 from .history import retold
 
 __all__ = ["Plan", "answers_a_result", "call", "demanded", "forbidden", "probe", "wants_call", "words"]
@@ -60,6 +62,8 @@ class Plan(Value, frozen=True):
 
     body: Object
     emulation: Emulation | None = None
+    losses: tuple[Loss, ...] = ()
+    """What the model does not get to see, or is not held to."""
 
 
 def forbidden(request: Request) -> bool:
@@ -84,10 +88,25 @@ def call(request: Request) -> Plan:
     emulation = emulate(replace(request, choice=choice, output=None, parallel=False), _FORM, constrain=True)
     said = emulation.request
     shown = [one for asked, made in _SHOWN for one in (_says("user", asked), _says("assistant", made))]
-    body = _encoded(replace(said, messages=(said.messages[0], *shown, *said.messages[1:]), output=None))
+    body, losses = _encoded(replace(said, messages=(said.messages[0], *shown, *said.messages[1:]), output=None))
     if said.output is None or not isinstance(said.output.schema, dict):
         raise ConfigError("a call is demanded, and no function is offered")
-    return Plan({**_COOL, **body, "grammar": grammar_of(said.output.schema["properties"]["tool_call"])}, emulation)
+    losses.extend(emulation.losses)
+    _report_call(request, losses)
+    grammar = grammar_of(said.output.schema["properties"]["tool_call"])
+    return Plan({**_COOL, **body, "grammar": grammar}, emulation, tuple(losses))
+
+
+def _report_call(request: Request, losses: Losses) -> None:
+    if request.output is not None and request.output.kind != "text":
+        losses.add("/output", "output format", "dropped", "the answer is a call")
+    if request.parallel:
+        losses.add("/parallel", "parallel calls", "dropped", "this model makes one call a turn", "info")
+    for index, tool in enumerate(request.tools):
+        if tool.kind == "function" and tool.input_schema is not None:
+            for at, keyword in unenforced(tool.input_schema):
+                path = f"/tools/{index}/input_schema{at}/{keyword}"
+                losses.add(path, keyword, "weakened", "the grammar for this model does not enforce it")
 
 
 def _says(role: Role, text: str) -> Message:
@@ -95,9 +114,15 @@ def _says(role: Role, text: str) -> Message:
 
 
 def words(request: Request) -> Plan:
-    spoken = replace(request, messages=retold(request.messages), tools=(), choice=None, parallel=None)
+    told = Losses()
+    spoken = replace(request, messages=retold(request.messages, told), tools=(), choice=None, parallel=None)
     cool = _COOL if answers_a_result(request) else {}
-    return Plan({**cool, **_encoded(spoken)})
+    body, losses = _encoded(spoken)
+    told.extend(losses)
+    for index, tool in enumerate(request.tools):
+        if tool.kind == "builtin":
+            told.add(f"/tools/{index}", tool.name, "dropped", "only its provider can run it", "error")
+    return Plan({**cool, **body}, losses=tuple(told))
 
 
 def probe(request: Request) -> Object:
@@ -133,5 +158,5 @@ def _required(choice: ToolChoice | None) -> ToolChoice:
     return ToolChoice("required") if choice is None or not choice.names else replace(choice, required=True)
 
 
-def _encoded(request: Request) -> Object:
-    return get_wire("openai_chat").encode_request(request)[0]
+def _encoded(request: Request) -> Encoded:
+    return get_wire("openai_chat").encode_request(request)

@@ -7,9 +7,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from contextlib import aclosing, asynccontextmanager
 
 from ..ir.errors import UpstreamError
+from ..ir.losses import Losses
 from ..ir.response import Fault
 from ..ir.text import to_bytes
 from ..net.http import Reply
+from ..net.replies import telling
 from ..stream.strict import parse_object
 from ..wire import get
 from .model import open_model
@@ -30,7 +32,8 @@ class LocalTransport:
         document = parse_object(body)
         model = open_model(document.get("model") or "smollm2")
         deadline = asyncio.get_running_loop().time() + max(seconds, 0.001)
-        answer = model.stream(body) if document.get("stream") else _one(model.complete(body))
+        losses = Losses()
+        answer = model.stream(body, losses) if document.get("stream") else _one(model.complete(body, losses))
         async with aclosing(answer):
             try:
                 async with asyncio.timeout_at(deadline):
@@ -39,7 +42,7 @@ class LocalTransport:
                 yield _Reply(error.status, _DOCUMENT, _error(error.fault), None, deadline)
                 return
             kind = _EVENTS if document.get("stream") else _DOCUMENT
-            yield _Reply(200, kind, first, answer, deadline)
+            yield _Reply(200, {**kind, **telling(losses)}, first, answer, deadline)
 
     async def aclose(self) -> None: ...
 

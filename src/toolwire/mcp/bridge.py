@@ -17,6 +17,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ..ir.errors import ToolwireError
@@ -29,13 +30,14 @@ from ..wire.mcp.greeting import ServerCard
 from ..wire.mcp.headers import SESSION, Mirrored, mirrored
 from ..wire.mcp.meta import PROGRESS_TOKEN, PROTOCOL_VERSION
 from ..wire.mcp.notices import CANCELLED, PROGRESS
-from ..wire.mcp.rpc import LIMIT, Failure, Message, Notification, Request, RequestId, Result, failure, read, write
+from ..wire.mcp.rpc import LIMIT, Failure, Message, Notification, Request, RequestId, Result, failure, read
 from .client.config import ServerSpec
 from .client.greeting import Greeting, Me
 from .client.http import LISTEN, Authorizer, HttpLink
 from .client.stdio import StdioLink
 from .guard import Denied, Guard
 from .http import Watch, headers_of, whole_body
+from .output import Sink, is_full, open_sink, private_output, say
 from .peer import Send
 from .replies import Reply
 
@@ -44,6 +46,8 @@ __all__ = ["BridgeApp", "LineBridge", "stdio_to_http"]
 _log = logging.getLogger("toolwire.mcp")
 _MOST = 64
 """Sessions, each of which is a process."""
+_GRACE = 5.0
+_PAUSE = 0.005
 
 
 def _failed(request: Request, error: Exception) -> Failure:
@@ -108,9 +112,9 @@ class LineBridge:
         except (ToolwireError, OSError) as error:
             _log.warning("the server did not hear of it: %s", error)
 
-    async def close(self) -> None:
-        """What was asked is answered first; a subscription has no answer."""
-        for number in self._listening & self._tasks.keys():
+    async def close(self, *, now: bool = False) -> None:
+        """What was asked is answered first, unless nobody hears it (`now`); a subscription has no answer."""
+        for number in self._tasks if now else self._listening & self._tasks.keys():
             self._tasks[number].cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await self._link.close()
@@ -118,23 +122,33 @@ class LineBridge:
 
 
 async def stdio_to_http(spec: ServerSpec, login: Authorizer | None = None) -> None:
-    """Until standard input ends."""
+    """Until standard input ends, or nobody reads standard output any more."""
+    with private_output() as output:
+        sink, lost = await open_sink(output)
+        bridge = LineBridge(spec, partial(say, sink), login)
+        reading = asyncio.create_task(_read_lines(bridge, sink))
+        try:
+            await asyncio.wait({reading, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                reading.result()  # or why the input cannot be read
+        finally:
+            reading.cancel()
+            await bridge.close(now=lost.done())
+            sink.close()
+            await asyncio.wait({lost}, timeout=_GRACE)
 
-    def emit(message: Message) -> None:
-        sys.stdout.buffer.write(write(message) + b"\n")
-        sys.stdout.buffer.flush()
 
-    bridge, lines = LineBridge(spec, emit, login), NDJSONDecoder(LIMIT)
-    source = await _standard_input()
-    try:
-        while data := await source.read(65536):
-            for line in lines.feed(data):
-                try:
-                    bridge.receive(read(line))
-                except RpcError as error:
-                    emit(failure(error))
-    finally:
-        await bridge.close()
+async def _read_lines(bridge: LineBridge, sink: Sink) -> None:
+    """No faster than what comes of it is read."""
+    lines, source = NDJSONDecoder(LIMIT), await _standard_input()
+    while data := await source.read(65536):
+        for line in lines.feed(data):
+            try:
+                bridge.receive(read(line))
+            except RpcError as error:
+                say(sink, failure(error))
+        while is_full(sink) and not sink.is_closing():  # noqa: ASYNC110  # a transport tells nobody that it is calm again
+            await asyncio.sleep(_PAUSE)
 
 
 async def _standard_input() -> asyncio.StreamReader:

@@ -59,9 +59,9 @@ _Worker: TypeAlias = Callable[[Work, Exchange], Awaitable[Object]]
 class Server:
     """What is served, and how it runs. Transports bring the messages.
 
-    `store` remembers calls by their idempotency keys; without one they are remembered until the process ends. `lease`:
-    after so many seconds without a sign of life a call counts as lost, and its outcome as unknown. `secret` signs what stateless
-    calls give away: share it between processes that serve one address.
+    `store` remembers calls by their idempotency keys; without one those that came with a key are remembered for a day, or
+    until the process ends. `lease`: after so many seconds without a sign of life a call counts as lost, and its outcome as
+    unknown. `secret` signs what stateless calls give away: share it between processes that serve one address.
     """
 
     def __init__(
@@ -81,7 +81,9 @@ class Server:
         runner: Runner | None = None,
     ) -> None:
         self._store = store or open_store("memory:")
-        self.runner = runner or Runner(*sources, store=self._store, policy=policy, lease=lease)
+        self.runner = runner or Runner(
+            *sources, store=self._store, policy=policy, lease=lease, keeps_keyless=store is not None
+        )
         info = {"name": name, "version": version, **({"title": title} if title else {})}
         tools = self.runner.box.tools
         self.catalog = Catalog(tools, resources, prompts, info=info, instructions=instructions, ttl_ms=ttl_ms)

@@ -1,7 +1,6 @@
 """MCP on standard input and output: a message a line.
 
-Nothing else may be written to standard output, so while a server runs it is ours alone: what a tool prints goes to standard
-error. The end of the input is the end of the server; what has begun has a moment to finish.
+The end of the input is the end of the server; what has begun has a moment to finish.
 """
 
 from __future__ import annotations
@@ -10,35 +9,19 @@ import asyncio
 import os
 import stat
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
 
 from ..ir.errors import ProtocolError
 from ..stream.ndjson import NDJSONDecoder
 from ..wire.mcp.errors import PARSE_ERROR, RpcError
-from ..wire.mcp.notices import PASSING
-from ..wire.mcp.rpc import LIMIT, Message, Notification, failure, is_batch, read, write
+from ..wire.mcp.rpc import LIMIT, Message, failure, is_batch, read
 from .conversation import Conversation
+from .output import Sink, is_full, open_sink, private_output, say
 from .server import Server
 
 __all__ = ["LineServer", "serve_stdio"]
 
 _GRACE = 5.0
 _BUSY, _CALM = 1024, 512
-_FULL = 4 * 1024 * 1024
-
-
-class Sink(Protocol):
-    """Where lines are written to: a transport, or a file."""
-
-    def write(self, data: bytes) -> None: ...
-
-    def is_closing(self) -> bool: ...
-
-    def get_write_buffer_size(self) -> int: ...
-
-    def close(self) -> None: ...
 
 
 class LineServer(asyncio.Protocol):
@@ -86,11 +69,7 @@ class LineServer(asyncio.Protocol):
             self._output.write(answer + b"\n")
 
     def emit(self, message: Message) -> None:
-        if self._output.is_closing():
-            return
-        passes = isinstance(message, Notification) and message.method in PASSING
-        if not passes or self._output.get_write_buffer_size() <= _FULL:  # else nobody reads it
-            self._output.write(write(message) + b"\n")
+        say(self._output, message)
 
     def _pause_if_busy(self) -> None:
         if self._input is not None and self._is_busy(_BUSY):
@@ -106,7 +85,7 @@ class LineServer(asyncio.Protocol):
             self._input.resume_reading()
 
     def _is_busy(self, most: int) -> bool:
-        return self.conversation.busy > most or self._output.get_write_buffer_size() > _FULL
+        return self.conversation.busy > most or is_full(self._output)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for line in self._lines.close():
@@ -124,21 +103,10 @@ class LineServer(asyncio.Protocol):
             self.ended.set_result(None)
 
 
-class _Output(asyncio.Protocol):
-    """Tells when nobody reads any more."""
-
-    def __init__(self) -> None:
-        self.lost = asyncio.get_running_loop().create_future()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self.lost.done():
-            self.lost.set_result(None)
-
-
 async def serve_stdio(server: Server) -> None:
     """Serves until the input ends, or nobody reads the output any more."""
-    with _private_output() as output:
-        sink, lost = await _sink(output)
+    with private_output() as output:
+        sink, lost = await open_sink(output)
         lines = await _source(server, sink)
         tidying = asyncio.create_task(server.keep_tidy())
         await asyncio.wait({lines.ended, lost}, return_when=asyncio.FIRST_COMPLETED)
@@ -146,16 +114,6 @@ async def serve_stdio(server: Server) -> None:
         await lines.close(0.0 if lost.done() else _GRACE)
         sink.close()
         await asyncio.wait({lost}, timeout=_GRACE)
-
-
-async def _sink(output: Any) -> tuple[Sink, asyncio.Future[None]]:
-    """The output, and when it is no more."""
-    loop = asyncio.get_running_loop()
-    if stat.S_ISREG(os.fstat(output.fileno()).st_mode):
-        file = _File(output)
-        return file, file.lost
-    transport, written = await loop.connect_write_pipe(_Output, output)
-    return transport, written.lost
 
 
 async def _source(server: Server, sink: Sink) -> LineServer:
@@ -167,40 +125,3 @@ async def _source(server: Server, sink: Sink) -> LineServer:
         return lines
     _, lines = await loop.connect_read_pipe(lambda: LineServer(server, sink), sys.stdin.buffer)
     return lines
-
-
-class _File:
-    """A file as an output: there is nothing to wait for."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def write(self, data: bytes) -> None:
-        self._file.write(data)
-
-    def is_closing(self) -> bool:
-        return self.lost.done()
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def close(self) -> None:
-        if not self.lost.done():
-            self.lost.set_result(None)
-
-
-@contextmanager
-def _private_output() -> Iterator[Any]:
-    """Standard output for us alone; for everybody else it is standard error."""
-    ours = os.fdopen(os.dup(1), "wb", buffering=0)
-    kept = sys.stdout
-    sys.stdout.flush()
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr
-    try:
-        yield ours
-    finally:
-        sys.stdout = kept
-        if not ours.closed:
-            os.dup2(ours.fileno(), 1)

@@ -33,7 +33,7 @@ from ..text.engine.format import Format
 from .endpoint import Endpoint, resolve
 from .http import Reply, Transport, transport_to
 from .question import Question
-from .replies import drain, is_document, whole_body
+from .replies import drain, is_document, lost_there, whole_body
 from .retry import Retries, fault_of, with_date
 from .transports import open_transport
 
@@ -165,6 +165,7 @@ class ModelClient:
             else:
                 try:
                     if 200 <= reply.status < 300:
+                        self._note_lost(reply, question)
                         yield reply
                         return
                     fault = await self._refusal(reply, question)
@@ -176,6 +177,12 @@ class ModelClient:
             _log.info("attempt %d at %s: %s %s; again in %.2f s", attempt, endpoint, fault.status, fault.kind, wait)
             await asyncio.sleep(wait)
             attempt += 1
+
+    def _note_lost(self, reply: Reply, question: Question) -> None:
+        if self._endpoint.vendor.transport is not None:
+            question.losses.extend(lost_there(reply))
+            if self._strict:
+                refuse(question.losses)
 
     async def _refusal(self, reply: Reply, question: Question) -> Fault:
         if 300 <= reply.status < 400:

@@ -97,7 +97,7 @@ class Dispatch:
         for _, guessed in self._guesses.values():
             guessed.cancel()
         for number, task in list(self._tasks.items()):
-            if not (self._runs[number].has_begun and self._does_something(number)):
+            if not self._does_something(number) or self._runs[number].stop():
                 task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))

@@ -22,13 +22,14 @@ class Connection(asyncio.Protocol):
     """Also the reply: `status`, `headers`, `read`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        from httptools import HttpResponseParser
+        from httptools import HttpParserError, HttpResponseParser
 
         self.used = False
         self.status = 0
         self.headers: dict[str, str] = {}
         self._loop = loop
         self._new_parser: Any = HttpResponseParser
+        self._not_http: Any = HttpParserError
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._asked_at = 0.0
@@ -154,8 +155,6 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are none by birth
 
     def data_received(self, data: bytes) -> None:
-        from httptools import HttpParserError
-
         if self._is_complete:
             self.abort()  # an answer to nothing, which must not be taken for the next one
             return
@@ -163,7 +162,7 @@ class Connection(asyncio.Protocol):
         self._head_size += len(data)
         try:
             self._parser.feed_data(data)
-        except HttpParserError as error:
+        except self._not_http as error:
             self._fail(ConnectionError(f"not HTTP: {error}"))  # of no consequence to an answer that is whole
             self.abort()
         if self._head_size > _MOST_HEAD and not self._is_complete:

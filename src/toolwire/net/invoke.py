@@ -51,6 +51,8 @@ class Invoker:
         return self._begun(step, arguments)
 
     def _begun(self, step: Invoke, arguments: Object) -> Outcome | Limited:
+        if not step.start.begin():
+            return _stopped()
         try:
             coroutine = step.entry.function(**arguments)
         except TypeError as error:  # something that it needs is not there; nothing of it has run
@@ -63,7 +65,7 @@ class Invoker:
         if entry.options.rate is not None:
             await self._rates.take(entry.name, entry.options.rate)
         if entry.options.isolation == "process":
-            return await in_process(step, arguments)
+            return await in_process(step, arguments) if step.start.begin() else _stopped()
         if not declared.is_async:
             return await self._in_thread(step, arguments)
         ran = self._begun(step, arguments)
@@ -76,7 +78,7 @@ class Invoker:
         limit, context = step.entry.options.timeout, contextvars.copy_context()
         context.run(running.set, step.context)
         given_up = threading.Event()
-        work = self._pool.submit(lambda: context.run(_guarded, step.entry.function, arguments, given_up.is_set))
+        work = self._pool.submit(lambda: context.run(_guarded, step, arguments, given_up.is_set))
         try:
             done, _ = await asyncio.wait({asyncio.wrap_future(work)}, timeout=limit)
         except asyncio.CancelledError:
@@ -105,10 +107,16 @@ def _rest(value: object) -> Coroutine[Any, Any, Any] | None:
     return collected_as_it_comes(value) if inspect.isasyncgen(value) else None
 
 
-def _guarded(function: Any, arguments: Any, is_given_up: Callable[[], bool]) -> Returned | Failed:
+def _stopped() -> Failed:
+    return Failed(NotExecuted("it was stopped before it began"))
+
+
+def _guarded(step: Invoke, arguments: Any, is_given_up: Callable[[], bool]) -> Returned | Failed:
     """Whatever a function raises, `SystemExit` and the like included, is its failure and not ours."""
+    if not step.start.begin():
+        return _stopped()
     try:
-        value = function(**arguments)
+        value = step.entry.function(**arguments)
         return Returned(collected(value, is_given_up) if inspect.isgenerator(value) else value)
     except BaseException as error:  # noqa: BLE001
         return Failed(error)

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+
+import msgspec
 
 from ..ir.errors import ProtocolError
+from ..ir.losses import Loss
 from .http import Reply
 
-__all__ = ["drain", "is_document", "whole_body"]
+__all__ = ["LOST", "drain", "is_document", "lost_there", "telling", "whole_body"]
 
+LOST = "x-toolwire-lost"
+"""The header in which a model in this process says what it could not be told."""
 _GRACE = 0.25  # seconds
+_losses = msgspec.json.Decoder(tuple[Loss, ...])
+
+
+def telling(losses: Iterable[Loss]) -> dict[str, str]:
+    """The header that says so."""
+    told = list(losses)
+    return {LOST: msgspec.json.encode(told).decode()} if told else {}
+
+
+def lost_there(reply: Reply) -> tuple[Loss, ...]:
+    """What a model in this process says that it could not be told."""
+    said = reply.headers.get(LOST)
+    return () if said is None else _losses.decode(said)
 
 
 async def whole_body(reply: Reply, limit: int) -> bytes:

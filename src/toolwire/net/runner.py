@@ -60,7 +60,9 @@ _CLERKS = 8
 
 
 class Runner:
-    """A toolbox that can be run. `approve` is asked where the policy wants a person to agree; without one, nobody does."""
+    """A toolbox that can be run. `approve` is asked where the policy wants a person to agree; without one, nobody does.
+    `keeps_keyless`: the store remembers calls that came without a key, too, for whoever takes up their run.
+    """
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class Runner:
         tenant: str = "",
         while_running: str = "wait",
         lease: float = 60.0,
+        keeps_keyless: bool = True,
     ) -> None:
         self.box = Toolbox(*sources)
         self.shelf = Shelf()
@@ -97,6 +100,7 @@ class Runner:
             policy=policy,
             gates=gates,
             has_store=store is not None,
+            keeps_keyless=keeps_keyless,
             cache=ResultCache(),
             shelf=self.shelf,
             while_running=while_running,
@@ -201,7 +205,7 @@ class Runner:
                 else:
                     step = run.next(await self._invoked(step))
         except asyncio.CancelledError:
-            self._let_go(step)
+            self._let_go(run)
             raise
         return step.result
 
@@ -211,10 +215,10 @@ class Runner:
             return ran
         return await (ran if step.token is None else self._kept_alive(step, ran))
 
-    def _let_go(self, step: Step) -> None:
-        """Whoever was stopped in the middle of a read has no use for its claim. A write may have happened: it keeps its own."""
-        if isinstance(step, Invoke) and step.token is not None and step.entry.tool.effect in ("pure", "read"):
-            self._release(step.context.idempotency_key or "", step.token)
+    def _let_go(self, run: CallRun) -> None:
+        held = run.abandoned()
+        if held is not None:
+            self._release(held.key, held.token)
 
     def _release(self, key: str, token: str) -> None:
         """In its own time; if it fails, the lease passes."""

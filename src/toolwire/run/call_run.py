@@ -66,6 +66,7 @@ class Settings(Value, frozen=True):
     policy: Policy | None = None
     gates: tuple[Gate, ...] = GATES
     has_store: bool = False
+    keeps_keyless: bool = True  # False: nobody can come back with a key that we made up, so what it led to is not kept
     lease: float = 60.0
     ttl: float = DAY
     while_running: str = "wait"  # or "refuse"
@@ -77,17 +78,17 @@ class Settings(Value, frozen=True):
 
 
 class CallRun:
-    """Call `next` with what came of the last step; the last step is Finished. `has_begun`: the function was, or is, running."""
+    """Call `next` with what came of the last step; the last step is Finished."""
 
-    __slots__ = ("_occurrence", "_steps", "call", "given_key", "has_begun", "settings")
+    __slots__ = ("_invoke", "_occurrence", "_steps", "call", "given_key", "settings")
 
     def __init__(self, call: ToolCall, settings: Settings, *, occurrence: int = 0, key: str | None = None) -> None:
         self.call = call
-        self.has_begun = False
         self.settings = settings
         self._occurrence = occurrence
         self.given_key = key
         self._steps: Generator[Step, Any, ToolResult] | None = None
+        self._invoke: Invoke | None = None
 
     def next(self, reply: Any = None) -> Step:
         steps = self._steps
@@ -97,6 +98,19 @@ class CallRun:
             return steps.send(reply)
         except StopIteration as done:
             return Finished(done.value)
+
+    def stop(self) -> bool:
+        """Whether nothing has been run, and nothing will be. Else the call goes on, and is to be awaited."""
+        return self._invoke is None or self._invoke.start.stop()
+
+    def abandoned(self) -> ReleaseIt | None:
+        """What is to be done for a call that goes no further: its claim is given back where surely nothing has happened."""
+        step = self._invoke
+        if step is None or step.token is None:
+            return None
+        if step.entry.tool.effect not in ("pure", "read") and not step.start.stop():
+            return None
+        return ReleaseIt(step.context.idempotency_key or "", step.token)
 
     def _run(self) -> Generator[Step, Any, ToolResult]:
         settings = self.settings
@@ -114,17 +128,17 @@ class CallRun:
             if cleared is not None:
                 claim, key, token = cleared, cleared.key, cleared.token
         context = CallContext(self.call.id, entry.tool.name, settings.run_id, settings.caller, key)
-        step = Invoke(entry, pending.arguments, context, token, settings.lease)
-        self.has_begun = True
+        step = self._invoke = Invoke(entry, pending.arguments, context, token, settings.lease)
         outcome = yield step
         if not isinstance(outcome, Returned):
             outcome = yield from self._again(step, outcome)
+        step.start.begin()  # nobody stops it any more: what came of it is recorded
         result, size, ending = classify(pending.call, effect, outcome)
         limit = options.output_limit or settings.output_limit
         if size is None or size > limit:
             result = cap(result, limit, settings.shelf)
         if claim is not None:
-            result = yield from self._recorded(claim, ending, result)
+            result = yield from self._recorded(claim, ending if self._may_come_back(pending) else "nothing", result)
         return self._told(pending, result) if pending.steps or pending.tainted or options.cache is not None else result
 
     def _pending(self) -> Pending:
@@ -225,6 +239,10 @@ class CallRun:
             reclaim=entry.tool.effect != "write",
             durable=entry.tool.effect == "write",
         )
+
+    def _may_come_back(self, pending: Pending) -> bool:
+        """Whether somebody may present the key of this call again."""
+        return self.settings.keeps_keyless or pending.key is not None or pending.tool.options.key is not None
 
     def _settled(self, pending: Pending, claim: Claim, record: Record) -> Generator[Step, Any, ToolResult | None]:
         """The answer of an earlier run of the same call; None once the claim is ours after all."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+import msgspec
+
 from ..ir.parts import ToolResult
 from ..ir.pointer import Object
 from ..ir.value import Value
 from .context import CallContext
 from .records import Claim, RecordState
+from .start import Start
 from .toolbox import Entry
 
 __all__ = [
@@ -67,7 +70,8 @@ class Wait(Value, frozen=True):
 
 
 class Invoke(Value, frozen=True, gc=False):
-    """→ Returned | Failed | TimedOut | Unfit. The lease of `key` is kept alive meanwhile.
+    """→ Returned | Failed | TimedOut | Unfit. The lease of `key` is kept alive meanwhile; `start` is asked before the function is
+    called, however long it had to wait for its turn.
 
     The collector of garbage need not look at it: nothing that it holds leads back to it.
     """
@@ -77,6 +81,7 @@ class Invoke(Value, frozen=True, gc=False):
     context: CallContext
     token: str | None = None
     lease: float = 60.0
+    start: Start = msgspec.field(default_factory=Start)
 
 
 class Reconcile(Value, frozen=True):

@@ -8,7 +8,9 @@ None stands for the codec that changes nothing, so that what needs no change cos
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple, TypeAlias
 
 from ..ir.errors import ProtocolError
@@ -28,6 +30,7 @@ __all__ = [
     "json_text",
     "labels",
     "late",
+    "remembering",
     "tuples",
     "unions",
     "wrapped",
@@ -221,10 +224,31 @@ def wrapped(name: str, inner: Maybe) -> Codec:
     return Codec(lift, encode)
 
 
+_lifted: ContextVar[dict[tuple[int, int], tuple[JSON, JSON]] | None] = ContextVar("_lifted", default=None)
+
+
+@contextmanager
+def remembering() -> Iterator[None]:
+    """While one value is lifted: unions in unions ask for the same part of it again and again."""
+    token = _lifted.set({})
+    try:
+        yield
+    finally:
+        _lifted.reset(token)
+
+
 def unions(branches: Sequence[tuple[Node, Maybe]], target: Target) -> Codec:
     """The branch that a value belongs to says how it is carried."""
 
     def lift(value: JSON) -> JSON:
+        known, key = _lifted.get(), (id(branches), id(value))
+        if known is None or type(value) not in (dict, list):
+            return lift_anew(value)
+        if key not in known:
+            known[key] = (value, lift_anew(value))  # the value stays, or another may get its id
+        return known[key][1]
+
+    def lift_anew(value: JSON) -> JSON:
         for node, codec in branches:
             lifted = _lift(codec, value)
             if codec is not None and codec.reshapes and lifted is value:

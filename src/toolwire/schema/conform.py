@@ -121,22 +121,27 @@ def subschemas(node: Object) -> Iterator[Object]:
             yield value
 
 
-def _node(node: Object, dialect: Dialect, root: Object) -> Iterator[str]:
-    if not dialect.whole:
-        for keyword in node:
-            if keyword not in dialect.keywords:
-                yield f"{keyword} is not known here"
-    yield from _object(node, dialect)
-    yield from _shape(node, dialect)
-    yield from _reference(node, dialect, root)
-    if type(node.get("pattern")) is str and not acceptable(node["pattern"], dialect.patterns):
-        yield "the pattern is not taken by its engine"
-    known = dialect.formats is None or node.get("format") in dialect.formats
-    if type(node.get("format")) is str and not known and node.get("type") not in ("integer", "number"):
-        yield f"the format {node['format']!r} is not known here"
+def _node(node: Object, dialect: Dialect, root: Object) -> list[str]:
+    problems: list[str] = []
+    if not dialect.whole and not node.keys() <= dialect.keywords:
+        problems += [f"{keyword} is not known here" for keyword in node if keyword not in dialect.keywords]
+    kind = node.get("type")
+    if kind == "object" or "properties" in node:
+        problems += _object(node, dialect)
+    problems += _shape(node, kind, dialect)
+    if "enum" in node and type(node["enum"]) is list:
+        problems += _enum(node["enum"], kind, dialect)
+    if "$ref" in node:
+        problems += _reference(node, dialect, root)
+    if "pattern" in node and type(node["pattern"]) is str and not acceptable(node["pattern"], dialect.patterns):
+        problems.append("the pattern is not taken by its engine")
+    if "format" in node and type(node["format"]) is str and kind not in ("integer", "number"):
+        if dialect.formats is not None and node["format"] not in dialect.formats:
+            problems.append(f"the format {node['format']!r} is not known here")
     low = node.get("minItems")
     if dialect.most_min_items is not None and type(low) is int and low > dialect.most_min_items:
-        yield f"minItems is more than {dialect.most_min_items}"
+        problems.append(f"minItems is more than {dialect.most_min_items}")
+    return problems
 
 
 def _object(node: Object, dialect: Dialect) -> Iterator[str]:
@@ -158,8 +163,10 @@ def _object(node: Object, dialect: Dialect) -> Iterator[str]:
                 yield f"the property name {name!r}"
 
 
-def _shape(node: Object, dialect: Dialect) -> Iterator[str]:
-    kind = node.get("type")
+_TYPED = frozenset({"type", "anyOf", "$ref", "enum", "const"})
+
+
+def _shape(node: Object, kind: JSON, dialect: Dialect) -> Iterator[str]:
     if dialect.null != "type":
         if type(kind) is list or kind == "null":
             yield "type is one word, and not null"
@@ -167,19 +174,21 @@ def _shape(node: Object, dialect: Dialect) -> Iterator[str]:
             yield "a schema without a type"
         if dialect.lone_any_of and "anyOf" in node and len(node) > 1:
             yield "something stands beside anyOf"
-    values = node.get("enum")
-    if type(values) is list and not dialect.whole:
+    if dialect.anything == "string":
+        if kind == "array" and "items" not in node:
+            yield "an array without items"
+        if _TYPED.isdisjoint(node):
+            yield "a schema without a type"
+
+
+def _enum(values: list[JSON], kind: JSON, dialect: Dialect) -> Iterator[str]:
+    if not dialect.whole:
         if dialect.enum == "string" and (kind != "string" or not all(type(v) is str and v for v in values)):
             yield "an enum of something else than strings"
         if dialect.enum == "primitive" and any(type(v) in (dict, list) for v in values):
             yield "an enum of something else than single values"
-    if type(values) is list and (words := long_enum(values, dialect)) is not None:
+    if (words := long_enum(values, dialect)) is not None:
         yield f"an enum of {words}"
-    if dialect.anything == "string":
-        if kind == "array" and "items" not in node:
-            yield "an array without items"
-        if not {"type", "anyOf", "$ref", "enum", "const"} & node.keys():
-            yield "a schema without a type"
 
 
 def long_enum(values: list[JSON], dialect: Dialect) -> str | None:

@@ -200,8 +200,9 @@ DIALECTS: dict[str, Dialect] = {
             _GRAMMAR,
             keywords=_GRAMMAR.keywords
             - {"oneOf", "uniqueItems", "propertyNames", "contains", "minContains", "maxContains"}
-            - {"dependentRequired", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"},
-            patterns="linear",
+            - {"dependentRequired", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"}
+            - {"minProperties", "maxProperties"},  # taken only where every property is required
+            patterns="simple",
             formats=_FORMATS | {"uri"},
         ),
         replace(
@@ -213,7 +214,7 @@ DIALECTS: dict[str, Dialect] = {
             | _LENGTHS
             | _ANNOTATIONS
             | (_BOUNDS - {"multipleOf"})
-            | {"const", "pattern", "format", "minItems", "maxItems", "prefixItems", "minProperties", "maxProperties"},
+            | {"const", "pattern", "format", "minItems", "maxItems", "prefixItems"},
             patterns="linear",
             formats=_FORMATS | {"uri"},
         ),

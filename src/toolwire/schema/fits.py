@@ -1,6 +1,8 @@
 """Whether a value belongs to a node: types, enums, keys and bounds.
 
-Not the validator: residue and formats are not looked at. It settles which branch of a union a value came from.
+Not the validator: residue and formats are not looked at. It settles which branch of a union a value came from. What was found
+out about an object or a list is remembered until the answer is there: alternatives within alternatives would else be tried in
+a number of ways that doubles with every level.
 """
 
 from __future__ import annotations
@@ -22,15 +24,18 @@ Target: TypeAlias = Callable[[str], Node | None]
 _MOST_HOPS = 3
 
 
-def fits(node: Node, value: JSON, target: Target, hops: int = 0) -> bool:
+_Known: TypeAlias = dict[tuple[int, int, int], bool]
+"""By node, value (both live as long as the question) and hops."""
+
+
+def fits(node: Node, value: JSON, target: Target) -> bool:
+    return _fits(node, value, target, 0, {})
+
+
+def _fits(node: Node, value: JSON, target: Target, hops: int, known: _Known) -> bool:
     """`hops`: references followed for this very value; one that leads back to itself says nothing."""
     if isinstance(node, Any):
         return True
-    if isinstance(node, Ref):
-        found = target(node.target)
-        return found is None or (hops < _MOST_HOPS and fits(found, value, target, hops + 1))
-    if isinstance(node, Union):
-        return any(fits(branch, value, target, hops) for branch in node.branches)
     if isinstance(node, Enum):
         return any(same(value, one) for one in node.values)
     if isinstance(node, Null):
@@ -41,10 +46,23 @@ def fits(node: Node, value: JSON, target: Target, hops: int = 0) -> bool:
         return type(value) is str and _string_fits(node, value)
     if isinstance(node, Number):
         return type(value) in (int, float) and _number_fits(node, value)
+    key = (id(node), id(value), hops)
+    found = known.get(key)
+    if found is None:
+        found = known[key] = _composite_fits(node, value, target, hops, known)
+    return found
+
+
+def _composite_fits(node: Node, value: JSON, target: Target, hops: int, known: _Known) -> bool:
+    if isinstance(node, Ref):
+        there = target(node.target)
+        return there is None or (hops < _MOST_HOPS and _fits(there, value, target, hops + 1, known))
+    if isinstance(node, Union):
+        return any(_fits(branch, value, target, hops, known) for branch in node.branches)
     if isinstance(node, Record):
-        return type(value) is dict and _object_fits(node, value, target)
+        return type(value) is dict and _object_fits(node, value, target, known)
     if isinstance(node, (Array, Tuple)):
-        return type(value) is list and _array_fits(node, value, target)
+        return type(value) is list and _array_fits(node, value, target, known)
     return False
 
 
@@ -79,27 +97,28 @@ def is_integer(value: float) -> bool:
     return type(value) is int or (type(value) is float and value.is_integer())
 
 
-def _object_fits(node: Record, value: dict[str, JSON], target: Target) -> bool:
+def _object_fits(node: Record, value: dict[str, JSON], target: Target, known: _Known) -> bool:
     if not node.required.issubset(value):
         return False
     for key, one in value.items():
-        known = node.properties.get(key, node.rest)
-        if known is None:
+        inner = node.properties.get(key, node.rest)
+        if inner is None:
             return False  # keys that are not mentioned are not meant
-        if not fits(known, one, target):
+        if not _fits(inner, one, target, 0, known):
             return False
     return True
 
 
-def _array_fits(node: Array | Tuple, value: list[JSON], target: Target) -> bool:
+def _array_fits(node: Array | Tuple, value: list[JSON], target: Target, known: _Known) -> bool:
     if len(value) < node.min_items or (node.max_items is not None and len(value) > node.max_items):
         return False
     if isinstance(node, Array):
-        return node.items is None or all(fits(node.items, one, target) for one in value)
+        return node.items is None or all(_fits(node.items, one, target, 0, known) for one in value)
     if len(value) > len(node.items) and node.rest is None:
         return False
     nodes = [*node.items, *([node.rest] * max(len(value) - len(node.items), 0))]
-    return all(known is None or fits(known, one, target) for known, one in zip(nodes, value, strict=False))
+    pairs = zip(nodes, value, strict=False)
+    return all(inner is None or _fits(inner, one, target, 0, known) for inner, one in pairs)
 
 
 def same(one: JSON, other: JSON) -> bool:

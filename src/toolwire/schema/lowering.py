@@ -12,6 +12,7 @@ nothing gets through that it forbids. The input is never changed, and a valid sc
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from ..ir.errors import ProtocolError
@@ -19,7 +20,7 @@ from ..ir.losses import Loss, Losses
 from ..ir.pointer import JSON, Object, split
 from ..ir.text import to_bytes
 from ..stream.strict import parse
-from .codec import Codec
+from .codec import Codec, remembering
 from .conform import conforms, violations
 from .dialects import DIALECTS, Dialect, dialect
 from .emit import Emitter
@@ -27,7 +28,7 @@ from .leaves import Emitted
 from .read import Source, read
 from .strain import doubts
 
-__all__ = ["Lowered", "lower"]
+__all__ = ["Lowered", "lower", "lower_all"]
 
 
 class Lowered:
@@ -56,7 +57,10 @@ class Lowered:
         return self.codec is not None
 
     def lift(self, arguments: JSON) -> JSON:
-        return arguments if self.codec is None else self.codec.lift(arguments)
+        if self.codec is None:
+            return arguments
+        with remembering():
+            return self.codec.lift(arguments)
 
     def encode(self, arguments: JSON) -> JSON:
         return arguments if self.codec is None else self.codec.encode(arguments)
@@ -66,26 +70,42 @@ def lower(schema: JSON, into: str | Dialect) -> Lowered:
     """`schema` in the dialect; the same object for the same content, so do not change what it holds."""
     row = dialect(into) if isinstance(into, str) else into
     if row is not DIALECTS.get(row.name):
-        return _lower(schema, row)
+        return _lower(schema, row, lambda: read(schema))
+    return lower_all(schema, [row.name])[0]
+
+
+def lower_all(schema: JSON, names: Sequence[str]) -> list[Lowered]:
+    """The same in several dialects: the schema is read once."""
+    content = to_bytes(schema)
     try:
-        return _cached(to_bytes(schema), row.name)
+        return [_cached(content, dialect(name).name) for name in names]
     except ProtocolError:  # nested too deeply to be read again
-        return _lower(schema, row)
+        return [_lower(schema, dialect(name), lambda: read(schema)) for name in names]
 
 
 @lru_cache(4096)
 def _cached(content: bytes, name: str) -> Lowered:
-    return _lower(parse(content), DIALECTS[name])
+    return _lower(_parsed(content), DIALECTS[name], lambda: _read(content))
 
 
-def _lower(schema: JSON, row: Dialect) -> Lowered:
+@lru_cache(64)
+def _parsed(content: bytes) -> JSON:
+    return parse(content)
+
+
+@lru_cache(64)
+def _read(content: bytes) -> Source:
+    return read(_parsed(content))
+
+
+def _lower(schema: JSON, row: Dialect, reading: Callable[[], Source]) -> Lowered:
     if type(schema) is dict and conforms(schema, row):
         losses = Losses()
         _report_doubts(schema, row, losses)
         whole = Lowered(schema, None, tuple(losses), row)
         whole.unchanged = True
         return whole
-    source = read(schema)
+    source = reading()
     losses = Losses()
     emitted = _emit(source, row, losses)
     for finding in source.findings:

@@ -1,8 +1,8 @@
 """Arguments held against their schema: all problems at once, each in words that a model can act on.
 
-jsonschema-rs does the checking. It is kept from the network and from files, and from documents so deep that it would
-crash; formats are asserted; patterns run on an engine that is linear in the text, and those that it refuses are a finding
-of the schema, not an error of the arguments.
+jsonschema-rs does the checking. It is kept from the network and from files, and from documents so deep that it would crash, or
+so ambiguous that it would never come to an end; formats are asserted; patterns run on an engine that is linear in the text, and
+those that it refuses are a finding of the schema, not an error of the arguments.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ..ir.pointer import JSON, Object, join
 from ..ir.text import dumps, to_bytes
 from ..ir.value import Value
 from ..stream.strict import parse
+from .effort import Effort
 from .patterns import acceptable
 
 if TYPE_CHECKING:
@@ -24,6 +25,12 @@ __all__ = ["DEPTH", "Problem", "Validator", "depth_of", "validator"]
 
 DEPTH = 64
 MOST_PROBLEMS = 50
+MOST_EFFORT = 1_000_000
+"""Schemas that may be held against parts of one value: about a quarter of a second."""
+MOST_TOLD = 20_000
+"""The same where everything that is wrong is to be told, which takes much longer."""
+_UNCHECKED = "cannot be checked: the alternatives of the schema multiply here; nest the arguments less deeply"
+_UNTOLD = "does not fit the schema; its alternatives multiply here, so that nobody can say where"
 
 
 class Problem(Value, frozen=True):
@@ -40,13 +47,18 @@ class Problem(Value, frozen=True):
 class Validator:
     """Compiled once, for one schema. `findings` are patterns that are not checked."""
 
-    __slots__ = ("_check", "findings")
+    __slots__ = ("_check", "_effort", "_multiplies", "findings")
 
     def __init__(self, schema: JSON) -> None:
         if depth_of(schema) > DEPTH:
             raise SchemaError(f"a schema nested deeper than {DEPTH}", hint="flatten it, or use $ref")
         self.findings: list[str] = []
-        self._check = self._compile(_upgraded(schema) if b'"nullable"' in to_bytes(schema) else schema)
+        text = to_bytes(schema)
+        # without references the schema itself would have to be as large as what there is to do
+        refers = b'"$ref"' in text or b'Ref"' in text
+        self._effort = Effort(schema, MOST_EFFORT) if refers else None
+        self._multiplies = self._effort is not None and self._effort.multiplies()
+        self._check = self._compile(_upgraded(schema) if b'"nullable"' in text else schema)
 
     def _compile(self, schema: JSON) -> jsonschema_rs.Validator:
         import jsonschema_rs
@@ -74,12 +86,23 @@ class Validator:
                     break
             else:
                 return self._check.is_valid(value)  # an object of plain values: what most calls are
-        return depth_of(value) <= DEPTH and self._check.is_valid(value)
+        return depth_of(value) <= DEPTH and not self._is_too_much(value) and self._check.is_valid(value)
+
+    def _is_too_much(self, value: JSON) -> bool:
+        """Definitions that lead back to themselves are no trouble here: the engine remembers those."""
+        return self._multiplies and self._effort is not None and self._effort.of(value) >= MOST_EFFORT
 
     def problems(self, value: JSON) -> tuple[Problem, ...]:
         """Everything that is wrong, the first fifty of it."""
         if depth_of(value) > DEPTH:
             return (Problem("", "depth", f"nested deeper than {DEPTH}"),)
+        if self._is_too_much(value):
+            return (Problem("", "effort", _UNCHECKED),)
+        if self._effort is not None:
+            if self._check.is_valid(value):
+                return ()
+            if self._effort.of(value) >= MOST_TOLD:
+                return (Problem("", "effort", _UNTOLD),)
         found: list[Problem] = []
         for error in self._check.iter_errors(value):
             found.append(_problem(error))

@@ -29,9 +29,10 @@ from .signatures import Signature, with_breach
 
 __all__ = ["code_of", "decode_error", "encode_error", "read_fault", "write_fault"]
 
+_NO_MONEY = "insufficient_quota"
 _BY_CODE: dict[str, FaultKind] = {
     "rate_limit_exceeded": "rate_limit",
-    "insufficient_quota": "billing",
+    _NO_MONEY: "billing",
     "invalid_api_key": "authentication",
     "model_not_found": "not_found",
     "server_error": "server",
@@ -49,7 +50,7 @@ _BY_TYPE: dict[str, FaultKind] = {
     "permission_error": "permission",
     "not_found_error": "not_found",
     "rate_limit_error": "rate_limit",
-    "insufficient_quota": "billing",
+    _NO_MONEY: "billing",
     "server_error": "server",
     "overloaded_error": "overloaded",
     "timeout_error": "timeout",
@@ -57,7 +58,7 @@ _BY_TYPE: dict[str, FaultKind] = {
 _TYPES: dict[FaultKind, str] = {
     "invalid_request": "invalid_request_error",
     "authentication": "authentication_error",
-    "billing": "insufficient_quota",
+    "billing": _NO_MONEY,
     "permission": "permission_error",
     "not_found": "not_found_error",
     "conflict": "conflict_error",
@@ -92,12 +93,15 @@ def read_fault(
     if type(error) is not dict:
         return Fault(kind_of_status(status or 500), words_of(error, status or 500), status or 500)
     code, kind_name = error.get("code"), error.get("type")
-    kind = _BY_CODE.get(str(code)) or (None if status is None else kind_of_status(status))
+    kind = _BY_CODE.get(str(code)) or ("billing" if kind_name == _NO_MONEY else None)
+    kind = kind or (None if status is None else kind_of_status(status))
     if kind is None:
         kind = _kind_of_code(str(code)) or _BY_TYPE.get(str(kind_name)) or kind_of_status(_as_status(code) or 500)
     own = {key: value for key, value in error.items() if key not in _FIELDS}
     if kind_name is not None and kind_name != _TYPES[kind]:
         own["type"] = kind_name
+    if kind == "billing" and code is None:
+        own["code"] = None
     fault = Fault(
         kind,
         str(error.get("message") or words_of(None, status or status_of_kind(kind))),
@@ -114,7 +118,8 @@ def _as_status(code: JSON) -> int | None:
 
 
 def write_fault(fault: Fault, wire: str) -> Object:
-    out = {"message": fault.message, "type": _TYPES[fault.kind], "param": fault.param, "code": fault.code}
+    code = _NO_MONEY if fault.kind == "billing" and fault.code is None else fault.code  # by it clients tell it from 429
+    out = {"message": fault.message, "type": _TYPES[fault.kind], "param": fault.param, "code": code}
     return {**out, **fault.extra.get(wire, {})}
 
 

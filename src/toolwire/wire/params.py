@@ -5,7 +5,9 @@ A parameter without a row on a wire is a loss there, reported by `write_params` 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..ir.losses import Losses
@@ -43,6 +45,7 @@ _HARMLESS = frozenset({"user", "metadata", "store", "service_tier", "cache_key",
 _NAMES = tuple(_TYPES)
 _values = attrgetter(*_NAMES)
 NO_PARAMS = Params()
+_NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 
 class ParamRow(NamedTuple):
@@ -80,8 +83,18 @@ def _stops(value: str | list[Any], key: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def write_params(params: Params, table: dict[str, str], out: Object, wire: str, losses: Losses) -> None:
-    """Writes what `table` (canonical name to the wire's) knows; reports the rest."""
+def write_params(
+    params: Params,
+    table: dict[str, str],
+    out: Object,
+    wire: str,
+    losses: Losses,
+    elsewhere: Mapping[str, str] = _NOWHERE,
+) -> None:
+    """Writes what `table` (canonical name to the wire's) knows; reports the rest.
+
+    `elsewhere` says of parameters that only another version of the wire has why they are lost.
+    """
     if params is NO_PARAMS:
         return
     for name, value in zip(_NAMES, _values(params), strict=True):
@@ -92,4 +105,5 @@ def write_params(params: Params, table: dict[str, str], out: Object, wire: str, 
             out[key] = list(value) if name == "stop" else value
         elif key is None and name != "include_usage":
             severity = "info" if name in _HARMLESS else "warning"
-            losses.add(join("params", name), name, "dropped", f"{wire} has no such parameter", severity)  # type: ignore[arg-type]
+            detail = elsewhere.get(name) or f"{wire} has no such parameter"
+            losses.add(join("params", name), name, "dropped", detail, severity)  # type: ignore[arg-type]

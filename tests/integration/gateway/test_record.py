@@ -172,6 +172,19 @@ def test_replay_offline(tmp_path, capsys):
     assert "top_k" in {loss["concept"] for loss in document["losses"]}
 
 
+@pytest.mark.parametrize(("target", "keeps"), [("anthropic", False), ("anthropic@2023-06-01", True)])
+def test_what_only_a_version_lacks_says_which_and_what_to_do(tmp_path, capsys, target, keeps):
+    _, file = record(tmp_path, HELLO, front="openai_chat", temperature=0.5, seed=7)
+    assert main(["trace", "replay", str(file), "--to", target, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    why = {loss["concept"]: loss["detail"] for loss in document["losses"]}
+    assert why["seed"] == "anthropic has no such parameter"  # in no version
+    assert ("temperature" in document["body"]) is keeps
+    if not keeps:
+        words = "API version 2026-10-21 has no such parameter; anthropic@2023-06-01 as the target has it"
+        assert why["temperature"] == words
+
+
 @pytest.mark.parametrize("alike", [True, False])
 def test_replay_really_sends(tmp_path, capsys, monkeypatch, alike):
     monkeypatch.setenv("A_KEY", "the-key-of-it")

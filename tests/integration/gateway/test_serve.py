@@ -18,9 +18,13 @@ from pathlib import Path
 import pytest
 
 from toolwire import Response, Text, ToolCall, ToolResult
+from toolwire.gateway.serve import bind
+from toolwire.gateway.settings import Settings
+from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Stop, Usage
 from toolwire.mcp.client import McpServers
 from toolwire.testing import Upstream
+from toolwire.testing.upstream import Heard
 
 ANSWER = Response(
     parts=(Text("one two three four five six seven eight nine ten"),), stop=Stop("stop"), usage=Usage(3, 9)
@@ -301,6 +305,89 @@ def test_tools_of_the_gateways_own_in_files_and_behind_mcp(tmp_path: Path) -> No
         assert published == ["conjugate", "status"]
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize("port", ["65536", "-1"])
+def test_a_number_that_is_no_port(port: str) -> None:
+    with pytest.raises(ConfigError, match="is no port"):
+        bind(Settings(), port=int(port))
+
+
+def orders(folder: Path, said: str, name: str = "status") -> None:
+    (folder / "orders.py").write_text(f"def {name}(number: int) -> str:\n    '''Of an order.'''\n    return {said!r}\n")
+
+
+def heard_results(heard: Heard) -> list[str]:
+    assert heard.request is not None
+    return [part.text for one in heard.request.messages for part in one.parts if isinstance(part, ToolResult)]
+
+
+async def published(url: str) -> list[str]:
+    async with McpServers.from_config({"mcpServers": {"gateway": {"url": f"{url}/mcp"}}}) as servers:
+        return sorted(entry.name for entry in servers.toolbox())
+
+
+def test_a_hangup_opens_the_tools_anew(tmp_path: Path) -> None:
+    tools = '[tools."*"]\nfiles = ["orders.py"]\npublish = true\n'
+    call = Response(parts=(ToolCall("c1", "status", {"number": 7}),), stop=Stop("tool_calls"))
+    other = Response(parts=(ToolCall("c1", "whereabouts", {"number": 7}),), stop=Stop("tool_calls"))
+    orders(tmp_path, "shipped")
+
+    async def check() -> None:
+        async with Upstream(call, ANSWER, other, ANSWER, ANSWER, piece=16, pace=0.02) as upstream:
+            config(tmp_path, upstream.url, more=tools)
+            with process(tmp_path, "--port", "0") as (running, url):
+                assert await published(url) == ["status"]
+                before = asyncio.ensure_future(post(url, ask(stream=True)))  # it began with the tools of then
+                await upstream.asked()
+                orders(tmp_path, "lost at sea", "whereabouts")
+                running.send_signal(signal.SIGHUP)
+                await until(lambda: names(url), b"whereabouts")
+                assert b"ten" in await before
+                assert b"ten" in await post(url, ask())
+                assert [heard_results(upstream.heard[number]) for number in (1, 3)] == [["shipped"], ["lost at sea"]]
+                (tmp_path / "orders.py").write_text("1 / 0")
+                running.send_signal(signal.SIGHUP)  # a mistake changes nothing
+                await asyncio.sleep(0.5)
+                assert await published(url) == ["whereabouts"]
+                config(tmp_path, upstream.url)
+                running.send_signal(signal.SIGHUP)
+                await until(lambda: get(url, "/mcp"), b"404 Not Found")
+                assert b"ten" in await post(url, ask())
+                assert upstream.heard[4].request is not None and upstream.heard[4].request.tools == ()
+                running.send_signal(signal.SIGTERM)
+                assert await asyncio.to_thread(running.wait, 10) == 0
+
+    async def names(url: str) -> bytes:
+        return " ".join(await published(url)).encode()
+
+    asyncio.run(check())
+
+
+def test_a_hangup_opens_the_log_anew_whatever_the_settings_say(tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+
+    async def check() -> None:
+        async with Upstream(ANSWER, ANSWER) as upstream:
+            config(tmp_path, upstream.url, more='[log]\nfile = "access.log"\n')
+            with process(tmp_path, "--port", "0") as (running, url):
+                await post(url, ask())
+                log.rename(tmp_path / "access.log.1")
+                (tmp_path / "toolwire.toml").write_text("[sevrer]\n")
+                running.send_signal(signal.SIGHUP)
+                deadline = time.monotonic() + 5
+                while not log.exists():
+                    assert time.monotonic() < deadline
+                    await asyncio.sleep(0.02)
+                await post(url, ask())
+
+    asyncio.run(check())
+    requests = [
+        [line for line in file.read_text().splitlines() if '"event":"request"' in line]
+        for file in (tmp_path / "access.log.1", log)
+    ]
+    assert list(map(len, requests)) == [1, 1]
+    assert "sevrer" in log.read_text()  # and what is wrong stands in the new one
 
 
 def test_a_reload_without_keys_does_not_open_the_door(tmp_path: Path) -> None:

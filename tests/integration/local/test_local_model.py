@@ -9,11 +9,14 @@ from importlib.util import find_spec
 
 import jsonschema_rs
 import pytest
+from gateway.serving import serving
+from pyreqwest.client import ClientBuilder
 
 import toolwire
 from toolwire import Message, Request, Text, Tool, ToolCall, ToolChoice
 from toolwire.ir.errors import UpstreamError
 from toolwire.ir.events import TextDelta
+from toolwire.ir.losses import Losses
 from toolwire.ir.request import Params
 from toolwire.local import open_model
 from toolwire.net.agent import Agent
@@ -89,6 +92,19 @@ def test_without_tools_it_answers_in_words_streamed_or_whole(model):
     assert words == whole["choices"][0]["message"]["content"]
     assert stream.endswith(b"data: [DONE]\n\n")
     assert not any("prompt_progress" in chunk for chunk in chunks)
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"tools": TOOLS, "tool_choice": "required"}, {"tools": TOOLS, "tool_choice": "none"}]
+)
+def test_the_first_chunk_says_who_speaks(model, more):
+    async def first():
+        async with aclosing(model.stream(body(max_tokens=4, **more))) as pieces:
+            return await anext(pieces)
+
+    for _ in range(2):  # the second time the prompt is known
+        chunk = json.loads(asyncio.run(first())[6:])
+        assert chunk["choices"][0]["delta"] == {"role": "assistant", "content": None}
 
 
 def test_a_choice_of_no_tool_gives_words(model):
@@ -215,3 +231,59 @@ def test_an_agent_uses_a_tool_and_answers(model):
 
 def test_there_is_one_a_process_and_it_can_be_closed(model):
     assert open_model("smollm2") is model
+
+
+BOUNDED = {"type": "object", "properties": {"code": {"type": "string", "pattern": "^[A-Z]{3}$"}}, "required": ["code"]}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_it_could_not_be_told_is_told_to_who_asked(model, stream):
+    request = Request(
+        messages=(Message("user", (Text("Order ABC."),)),),
+        tools=(Tool("order", "Orders.", BOUNDED),),
+        choice=ToolChoice("required"),
+        params=Params(max_tokens=24),
+    )
+
+    async def ask_it(losses):
+        async with ModelClient("local/smollm2") as client:
+            if not stream:
+                await client.ask(request, losses=losses)
+            else:
+                async for _ in client.stream(request, losses=losses):
+                    pass
+
+    losses = Losses()
+    asyncio.run(ask_it(losses))
+    assert [(loss.path, loss.action) for loss in losses] == [
+        ("/tools/0/input_schema/properties/code/pattern", "weakened")
+    ]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("strict", [False, True])
+def test_the_gateway_counts_it_among_the_losses(model, stream, strict):
+    body = {
+        "model": "local/smollm2",
+        "max_tokens": 24,
+        "stream": stream,
+        "messages": [{"role": "user", "content": "Order ABC."}],
+        "tools": [{"name": "order", "input_schema": BOUNDED}],
+        "tool_choice": {"type": "any"},
+    }
+
+    async def post():
+        async with serving({"upstreams": {"local": {"provider": "local"}}}) as gateway:
+            headers = {"x-toolwire-strict": "1"} if strict else {}
+            async with ClientBuilder().build() as client:
+                asking = client.post(f"{gateway.url}/v1/messages").body_json(body).headers(headers)
+                answer = await asking.build().send()
+                data = bytes(await answer.bytes())
+            return answer.status, dict(answer.headers), data, gateway.turns
+
+    status, headers, data, turns = asyncio.run(post())
+    if strict:
+        assert status == 400 and b"pattern would be weakened" in data
+    else:
+        assert status == 200 and int(headers["x-toolwire-losses"]) >= 1
+        assert "/tools/0/input_schema/properties/code/pattern" in {loss.path for loss in turns[0].losses}

@@ -1,6 +1,7 @@
 """Addresses that answer as they are told to, and a way in between that can be cut."""
 
 import asyncio
+import inspect
 import json
 from contextlib import asynccontextmanager
 
@@ -41,7 +42,7 @@ def discovered(message, **capabilities):
 
 
 class Address:
-    """Answers with `calls(message)`, bytes as they go out, for tools/call; greets and lists as a stateless server does."""
+    """Answers with `calls(message)`, bytes as they go out, or what to await for them, for tools/call; greets and lists as a stateless server does."""
 
     def __init__(self, calls, **acts):
         self.acts = {"server/discover": discovered, "tools/list": self._list, "tools/call": calls, **acts}
@@ -64,7 +65,7 @@ class Address:
         self.heard.append((headers, message))
         act = self.acts.get(message.get("method"))
         answer = json_reply(error(message, -32601, "Method not found"), 404) if act is None else act(message)
-        writer.write(answer)
+        writer.write(await answer if inspect.isawaitable(answer) else answer)
         try:
             await writer.drain()
         except ConnectionError:

@@ -1,7 +1,9 @@
 """Clients of servers that are real processes."""
 
+import asyncio
 import os
 import sys
+import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -31,8 +33,30 @@ async def toolbox_of(*specs, **options):
         yield servers, servers.toolbox()
 
 
+def run(test):
+    return asyncio.run(asyncio.wait_for(test, 60))
+
+
+async def until(true):
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        await asyncio.sleep(0.02)
+
+
 def asked(name, /, **arguments):
     return ToolCall(f"call_{name}", name, arguments)
 
 
-__all__ = ["MISBEHAVING", "ROOT", "McpClient", "McpServers", "asked", "misbehaving", "toolbox_of", "workshop"]
+__all__ = [
+    "MISBEHAVING",
+    "ROOT",
+    "McpClient",
+    "McpServers",
+    "asked",
+    "misbehaving",
+    "run",
+    "toolbox_of",
+    "until",
+    "workshop",
+]

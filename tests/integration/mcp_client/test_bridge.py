@@ -1,15 +1,17 @@
 """A server of one transport, used over the other: the same answers, both eras, both ways."""
 
 import asyncio
+import json
 import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 from mcp_server.running import WORKSHOP, command, effects_in, environment, http_server, listens, post, until
 
+from mcp_client.addresses import Address, json_reply, result
 from mcp_client.driving import ROOT, McpClient, asked, misbehaving
 from toolwire.mcp.client import Handlers, ServerSpec
 
@@ -80,6 +82,80 @@ def test_a_command_behind_http(version):
     with over_http(line) as port:
         url = f"http://127.0.0.1:{port}/mcp"
         assert run(used(ServerSpec("bridged", url=url, protocol=version))) == version
+
+
+LARGE = "x" * 1_000_000  # more than a pipe holds
+
+
+@asynccontextmanager
+async def bridged(calls):
+    """A bridge on stdio to an address that answers calls so."""
+    address = Address(calls)
+    async with address.serving() as url:
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *bridge(url), stdin=pipe, stdout=pipe, env=environment(), limit=2**16
+        )
+
+        def ask(number):
+            meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+            call = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": "pay", "_meta": meta}}
+            process.stdin.write(json.dumps(call).encode() + b"\n")
+
+        try:
+            yield address, process, ask
+        finally:
+            if process.returncode is None:
+                process.kill()
+            process.stdin.close()
+            await process.wait()
+            process._transport.close()
+
+
+async def happens(true):
+    end = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        await asyncio.sleep(0.02)
+
+
+def test_a_client_that_does_not_read_holds_up_nothing_else():
+    async def test():
+        def calls(message):
+            return json_reply(result(message, {"content": [{"type": "text", "text": LARGE}]}))
+
+        async with bridged(calls) as (address, process, ask):
+            ask(1)
+            await happens(lambda: len(address.heard) == 1)
+            await asyncio.sleep(0.5)  # the answer does not fit into the pipe
+            ask(2)
+            await happens(lambda: len(address.heard) == 2)
+            process.stdin.close()
+            said = [json.loads(line) for line in (await process.stdout.read()).splitlines()]
+            assert [one["id"] for one in said] == [1, 2]
+            assert all(one["result"]["content"][0]["text"] == LARGE for one in said)
+            assert await process.wait() == 0
+
+    run(test())
+
+
+def test_a_bridge_whose_output_nobody_reads_any_more_ends():
+    async def test():
+        is_over = asyncio.Event()
+
+        async def calls(_):
+            await is_over.wait()
+            return b""
+
+        async with bridged(calls) as (address, process, ask):
+            ask(1)
+            await happens(lambda: len(address.heard) == 1)
+            process._transport.get_pipe_transport(1).close()
+            assert await asyncio.wait_for(process.wait(), 10) == 0
+            is_over.set()
+            await asyncio.sleep(0.1)
+
+    run(test())
 
 
 def test_a_call_that_is_cancelled_is_cancelled_at_the_far_end(tmp_path):

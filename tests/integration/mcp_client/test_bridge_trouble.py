@@ -2,12 +2,11 @@
 
 import asyncio
 import json
-import time
 
 from mcp_server.running import effects_in
 
 from mcp_client.addresses import events
-from mcp_client.driving import misbehaving, workshop
+from mcp_client.driving import misbehaving, until, workshop
 from toolwire.mcp import bridge as bridge_module
 from toolwire.mcp.bridge import BridgeApp, LineBridge
 from toolwire.mcp.client import ServerSpec
@@ -66,13 +65,6 @@ def initialize():
 def call(name, number=1, meta=None, **arguments):
     params = {"name": name, "arguments": arguments, **({} if meta is None else {"_meta": meta})}
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
-
-
-async def until(true):
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        await asyncio.sleep(0.02)
 
 
 def run(work, spec):

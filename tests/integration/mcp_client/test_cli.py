@@ -71,7 +71,7 @@ def test_a_server_that_is_not_there(target, words):
 def test_inspect():
     code, out, err = served("inspect")
     assert code == 0
-    assert out.startswith("conjugate 0.1.0, MCP 2026-07-28: 1 tools, 0 resources, 0 prompts\n")
+    assert out.startswith("conjugate 0.1.0, MCP 2026-07-28: 1 tool, 0 resources, 0 prompts\n")
     assert "conjugate  ✓       ~" in out
     assert err.startswith("1 tool:")
 

@@ -3,28 +3,16 @@
 import asyncio
 import subprocess
 import sys
-import time
 
 import pytest
 from mcp_server.running import effects_in
 
-from mcp_client.driving import McpClient, asked, misbehaving, toolbox_of
+from mcp_client.driving import McpClient, asked, misbehaving, run, toolbox_of, until
 from toolwire.mcp.client import McpServers, ServerGone, ServerSpec
 from toolwire.mcp.client.stdio import StdioLink
 from toolwire.net.runner import Runner
 
 SLEEPS = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"
-
-
-def run(test):
-    return asyncio.run(asyncio.wait_for(test, 60))
-
-
-async def until(true):
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        await asyncio.sleep(0.02)
 
 
 def processes(words):

@@ -3,13 +3,12 @@
 import asyncio
 import itertools
 import socket
-import time
 
 import pytest
 from mcp_server.running import effects_in, http_server
 
 from mcp_client.addresses import Address, Way, discovered, error, events, json_reply, result
-from mcp_client.driving import McpClient, asked, toolbox_of
+from mcp_client.driving import McpClient, asked, run, toolbox_of, until
 from toolwire.ir.errors import ConfigError, ProtocolError
 from toolwire.mcp.client import McpServers, NotAuthorized, ServerGone, ServerRefused, ServerSpec
 from toolwire.mcp.client.login import Browser, Login
@@ -19,17 +18,6 @@ from toolwire.run.results import code_of
 from toolwire.wire.mcp.errors import RpcError
 
 DONE = {"resultType": "complete", "content": [{"type": "text", "text": "paid"}]}
-
-
-def run(test):
-    return asyncio.run(asyncio.wait_for(test, 60))
-
-
-async def until(true):
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        await asyncio.sleep(0.02)
 
 
 @pytest.fixture
@@ -137,7 +125,7 @@ def test_a_session_that_was_forgotten_is_begun_anew():
     async def test():
         with http_server() as (port, _process):
             async with McpClient(at(f"http://127.0.0.1:{port}/mcp", protocol="2025-11-25")) as client:
-                client._link._session = "what is that"
+                client.connection.link._session = "what is that"
                 assert (await client.call(asked("add", a=1, b=2))).text == "3"
 
     run(test())
@@ -308,6 +296,68 @@ def test_a_call_that_left_may_have_run_even_if_we_are_not_let_in_to_hear_of_it()
         assert address.methods.count("GET") == 1
         assert address.methods.count("tools/call") == 1
         assert code_of(found) == "outcome_unknown"
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("ping", "sessions"),
+    [
+        (lambda message: json_reply(result(message, {})), 1),
+        (lambda message: json_reply(error(message, -32601, "Method not found")), 1),
+        (lambda _: json_reply(b"busy", 503), 2),
+        (lambda _: b"", 2),
+    ],
+    ids=["still there", "does not know ping", "still busy", "cut off"],
+)
+def test_a_failure_at_one_call_does_not_end_the_session_that_another_one_uses(ping, sessions):
+    may_answer = asyncio.Event()
+
+    async def calls(message):
+        if message["params"]["arguments"]:
+            return json_reply(b"busy", 503)
+        await may_answer.wait()
+        return json_reply(result(message, DONE))
+
+    async def test():
+        address = of_a_session(calls, ping=ping)
+        async with address.serving() as url, toolbox_of(at(url, timeout=5.0)) as (servers, box):
+            paying = asyncio.create_task(Runner(box).run([asked("pay")]))
+            await until(lambda: "tools/call" in address.methods)
+            (failed,) = await Runner(box).run([asked("pay", twice=True)])
+            assert code_of(failed) == "outcome_unknown"
+            assert "HTTP 503" in box.find("pay").withdrawn
+            await until(lambda: servers.clients["x"].trouble is None)
+            assert address.methods.count("initialize") == sessions
+            assert "DELETE" not in address.methods
+            may_answer.set()
+            (paid,) = await paying
+            assert paid.text == "paid"
+            await until(lambda: address.methods.count("DELETE") == sessions - 1)  # nobody uses the old one any more
+
+    run(test())
+
+
+def test_a_session_that_is_left_to_others_ends_with_the_client():
+    is_over = asyncio.Event()
+
+    async def calls(message):
+        if not message["params"]["arguments"]:
+            await is_over.wait()
+        return b""
+
+    async def test():
+        address = of_a_session(calls, ping=lambda _: b"")
+        async with address.serving() as url:
+            async with toolbox_of(at(url, timeout=5.0)) as (servers, box):
+                paying = asyncio.create_task(Runner(box).run([asked("pay")]))
+                await until(lambda: "tools/call" in address.methods)
+                await Runner(box).run([asked("pay", twice=True)])
+                await until(lambda: servers.clients["x"].trouble is None)
+                assert address.methods.count("initialize") == 2
+            assert address.methods.count("DELETE") == 2
+            is_over.set()
+            await paying
 
     run(test())
 

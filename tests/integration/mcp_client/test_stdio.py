@@ -7,24 +7,13 @@ import time
 import pytest
 from mcp_server.running import effects_in
 
-from mcp_client.driving import McpClient, asked, misbehaving, toolbox_of, workshop
+from mcp_client.driving import McpClient, asked, misbehaving, run, toolbox_of, until, workshop
 from toolwire.ir.errors import ProtocolError
 from toolwire.mcp.client import Handlers, McpServers, ServerGone, ServerSpec
 from toolwire.net.runner import Runner
 from toolwire.run.results import code_of
 
 ERAS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
-
-
-def run(test):
-    return asyncio.run(asyncio.wait_for(test, 60))
-
-
-async def until(true):
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        await asyncio.sleep(0.02)
 
 
 @pytest.fixture
@@ -111,7 +100,7 @@ def test_ten_thousand_calls_over_one_connection():
                 )
                 right += sum(result.text == str(start + place + 1) for place, result in enumerate(results))
             assert right == 10_000
-            assert not client._link._pending
+            assert not client.connection.link._pending
             assert not client._watched
 
     asyncio.run(asyncio.wait_for(test(), 120))
@@ -311,6 +300,34 @@ def test_a_question_that_nobody_answers_is_answered():
     run(test())
 
 
+def test_the_answer_to_a_question_goes_to_the_process_that_asked(effects):
+    asked_for, may_answer = [], [asyncio.Event(), asyncio.Event()]
+
+    async def sample(_):
+        number = len(asked_for)
+        asked_for.append(number)
+        await may_answer[number].wait()
+        return {"answer": number}
+
+    async def test():
+        async with McpClient(misbehaving(effects=effects), handlers=Handlers(sample=sample)) as client:
+            first = asyncio.create_task(client.call(asked("ask")))
+            await until(lambda: asked_for == [0])
+            with pytest.raises(ServerGone):
+                await client.call(asked("die"))
+            with pytest.raises(ServerGone):
+                await first
+            await until(lambda: client.trouble is None)
+            second = asyncio.create_task(client.call(asked("ask")))  # the new process numbers its questions alike
+            await until(lambda: asked_for == [0, 1])
+            may_answer[0].set()
+            await asyncio.wait({second}, timeout=0.5)
+            may_answer[1].set()
+            return await second
+
+    assert run(test()).text == '{"answer": 1}'
+
+
 def test_a_server_that_asks_without_end_is_not_listened_to():
     async def test():
         async def never(_):
@@ -319,7 +336,7 @@ def test_a_server_that_asks_without_end_is_not_listened_to():
         async with McpClient(misbehaving(reconnects=0), handlers=Handlers(sample=never)) as client:
             with pytest.raises(ServerGone, match="questions"):
                 await client.call(asked("nag"))
-            assert len(client._tasks) < 2000
+            assert len(client.connection.tasks) < 2000
 
     run(test())
 
@@ -370,7 +387,7 @@ def test_a_tool_that_is_gone_or_changed_is_withdrawn():
 def test_nothing_is_left_behind(effects):
     async def test():
         async with McpClient(misbehaving(effects=effects)) as client:
-            return client._link._process
+            return client.connection.link._process
 
     process = run(test())
     assert process.returncode == 0  # it saw the end of its input

@@ -319,6 +319,109 @@ def test_a_write_that_waits_for_its_twin_does_not_run_once_its_run_is_stopped():
     asyncio.run(test())
 
 
+def payer(*, is_async=False, **options):
+    def pay() -> str:
+        """Pay."""
+        RAN.append("pay")
+        return "paid"
+
+    async def pay_async() -> str:
+        """Pay."""
+        return pay()
+
+    function = pay_async if is_async else pay
+    return Entry(tool(name="pay", effect="write")(function), function, Options(**options))
+
+
+async def stopped(runner, store):
+    """What comes of a write that is stopped while it waits, when its run is told to stop."""
+    dispatch = runner.dispatch(keys={"c": "k"})
+    dispatch.add(call("pay"))
+    waiting = asyncio.create_task(dispatch.results())
+    await until(lambda: store.get("k") is not None)
+    await asyncio.sleep(0.05)
+    async with asyncio.timeout(2):
+        (found,) = await dispatch.abort()
+        await waiting
+    await until(lambda: store.get("k") is None)
+    return found
+
+
+async def until(true):
+    end = time.monotonic() + 5
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_write_that_waits_for_its_rate_does_not_run_once_its_run_is_stopped(is_async):
+    async def test():
+        store = MemoryStore()
+        runner = Runner(payer(is_async=is_async, rate=0.3), store=store)
+        (first,) = await runner.run([call("pay")])
+        found = await stopped(runner, store)
+        assert (code_of(found), found.text) == ("cancelled", "The run was stopped before this call was made.")
+        assert first.text == "paid"
+        assert RAN == ["pay"]
+
+    asyncio.run(test())
+
+
+def test_a_write_that_waits_for_a_thread_does_not_run_once_its_run_is_stopped():
+    async def test():
+        began, release = threading.Event(), threading.Event()
+
+        @tool(effect="read")
+        def hold() -> str:
+            """Hold."""
+            began.set()
+            release.wait(20)
+            return "held"
+
+        store = MemoryStore()
+        runner = Runner(hold, payer(), store=store, threads=1)
+        holding = asyncio.create_task(runner.run([call("hold")]))
+        await asyncio.to_thread(began.wait)
+        try:
+            assert code_of(await stopped(runner, store)) == "cancelled"
+        finally:
+            release.set()
+        await holding
+        await asyncio.sleep(0.1)
+        assert RAN == []
+        (again,) = await runner.run([call("pay")], keys={"c": "k"})
+        assert again.text == "paid"
+
+    asyncio.run(test())
+
+
+def test_a_write_that_began_in_a_thread_is_awaited_and_recorded():
+    async def test():
+        began, release = threading.Event(), threading.Event()
+
+        @tool(effect="write")
+        def pay() -> str:
+            """Pay."""
+            began.set()
+            release.wait(20)
+            return "paid"
+
+        store = MemoryStore()
+        dispatch = Runner(pay, store=store).dispatch(keys={"c": "k"})
+        dispatch.add(call("pay"))
+        results = asyncio.create_task(dispatch.results())
+        await asyncio.to_thread(began.wait)
+        stopping = asyncio.create_task(dispatch.abort())
+        await asyncio.wait({stopping}, timeout=0.1)
+        release.set()
+        assert [one.text for one in await stopping] == ["paid"]
+        assert store.get("k").state == "done"
+        await results
+
+    asyncio.run(test())
+
+
 @pytest.mark.parametrize("rate", [None, 100.0])
 def test_a_call_without_what_its_function_needs_gives_its_key_back(rate):
     async def pay(amount: int) -> str:

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -57,6 +58,41 @@ def test_secrets_stay_secret(url):
     error = caught.value
     said = f"{error} {error!r} {error.__cause__} {error.__context__ if not error.__suppress_context__ else ''}"
     assert "hunter2" not in said
+
+
+@pytest.mark.parametrize(("option", "seconds"), [("", 5.0), ("&options=-c%20statement_timeout%3D1000", 1.0)])
+@pytest.mark.parametrize("is_there", [True, False], ids=["a claim", "the table"])
+def test_a_lock_that_somebody_holds_does_not_hold_us(servers, tmp_path, wish, is_there, option, seconds):
+    import psycopg
+
+    server = servers("postgres")
+    url = server.fresh(tmp_path)
+    others = open_store(url)
+    if is_there:
+        others.claim(wish("other"))
+    lock = "LOCK TABLE toolwire_records" if is_there else "SELECT pg_advisory_xact_lock(x'746F6F6C77697265'::bigint)"
+    store = open_store(url + option)
+    with ThreadPoolExecutor(1) as thread, psycopg.connect(url) as holder:
+        holder.execute(lock)
+        began = time.monotonic()
+        with pytest.raises(StoreError, match="statement timeout"):
+            thread.submit(store.claim, wish()).result(timeout=seconds + 5)
+        assert time.monotonic() - began > seconds * 0.9
+    assert store.claim(wish()).state == "running"
+    store.close()
+    others.close()
+
+
+def test_much_is_swept_in_several_statements(servers, tmp_path, wish, monkeypatch):
+    monkeypatch.setattr("toolwire.net.stores.postgres._SWEPT_AT_ONCE", 2)
+    store = open_store(servers("postgres").fresh(tmp_path))
+    for number in range(5):
+        claim = wish(str(number))
+        store.claim(claim)
+        store.complete(claim.key, claim.token, "done", ttl=0.0)
+    assert store.sweep() == 5
+    assert store.sweep() == 0
+    store.close()
 
 
 @pytest.mark.parametrize("form", ["{path}", "sqlite:///{path}"])

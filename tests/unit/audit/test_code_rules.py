@@ -8,7 +8,7 @@ import pytest
 import toolwire
 from toolwire.audit.code_rules import CODE_CHECKS, audit_code
 from toolwire.cli.main import main
-from toolwire.ir import ProtocolError, Response, Stop, Text, ToolCall, ToolResult
+from toolwire.ir import Response, Stop, Text, ToolCall, ToolResult
 from toolwire.wire import get
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -46,6 +46,7 @@ def test_nothing_is_found_in_the_twin():
 SNIPPETS = {
     "TW076": ["eval(call.function.name)", "getattr(module, call.name)()"],
     "TW083": ["await asyncio.gather(*[run(c) for c in message.tool_calls])"],
+    "TW086": ["print 'hi'"],
     "TW072": ["response.candidates[0].content.parts[0].text"],
     "TW081": [
         "TOOLS[0]['parameters']['additionalProperties'] = False",
@@ -100,9 +101,32 @@ def test_a_line_can_say_that_it_was_looked_at():
     assert audit_code(source.replace("TW074", "TW001"), "f.py")
 
 
-def test_what_is_not_python_says_so():
-    with pytest.raises(ProtocolError, match="not Python"):
-        audit_code("def (", "f.py")
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("x = 1\ndef (\n", 2),
+        ("x = (\n", 1),
+        ("\0", 1),
+        ("x = " + "(" * 500, 1),
+        ("x = " + "-" * 100_000 + "1", 1),
+        ("if x:\n", 1),
+    ],
+)
+def test_what_is_not_python_is_a_finding_at_its_line(source, line):
+    (finding,) = audit_code(source, "f.py")
+    assert (finding.rule, finding.file, finding.line, finding.level) == ("TW086", "f.py", line, "error")
+    assert finding.message
+    assert audit_code(source, "f.py", ignore=["TW086"]) == ()
+
+
+def test_a_file_that_is_not_python_does_not_hide_the_others(tmp_path, capsys):
+    (tmp_path / "broken.py").write_text("print 'hi'\n")
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "other.py").write_text("eval(call.name)\n")
+    assert main(["audit", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "TW086" in out and "broken.py:1" in out
+    assert "TW076" in out and "other.py:1" in out
 
 
 def test_folders_and_files_on_the_command_line(capsys):

@@ -97,6 +97,24 @@ def test_wrong_usage(arguments, capsys):
     assert capsys.readouterr().err.startswith("toolwire: ")
 
 
+def test_an_unknown_rule_is_told_its_neighbours_and_not_all_of_them(capsys):
+    assert main(["audit", "--explain", "TW999"]) == 2
+    err = capsys.readouterr().err
+    assert "did you mean TW09" in err and len(err) < 120
+
+
+def test_a_broken_file_among_several_is_named(file, tmp_path, capsys):
+    (tmp_path / "broken.json").write_text("[")
+    assert main(["audit", file([{"name": "f", "inputSchema": {"type": "object"}}]), str(tmp_path / "broken.json")]) == 2
+    assert f"{tmp_path / 'broken.json'} is not JSON" in capsys.readouterr().err
+
+
+def test_a_folder_without_source_is_not_a_clean_one(tmp_path, capsys):
+    (tmp_path / "tools.json").write_text("[]")
+    assert main(["audit", str(tmp_path)]) == 2
+    assert "no Python source" in capsys.readouterr().err
+
+
 def test_what_is_not_a_list_of_tools_says_what_to_give(file, capsys):
     assert main(["audit", file({"choices": [{"message": {}}]})]) == 2
     assert "give" in capsys.readouterr().err

@@ -59,11 +59,25 @@ def test_errors_have_the_status_and_the_word_of_the_wire(kind, column):
     if wire == "gemini":
         assert encoded.body["error"]["code"] == encoded.status
     back = get(wire).decode_error(encoded.status, encoded.body, encoded.headers)
-    if not (kind in ("billing", "too_large") and wire not in ("anthropic", "ollama")) and (kind, wire) != (
-        "timeout",
-        "openai_chat",
-    ):
+    coarse = {
+        "gemini": ("billing", "too_large"),
+        "openai_chat": ("too_large", "timeout"),
+        "openai_responses": ("too_large",),
+    }
+    if kind not in coarse.get(wire, ()):
         assert back.kind == kind
+
+
+@pytest.mark.parametrize("wire", ["openai_chat", "openai_responses"])
+@pytest.mark.parametrize("code", [None, "insufficient_quota"])
+@pytest.mark.parametrize("target", ["anthropic", "ollama", "openai_chat", "openai_responses"])
+def test_no_money_is_not_too_many_requests_though_the_status_is_the_same(wire, code, target):
+    error = {"message": "You exceeded your current quota", "type": "insufficient_quota", "param": None, "code": code}
+    fault = get(wire).decode_error(429, {"error": error})
+    assert fault.kind == "billing"
+    assert get(wire).encode_error(fault).body == {"error": error}
+    encoded = get(target).encode_error(fault)
+    assert get(target).decode_error(encoded.status, encoded.body, encoded.headers).kind == "billing"
 
 
 @pytest.mark.parametrize("status", sorted(set(STATUSES.values()) | {408, 422, 502, 503}))

@@ -166,6 +166,12 @@ def test_parse_says_what_is_wrong(arguments, code, told, tmp_path, capsys):
     assert told in capsys.readouterr().err
 
 
+def test_no_text_is_no_answer(tmp_path, capsys):
+    (tmp_path / "empty.txt").write_text(" \n")
+    assert main(["parse", str(tmp_path / "empty.txt")]) == 2
+    assert "there is no text to read" in capsys.readouterr().err
+
+
 def test_demo(capsys):
     assert main(["demo", "--seed", "1"]) == 0
     out = capsys.readouterr().out

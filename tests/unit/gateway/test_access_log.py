@@ -2,10 +2,11 @@
 
 import json
 import logging
+from pathlib import Path
 
 import pytest
 
-from toolwire.gateway.log import AccessLog, LogLines, to_file, to_logger
+from toolwire.gateway.log import AccessLog, LogFile, LogLines, to_logger
 from toolwire.gateway.redact import Redactor
 from toolwire.gateway.turn import Turn
 from toolwire.ir.errors import ConfigError
@@ -103,13 +104,32 @@ def test_into_the_logger(caplog):
 
 
 def test_into_a_file(tmp_path):
-    write, close = to_file(tmp_path / "log")
-    AccessLog(write)(FULL)
-    AccessLog(write)(FULL)
+    file = LogFile(tmp_path / "log")
+    AccessLog(file.write)(FULL)
+    AccessLog(file.write)(FULL)
     assert len((tmp_path / "log").read_text().splitlines()) == 2
-    close()
+    file.close()
     with pytest.raises(ConfigError, match="cannot write the log"):
-        to_file(tmp_path / "nowhere" / "log")
+        LogFile(tmp_path / "nowhere" / "log")
+
+
+def test_a_file_that_was_moved_away_is_opened_anew(tmp_path, monkeypatch):
+    (tmp_path / "logs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    file = LogFile(Path("logs/log"))
+    monkeypatch.chdir("/")  # the place stays the same wherever the process goes
+    file.write("one")
+    (tmp_path / "logs" / "log").rename(tmp_path / "logs" / "log.1")
+    file.reopen()
+    file.write("two")
+    assert (tmp_path / "logs" / "log.1").read_text() == "one\n"
+    assert (tmp_path / "logs" / "log").read_text() == "two\n"
+    (tmp_path / "logs").rename(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match="cannot write the log"):
+        file.reopen()
+    file.write("three")
+    assert (tmp_path / "elsewhere" / "log").read_text() == "two\nthree\n"
+    file.close()
 
 
 def test_other_records_become_lines_too():

@@ -33,7 +33,7 @@ def sound(wire):
 
 
 def passing(wire, key=None):
-    return PassingStream(get(wire), ASKED, Seen(), FRONTS[wire].event_ends, key)
+    return PassingStream(get(wire), ASKED, Seen(), FRONTS[wire], key)
 
 
 def is_between_events(wire, data):

@@ -3,6 +3,7 @@
 import pytest
 
 from toolwire.ir.errors import ConfigError, MissingExtra
+from toolwire.ir.losses import Losses
 from toolwire.ir.parts import Text, ToolCall, ToolResult
 from toolwire.ir.request import Message
 from toolwire.local import open_model, weights
@@ -41,8 +42,8 @@ def test_a_result_is_retold_with_the_wish_to_hear_of_it():
     asked = Message("user", (Text("Weather?"),))
     said = Message("assistant", (ToolCall("c1", "get_weather", {}),))
     heard = Message("user", (ToolResult("c1", parts=(Text("sun"),)),))
-    first, *middle, last = retold((asked, said, heard))
+    first, *middle, last = retold((asked, said, heard), Losses())
     assert first.role == "system"
     assert [message.parts for message in middle] == [asked.parts, (Text("I will use get_weather."),)]
     assert [part.text for part in last.parts] == ["The result of get_weather is: sun", "\nTell me the result."]
-    assert retold((asked, said)) == (asked, Message("assistant", (Text("I will use get_weather."),)))
+    assert retold((asked, said), Losses()) == (asked, Message("assistant", (Text("I will use get_weather."),)))

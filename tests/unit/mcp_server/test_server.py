@@ -18,7 +18,7 @@ from toolwire.mcp.request_state import RequestState
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.toolbox import Entry
 from toolwire.wire.mcp.errors import RpcError
-from toolwire.wire.mcp.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
+from toolwire.wire.mcp.meta import CLIENT_CAPABILITIES, IDEMPOTENCY_KEY, LOG_LEVEL, PROTOCOL_VERSION
 from toolwire.wire.mcp.rpc import Failure, Notification, Request, Result, read, write
 
 LATEST = "2026-07-28"
@@ -335,6 +335,29 @@ def test_what_is_over_is_forgotten_now_and_then(caplog):
 
     asyncio.run(asyncio.wait_for(work(), 30))
     assert "cannot be swept" in caplog.text
+
+
+@tool
+async def paid() -> str:
+    """Pays."""
+    ran.append("paid")
+    return "paid"
+
+
+@pytest.mark.parametrize(("is_given", "kept"), [(False, 1), (True, 3)])
+def test_without_a_store_only_calls_that_have_a_key_are_remembered(monkeypatch, is_given, kept):
+    store = MemoryStore()
+    monkeypatch.setattr("toolwire.mcp.server.open_store", lambda _: store)
+    ran.clear()
+
+    async def work(talk):
+        talk.conversation = Conversation(Server(paid, store=store if is_given else None), talk.heard.append)
+        for meta in ({}, {}, {IDEMPOTENCY_KEY: "k"}, {IDEMPOTENCY_KEY: "k"}):
+            assert (await talk.call("paid", meta=meta)).result["content"][0]["text"] == "paid"
+
+    run(work)
+    assert ran == ["paid"] * 3
+    assert len(store.records()) == kept
 
 
 def test_what_a_declaration_cannot_say_is_logged(caplog):

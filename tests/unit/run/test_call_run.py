@@ -27,6 +27,7 @@ from toolwire.run.requests import (
     ReleaseIt,
     Returned,
     TimedOut,
+    Unfit,
     Wait,
 )
 from toolwire.run.results import MARK, code_of, to_record
@@ -98,6 +99,19 @@ def test_a_write_is_claimed_run_and_recorded():
     assert not end.result.is_error
 
 
+@pytest.mark.parametrize("outcome", [Returned("paid 3"), TimedOut(1), Failed(RuntimeError())])
+def test_what_nobody_can_ask_for_again_may_be_forgotten(outcome):
+    steps = drive(CallRun(CALL, settings(made("write"), keeps_keyless=False)), granted, outcome, True)
+    assert kinds(steps) == [ClaimIt, Invoke, ReleaseIt, Finished]
+    assert steps[1].context.idempotency_key == steps[0].claim.key  # the backend may make use of it
+
+
+@pytest.mark.parametrize(("given", "options"), [("k", {}), (None, {"key": lambda arguments: "k"})])
+def test_what_somebody_can_ask_for_again_is_kept(given, options):
+    run = CallRun(CALL, settings(made("write", **options), keeps_keyless=False), key=given)
+    assert kinds(drive(run, granted, Returned("paid 3"), True)) == [ClaimIt, Invoke, CompleteIt, Finished]
+
+
 @pytest.mark.parametrize("effect", ["pure", "read"])
 def test_what_changes_nothing_needs_no_claim(effect):
     assert kinds(drive(CallRun(CALL, settings(made(effect))), Returned("x"))) == [Invoke, Finished]
@@ -110,6 +124,31 @@ def test_a_recorded_result_is_given_again_and_nothing_runs():
     assert steps[-1].result.text == "paid 3"
     assert steps[-1].result.call_id == "c9"
     assert steps[-1].result.extra[MARK]["replayed"] is True
+
+
+def test_a_call_can_be_stopped_until_its_function_begins():
+    run = CallRun(CALL, settings(made("write", retries=1)))
+    assert (run.stop(), run.abandoned()) == (True, None)  # there is no claim yet
+    *_, claim, first, wait = drive(run, granted, Failed(NotExecuted("all threads were busy")))
+    assert isinstance(wait, Wait)
+    assert run.stop()
+    assert run.abandoned() == ReleaseIt(claim.claim.key, claim.claim.token)
+    assert not first.start.begin(), "what was stopped never begins"
+
+
+@pytest.mark.parametrize(("effect", "is_given_back"), [("write", False), ("idempotent", False), ("read", True)])
+def test_a_call_that_has_begun_gives_its_claim_back_only_if_it_changes_nothing(effect, is_given_back):
+    run = CallRun(CALL, settings(made(effect)), key="k")
+    _, invoke = drive(run, granted)
+    assert invoke.start.begin()
+    assert not run.stop()
+    assert (run.abandoned() is not None) == is_given_back
+
+
+def test_what_came_of_a_call_is_recorded_in_peace():
+    run = CallRun(CALL, settings(made("write")))
+    assert kinds(drive(run, granted, Unfit("no"))) == [ClaimIt, Invoke, ReleaseIt]  # the function was not called
+    assert not run.stop()
 
 
 def test_the_same_key_with_other_arguments_is_a_conflict():

@@ -219,3 +219,29 @@ def test_types_in_capitals_are_what_they_mean():
     assert lowered.schema["type"] == "object"
     assert lowered.schema["properties"] == {"city": {"type": "string"}}
     assert lowered.encode({"city": "Paris"}) == {"city": "Paris"}
+
+
+# each is an error when llguidance 1.9.1 compiles it
+UNIMPLEMENTED = {
+    "oneOf": {"oneOf": [{"type": "integer"}, {"type": "number"}]},
+    "not": {"type": "string", "not": {"const": "a"}},
+    "if": {"type": "string", "if": {"const": "a"}, "then": {"minLength": 1}},
+    "dependentRequired": {"type": "object", "dependentRequired": {"a": ["b"]}},
+    "dependentSchemas": {"type": "object", "dependentSchemas": {"a": {"required": ["b"]}}},
+    "contains": {"type": "array", "contains": {"type": "string"}, "minContains": 2},
+    "uniqueItems": {"type": "array", "items": {"type": "integer"}, "uniqueItems": True},
+    "propertyNames": {"type": "object", "propertyNames": {"pattern": "^a"}},
+    "minProperties": {"type": "object", "properties": {"a": {"type": "integer"}}, "minProperties": 1},
+    "maxProperties": {"type": "object", "properties": {"a": {"type": "integer"}}, "maxProperties": 1},
+    "unevaluatedProperties": {"type": "object", "unevaluatedProperties": {"type": "string"}},
+    "pattern": {"type": "string", "pattern": r"\bfoo\b"},
+    "format": {"type": "string", "format": "regex"},
+}
+
+
+@pytest.mark.parametrize("keyword", UNIMPLEMENTED)
+def test_what_llguidance_refuses_is_not_sent_and_told(keyword):
+    schema = {"type": "object", "properties": {"v": UNIMPLEMENTED[keyword]}, "required": ["v"]}
+    lowered = lower(schema, "llguidance")
+    assert keyword not in lowered.schema["properties"]["v"]
+    assert lowered.losses and not lowered.unchanged

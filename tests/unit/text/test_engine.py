@@ -1,10 +1,13 @@
 """Edges of the engine that no vector of one format stands for."""
 
+import json
+
 import pytest
 
 import toolwire.text
 from toolwire.ir import Tool
 from toolwire.ir.events import CallDelta, TextDelta
+from toolwire.ir.text import unescape
 from toolwire.testing import TextVector
 from toolwire.testing.text_suite import read_pieces
 
@@ -101,3 +104,23 @@ def test_a_bare_call_is_flagged_once_and_only_for_a_tool_that_was_offered():
     assert parsed.text == text
     assert [(one.code, one.position) for one in parsed.diagnostics] == [("other_format", 0)]
     assert not toolwire.text.get("hermes").parse(text).diagnostics
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("pythonic", "[f(a='b', c=??)]"),
+        ("pythonic", "[f(a='b', a='c')]"),
+        ("pythonic", "[f(??)]"),
+        ("qwen3_xml", "<function=f><parameter=a>x</parameter><parameter=a>y</parameter></function>"),
+    ],
+)
+def test_a_call_that_is_not_to_be_run_is_not_closed(name, text):
+    """Clients of Chat go by the text of the arguments: what parses is run, and nothing at all means no arguments."""
+    (call,) = parse(name, text).calls
+    assert call.state == "invalid"
+    events = toolwire.text.get(name).parser(TOOLS)
+    written = b"".join(event.escaped for event in [*events.feed(text), *events.close()] if isinstance(event, CallDelta))
+    assert unescape(written) == call.raw
+    with pytest.raises(ValueError, match=r"Expecting|delimiter"):
+        json.loads(call.raw)

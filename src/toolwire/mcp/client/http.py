@@ -77,12 +77,16 @@ class HttpLink:
         self._stateless = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._listens = asyncio.Event()
+        self._asked = 0
+        self._unasked = asyncio.Event()
         self._closed = False
 
     async def open(self) -> None:
         """There is nothing to open."""
 
     async def ask(self, request: Request, marks: Mirrored | None = None) -> Result | Failure:
+        self._asked += 1
+        self._unasked.clear()
         try:
             async with self._posted(request, marks) as reply:
                 if SESSION in reply.headers and request.method == "initialize":
@@ -93,8 +97,21 @@ class HttpLink:
             if self._session is not None:
                 self._spawn(self._say(Cancelled(request.id, "no longer wanted").to_notification()))
             raise
+        finally:
+            self._asked -= 1
+            if not self._asked:
+                self._unasked.set()
+
+    @property
+    def is_awaited(self) -> bool:
+        return self._asked > 0
+
+    async def answered(self) -> None:
+        await self._unasked.wait()
 
     async def tell(self, message: Notification | Result | Failure) -> None:
+        if self._closed:
+            raise ServerGone(f"{self._spec.name} was closed", sent=False)
         async with self._posted(message, None) as reply:
             if reply.status >= 400:
                 await self._refuse(reply, None)

@@ -35,4 +35,13 @@ class Link(Protocol):
         """What was found out. `listen`: there is something to be heard beside answers."""
         ...
 
+    @property
+    def is_awaited(self) -> bool:
+        """Somebody waits for an answer that may come though another request failed."""
+        ...
+
+    async def answered(self) -> None:
+        """Until nobody waits any more."""
+        ...
+
     async def close(self) -> None: ...

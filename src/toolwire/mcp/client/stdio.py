@@ -103,6 +103,14 @@ class StdioLink:
     async def agreed(self, greeting: Greeting, *, listen: bool) -> None:
         """Everything comes the same way."""
 
+    @property
+    def is_awaited(self) -> bool:
+        """A process that does not answer one does not answer the others."""
+        return False
+
+    async def answered(self) -> None:
+        """There is nothing to wait for."""
+
     def _check(self) -> None:
         if self._gone is not None:
             raise ServerGone(self._gone.message, sent=False)

@@ -6,6 +6,9 @@ than an index takes, so its hash is the primary key.
 The server keeps what it has acknowledged unless `synchronous_commit` or `fsync` is off, or a standby that is behind takes
 over.
 
+A statement that waits longer than five seconds, for a lock that somebody holds or for a server that is busy, fails: whoever
+asked learns that the store cannot be reached. A `statement_timeout` of the address, the role or the database stands instead.
+
 Safe between threads, processes and machines. Each thread at work has a connection, from a few that wait; a connection does
 not cross a fork.
 """
@@ -31,7 +34,9 @@ __all__ = ["PostgresStore"]
 
 _CONNECT_SECONDS = 3
 _SILENCE_MILLISECONDS = 10_000
+_STATEMENT_MILLISECONDS = 5_000
 _IDLE = 8  # connections that are kept
+_SWEPT_AT_ONCE = 10_000  # so that the limit of a statement is enough, however much there is
 
 _VERSION = "toolwire records, version 1"
 _LOCK = 0x746F6F6C77697265  # "toolwire": the advisory lock of who makes the table
@@ -42,6 +47,9 @@ _STATE = f"CASE WHEN {_IS_UNKNOWN} THEN 'unknown' ELSE r.state END"
 _TOLD = COLUMNS.replace("state", f"{_STATE} AS state")
 _TAKEABLE = f"({_IS_OVER} OR (%(reclaim)s AND {_IS_UNKNOWN} AND r.fingerprint = %(fingerprint)s))"
 
+_LIMIT_STATEMENTS = f"""
+SELECT set_config(name, '{_STATEMENT_MILLISECONDS}', false) FROM pg_settings WHERE name = 'statement_timeout' AND setting = '0'
+"""
 _FIND_TABLE = (
     "SELECT obj_description(to_regclass('toolwire_records'), 'pg_class'), to_regclass('toolwire_records')::text"
 )
@@ -89,7 +97,9 @@ WHERE id = %(id)s AND {_IS_UNKNOWN}
 """
 _FORGET = f"DELETE FROM toolwire_records r WHERE id = %(id)s AND {_IS_UNKNOWN}"
 _SWEEP = f"""
-DELETE FROM toolwire_records WHERE id IN (SELECT id FROM toolwire_records r WHERE {_IS_OVER} FOR UPDATE SKIP LOCKED)
+DELETE FROM toolwire_records WHERE id IN (
+    SELECT id FROM toolwire_records r WHERE {_IS_OVER} LIMIT %(most)s FOR UPDATE SKIP LOCKED
+)
 """
 
 
@@ -158,7 +168,11 @@ class PostgresStore:
         return self._change(_RESOLVE, {"id": _id(key), "result": as_bytes(result), "ttl": float(ttl)})
 
     def sweep(self) -> int:
-        return int(self._run(_SWEEP, {}).rowcount)
+        swept = gone = int(self._run(_SWEEP, {"most": _SWEPT_AT_ONCE}).rowcount)
+        while gone == _SWEPT_AT_ONCE:
+            gone = int(self._run(_SWEEP, {"most": _SWEPT_AT_ONCE}).rowcount)
+            swept += gone
+        return swept
 
     def close(self) -> None:
         self._closed = True
@@ -208,13 +222,14 @@ class PostgresStore:
 
     def _connect(self) -> Any:
         connection = psycopg.connect(**self._parameters, autocommit=True)
-        if not self._ready:
-            try:
+        try:
+            connection.execute(_LIMIT_STATEMENTS)
+            if not self._ready:
                 self._find_or_make_table(connection)
-            except BaseException:
-                connection.close()
-                raise
-            self._ready = True
+        except BaseException:
+            connection.close()
+            raise
+        self._ready = True
         return connection
 
     def _find_or_make_table(self, connection: Any) -> None:

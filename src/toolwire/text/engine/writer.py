@@ -201,10 +201,12 @@ class Writer:
             self._events.append(ArgumentEnd(self._key, key, value))
 
     def end_object(self, state: CallState, position: int) -> None:
-        """Ends a call whose arguments came one by one."""
-        if state != "truncated":
-            self._delta("}" if self._raw else "{}")
+        """Ends a call whose arguments came one by one. One that is not to be run stays open, for those who go by its text."""
         state = self._judged(state, position)
+        if state == "complete":
+            self._delta("}" if self._raw else "{}")
+        elif state == "invalid" and not self._raw:
+            self._delta("{")  # nothing at all would be a call without arguments
         whole = state == "complete"
         arguments, raw = (self._arguments, None) if whole else (None, "".join(self._raw))
         self._end_call(CallEnd(self._key, arguments, raw, state), position)

@@ -29,6 +29,10 @@ _FORM = "anthropic~"
 _PARAMS = rows(max_tokens="max_tokens", temperature="temperature", top_p="top_p", top_k="top_k", stop_sequences="stop")
 _KEYS_2023 = {row.param: key for key, row in _PARAMS.items()} | {"user": ""}
 _KEYS_2026 = {"max_tokens": "max_tokens", "stop": "stop_sequences", "user": ""}
+_GONE_IN_2026 = dict.fromkeys(
+    _KEYS_2023.keys() - _KEYS_2026.keys(),
+    f"API version 2026-10-21 has no such parameter; {NAME}@2023-06-01 as the target has it",
+)
 _KNOWN = frozenset(_PARAMS) | {
     "model",
     "messages",
@@ -161,7 +165,8 @@ def encode_request(request: Request, version: str) -> Encoded:
     choice = write_choice(request, losses)
     if choice is not None:
         out["tool_choice"] = choice
-    write_params(request.params, _KEYS_2023 if version == "2023-06-01" else _KEYS_2026, out, NAME, losses)
+    keys = _KEYS_2023 if version == "2023-06-01" else _KEYS_2026
+    write_params(request.params, keys, out, NAME, losses, _GONE_IN_2026)
     metadata: Object = {} if request.params.user is None else {"user_id": request.params.user}
     if metadata := finish(metadata, request.extra, f"{NAME}/metadata"):
         out["metadata"] = metadata
@@ -209,9 +214,11 @@ def _drop_refused(message: Object, path: str, losses: Losses) -> None:
     for number, block in enumerate(blocks):
         if not said and block.get("type") == "text" and block.get("citations"):
             blocks[number] = {key: value for key, value in block.items() if key != "citations"}
-            losses.add(f"{path}/{number}/citations", "citations", "dropped", "2026-10-21 takes none from the user")
+            losses.add(
+                f"{path}/{number}/citations", "citations", "dropped", "API version 2026-10-21 takes none from the user"
+            )
         elif said and block.get("type") == "document":
-            detail = "2026-10-21 takes none in what the model said"
+            detail = "API version 2026-10-21 takes none in what the model said"
             losses.add(f"{path}/{number}", "document", "dropped", detail, "error")
     if said:
         message["content"] = [block for block in blocks if block.get("type") != "document"]

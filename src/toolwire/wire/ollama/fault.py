@@ -31,7 +31,7 @@ _WORDS: tuple[tuple[str, FaultKind], ...] = (
     (r"\Aserver busy", "overloaded"),
     (r"\bdoes not support\b|\bis required\b|\Amissing request body", "invalid_request"),
 )
-_STATUSES: dict[FaultKind, tuple[int, ...]] = {"overloaded": (503,), "malformed_call": (502,)}
+_STATUSES: dict[FaultKind, tuple[int, ...]] = {"billing": (402,), "overloaded": (503,), "malformed_call": (502,)}
 
 
 def read_fault(body: JSON, status: int | None = None) -> Fault:

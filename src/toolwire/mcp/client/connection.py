@@ -1,0 +1,291 @@
+"""The connection to one server: opened, greeted, lost, opened again, closed; and what is sent over it, once or twice.
+
+A broken connection is opened again, a few times, by itself. What was under way is sent again only where that does no harm.
+While a connection is being opened, only who opens it may speak; the others wait until it is greeted.
+
+A session is shared: what went wrong with one call does not end it while it answers, nor while others wait for its answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeAlias
+
+from ...ir.errors import ToolwireError
+from ...ir.pointer import Object
+from ...net.h1 import H1Transport
+from ...net.http import HttpTransport
+from ...net.transports import open_transport
+from ...wire.mcp.errors import METHOD_NOT_FOUND
+from ...wire.mcp.headers import Mirrored
+from ...wire.mcp.rpc import Failure, Message, Request, Result
+from ...wire.mcp.versions import LATEST_HANDSHAKE
+from .config import ServerSpec
+from .failures import AskedAgain, ServerGone, ServerRefused
+from .greeting import Greeting, Me
+from .http import Authorizer, HttpLink, Sender
+from .introduce import introduce
+from .link import Link
+from .stdio import StdioLink
+
+__all__ = ["Build", "Connection"]
+
+_log = logging.getLogger("toolwire.mcp")
+_PAUSE = 0.25
+_PATIENCE = 2.0
+Build: TypeAlias = Callable[[int], Request]
+"""A request with this number."""
+
+
+class Connection:
+    """`hear` is called with what comes by itself, and the way that it came. `greeted` is what else belongs to opening: it may ask, and its failure is the
+    connection's. `changed` is called when whether the server can be used is no longer what it was; `trouble` says why not.
+    """
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        me: Me,
+        hear: Callable[[Message, Link], None],
+        *,
+        greeted: Callable[[], Awaitable[None]],
+        changed: Callable[[], None],
+        login: Authorizer | None = None,
+        sender: Sender | None = None,
+    ) -> None:
+        self.link: Link | None = None
+        self.greeting: Greeting | None = None
+        self.trouble: str | None = "it is not connected"
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._spec = spec
+        self._me = me
+        self._hear = hear
+        self._greeted = greeted
+        self._changed = changed
+        self._login = login
+        self._sender = sender
+        self._own: H1Transport | HttpTransport | None = None
+        self._ids = itertools.count(1)
+        self._opening = asyncio.Lock()
+        self._opener: asyncio.Task[Any] | None = None
+        self._recovering = False
+        self._closed = False
+
+    async def open(self) -> None:
+        self._closed = False
+        await self._reopen(None)
+
+    async def close(self) -> None:
+        """Until `open` nothing is opened again, whatever was under way."""
+        self._closed = True
+        self.trouble = "it is closed"
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        if self._opener is None:
+            await self._drop()
+        elif self.link is not None:
+            await self.link.close()  # who opens it fails at that, and drops it
+        if self._own is not None:
+            await self._own.aclose()
+            self._own = self._sender = None
+
+    async def restore(self) -> None:
+        """Tries anew with a server that was given up."""
+        await self._reopen(self.link, anew=True)
+
+    def withdraw(self, why: str) -> None:
+        """The server is not to be used any more; `restore` brings it back."""
+        self.trouble = why
+        self._changed()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Does it beside everything else, until the connection is closed."""
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    # opened
+
+    async def _reopen(self, broken: Link | None, *, anew: bool = False) -> None:
+        """A new connection, unless somebody has opened one meanwhile, or the session has outlived what went wrong."""
+        async with self._opening:
+            self._check_open()
+            if self.link is not broken:
+                return
+            if anew or broken is None or not await self._answers(broken):
+                await self._replace()
+            self.trouble = None
+        self._changed()
+
+    async def _answers(self, link: Link) -> bool:
+        """Whether its session is still there. In the stateless era there is none that could be ended."""
+        if self.greeting is None or self.greeting.is_stateless:
+            return False
+        try:
+            async with asyncio.timeout(min(_PATIENCE, self._spec.timeout)):
+                answer = await link.ask(Request(next(self._ids), "ping", {}))
+        except (ToolwireError, OSError):
+            return False
+        return isinstance(answer, Result) or answer.code == METHOD_NOT_FOUND
+
+    async def _replace(self) -> None:
+        self._opener = asyncio.current_task()
+        try:
+            await self._leave()
+            await self._open()
+        except BaseException as error:
+            if not self._closed:
+                self.trouble = str(error) or type(error).__name__
+            await self._drop()
+            raise
+        finally:
+            self._opener = None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ServerGone(f"{self._spec.name} is not connected: it is closed", sent=False)
+
+    async def _open(self) -> None:
+        link, self.greeting = await self._greet()
+        listens = bool(self._me.capabilities) or any(map(self.greeting.tells, ("tools", "resources", "prompts")))
+        await link.agreed(self.greeting, listen=listens)
+        await self._greeted()
+        self._check_open()
+
+    async def _greet(self) -> tuple[Link, Greeting]:
+        try:
+            async with asyncio.timeout(self._spec.timeout):
+                link = await self._started()
+                try:
+                    return link, await introduce(link, self._ids, self._me, self._spec.protocol)
+                except ServerGone:
+                    if self._spec.protocol != "auto" or self._spec.url is not None:
+                        raise
+                # a server that dies of a question it does not know gets the older one, in a new life
+                await link.close()
+                self._check_open()
+                link = await self._started()
+                return link, await introduce(link, self._ids, self._me, LATEST_HANDSHAKE)
+        except TimeoutError:
+            raise ServerGone(f"{self._spec.name} did not greet within {self._spec.timeout:g} seconds") from None
+
+    async def _started(self) -> Link:
+        link = self.link = self._make()
+        await link.open()
+        self._check_open()
+        return link
+
+    def _make(self) -> Link:
+        link: Link
+
+        def hear(message: Message) -> None:
+            self._hear(message, link)
+
+        if self._spec.url is None:
+            link = StdioLink(self._spec, hear, lambda gone: self.lost(gone, link))
+            return link
+        if self._sender is None:
+            self._sender = self._own = open_transport(os.environ, resends=False)
+        link = HttpLink(self._spec, hear, self._sender, self._me, self._login)
+        return link
+
+    async def _drop(self) -> None:
+        link, self.link = self.link, None
+        if link is not None:
+            await link.close()
+
+    async def _leave(self) -> None:
+        """What others still wait for comes over the old connection, and then it is closed."""
+        link, self.link = self.link, None
+        if link is not None and link.is_awaited:
+            self.spawn(_close_when_answered(link))
+        elif link is not None:
+            await link.close()
+
+    # lost
+
+    def lost(self, gone: ServerGone, link: Link | None = None) -> None:
+        """It broke by itself. The server cannot be used until it is there again."""
+        if self._closed or self._recovering or self._opener is not None or link not in (None, self.link):
+            return
+        if self.trouble is None:
+            self.trouble = gone.message
+        self._recovering = True
+        self._changed()
+        self.spawn(self._reconnect())
+
+    async def _reconnect(self) -> None:
+        broken = self.link
+        try:
+            for attempt in range(self._spec.reconnects):
+                await asyncio.sleep(_PAUSE * 2**attempt)
+                try:
+                    await self._reopen(broken)
+                except ToolwireError as error:
+                    _log.info("%s did not come back: %s", self._spec.name, error)
+                    broken = self.link
+                else:
+                    return
+        finally:
+            self._recovering = False
+
+    # sent
+
+    async def sent(
+        self, build: Build, marks: Mirrored | None, limit: float | None, *, again: bool = False
+    ) -> tuple[Object, bool]:
+        """The result of a request, and whether it left twice. It does so only where that does no harm (`again`); one that had
+        surely not left is sent over a new connection in any case."""
+        link = await self._ready()
+        try:
+            return await self._once(link, build, marks, limit), False
+        except ServerGone as gone:
+            if self._is_opening() or (gone.sent and not again) or not self._spec.reconnects:
+                raise
+            left = gone.sent
+        try:
+            await self._reopen(link)
+        except ToolwireError as error:
+            if isinstance(error, ServerRefused) and not left:
+                raise
+            raise ServerGone(error.message, sent=left) from None
+        try:
+            return await self._once(await self._ready(), build, marks, limit), left
+        except ToolwireError as error:
+            if not left:
+                raise
+            kind = ServerGone if isinstance(error, ServerGone) else AskedAgain
+            raise kind(f"the connection broke, and {self._spec.name} was asked again: {error.message}") from error
+
+    async def _ready(self) -> Link | None:
+        if self._opener is not None and not self._is_opening():
+            async with self._opening:
+                pass
+        return self.link
+
+    def _is_opening(self) -> bool:
+        return asyncio.current_task() is self._opener
+
+    async def _once(self, link: Link | None, build: Build, marks: Mirrored | None, limit: float | None) -> Object:
+        if link is None:
+            raise ServerGone(f"{self._spec.name} is not connected: {self.trouble}", sent=False)
+        try:
+            async with asyncio.timeout(limit):
+                answer = await link.ask(build(next(self._ids)), marks)
+        except TimeoutError:
+            raise ServerGone(f"{self._spec.name} did not answer in {self._spec.timeout:g} seconds") from None
+        if isinstance(answer, Failure):
+            raise answer.error
+        return answer.result
+
+
+async def _close_when_answered(link: Link) -> None:
+    try:
+        await link.answered()
+    finally:
+        await link.close()

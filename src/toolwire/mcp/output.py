@@ -1,0 +1,103 @@
+"""Standard output as a place for messages, a line each. Writing never waits for who reads: what is not read yet is kept.
+
+Nothing else may be written there, so while it is ours it is ours alone: what anybody prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from ..wire.mcp.notices import PASSING
+from ..wire.mcp.rpc import Message, Notification, write
+
+__all__ = ["Sink", "is_full", "open_sink", "private_output", "say"]
+
+_FULL = 4 * 1024 * 1024
+
+
+class Sink(Protocol):
+    """Where lines are written to: a transport, or a file."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def is_closing(self) -> bool: ...
+
+    def get_write_buffer_size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+def say(sink: Sink, message: Message) -> None:
+    """Writes it; what is of no use later is left out where nobody reads."""
+    passes = isinstance(message, Notification) and message.method in PASSING
+    if not (sink.is_closing() or (passes and is_full(sink))):
+        sink.write(write(message) + b"\n")
+
+
+def is_full(sink: Sink) -> bool:
+    """So much waits to be read that nothing more should be asked for."""
+    return sink.get_write_buffer_size() > _FULL
+
+
+async def open_sink(output: Any) -> tuple[Sink, asyncio.Future[None]]:
+    """The output, and when it is no more."""
+    loop = asyncio.get_running_loop()
+    if stat.S_ISREG(os.fstat(output.fileno()).st_mode):
+        file = _File(output)
+        return file, file.lost
+    transport, written = await loop.connect_write_pipe(_Output, output)
+    return transport, written.lost
+
+
+class _Output(asyncio.Protocol):
+    """Tells when nobody reads any more."""
+
+    def __init__(self) -> None:
+        self.lost = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+
+class _File:
+    """A file as an output: there is nothing to wait for."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+
+    def is_closing(self) -> bool:
+        return self.lost.done()
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+
+@contextmanager
+def private_output() -> Iterator[Any]:
+    """Standard output for us alone; for everybody else it is standard error."""
+    ours = os.fdopen(os.dup(1), "wb", buffering=0)
+    kept = sys.stdout
+    sys.stdout.flush()
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    try:
+        yield ours
+    finally:
+        sys.stdout = kept
+        if not ours.closed:
+            os.dup2(ours.fileno(), 1)

@@ -1,0 +1,148 @@
+"""How many ways there are to read a value by a schema, for those who would try each of them.
+
+Definitions with alternatives, used by alternatives of other definitions, multiply: forty small ones are enough for a check that
+does not end in a lifetime. What is counted here is counted in a time that does not multiply.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..ir.pointer import JSON, Object, resolve
+
+__all__ = ["Effort"]
+
+_MANY = 20_000
+_PERCENT = re.compile(r"%([0-7][0-9a-fA-F])")
+_REFS = ("$ref", "$dynamicRef", "$recursiveRef")
+_HERE_LISTS = ("anyOf", "oneOf", "allOf")
+_HERE = ("not", "if", "then", "else")
+_MAPS = ("properties", "patternProperties")
+_OF_OBJECTS = ("additionalProperties", "unevaluatedProperties")
+_OF_LISTS = ("items", "contains", "additionalItems", "unevaluatedItems")
+
+
+class Effort:
+    """One schema. Counts stop at `most`: that is too much."""
+
+    __slots__ = ("_document", "most")
+
+    def __init__(self, document: JSON, most: int) -> None:
+        self._document = document
+        self.most = most
+
+    def multiplies(self) -> bool:
+        """Whether following every reference, each once on a way, visits very many schemas."""
+        waiting: list[tuple[JSON, frozenset[str]]] = [(self._document, frozenset())]
+        visits = 0
+        while waiting and visits <= _MANY:
+            schema, way = waiting.pop()
+            visits += 1
+            if type(schema) is dict:
+                waiting += [(one, way) for one in _inside(schema)]
+                refs = {schema[word] for word in _REFS if type(schema.get(word)) is str}
+                waiting += [(self._target(ref), way | {ref}) for ref in refs - way]
+        return visits > _MANY
+
+    def of(self, value: JSON) -> int:
+        """How many schemas are held against `value` and what is in it, where nothing is remembered."""
+        try:
+            return self._count(self._document, value, {})
+        except RecursionError:
+            return self.most
+
+    def _count(self, schema: JSON, value: JSON, known: dict[tuple[int, int], int]) -> int:
+        if type(schema) is not dict:
+            return 1
+        key = (id(schema), id(value))
+        if key in known:
+            return known[key]
+        if len(known) >= self.most:
+            return self.most
+        known[key] = 1  # what leads back here is not followed again
+        total = 1
+        for inner, one in self._pairs(schema, value):
+            total += self._count(inner, one, known)
+            if total >= self.most:
+                break
+        known[key] = min(total, self.most)
+        return known[key]
+
+    def _pairs(self, schema: Object, value: JSON) -> Iterator[tuple[JSON, JSON]]:
+        """Schemas that hold for the value itself or for what is in it."""
+        for one in _here(schema):
+            yield one, value
+        for word in _REFS:
+            if type(schema.get(word)) is str:
+                yield self._target(schema[word]), value
+        if type(value) is dict:
+            for key, one in value.items():
+                for inner in _of_member(schema, key):
+                    yield inner, one
+        elif type(value) is list:
+            first = schema.get("prefixItems")
+            for index, one in enumerate(value):
+                if type(first) is list and index < len(first):
+                    yield first[index], one
+                for word in _OF_LISTS:
+                    if type(schema.get(word)) is dict:
+                        yield schema[word], one
+
+    def _target(self, ref: str) -> JSON:
+        if not ref.startswith("#") or ref[1:2] not in ("", "/"):
+            return _by_anchor(self._document, ref)
+        try:
+            return resolve(self._document, _PERCENT.sub(lambda found: chr(int(found[1], 16)), ref[1:]))
+        except (KeyError, IndexError, TypeError, ValueError):
+            return None
+
+
+def _here(schema: Object) -> Iterator[JSON]:
+    for word in _HERE_LISTS:
+        if type(schema.get(word)) is list:
+            yield from schema[word]
+    for word in _HERE:
+        if word in schema:
+            yield schema[word]
+    if type(schema.get("dependentSchemas")) is dict:
+        yield from schema["dependentSchemas"].values()
+
+
+def _of_member(schema: Object, key: str) -> Iterator[JSON]:
+    properties, patterns = schema.get("properties"), schema.get("patternProperties")
+    if type(properties) is dict and key in properties:
+        yield properties[key]
+    elif type(patterns) is not dict:
+        for word in _OF_OBJECTS:
+            if type(schema.get(word)) is dict:
+                yield schema[word]
+    if type(patterns) is dict:
+        yield from patterns.values()
+
+
+def _inside(schema: Object) -> Iterator[JSON]:
+    yield from _here(schema)
+    for word in _MAPS:
+        if type(schema.get(word)) is dict:
+            yield from schema[word].values()
+    for word in (*_OF_OBJECTS, *_OF_LISTS):
+        if type(schema.get(word)) is dict:
+            yield schema[word]
+    if type(schema.get("prefixItems")) is list:
+        yield from schema["prefixItems"]
+
+
+def _by_anchor(document: JSON, ref: str) -> JSON:
+    """What has this name, wherever it stands."""
+    waiting = [document]
+    while waiting:
+        one = waiting.pop()
+        if type(one) is dict:
+            names = (one.get("$id"), one.get("id"), *(f"#{one.get(word)}" for word in ("$anchor", "$dynamicAnchor")))
+            if ref in names:
+                return one
+            waiting += one.values()
+        elif type(one) is list:
+            waiting += one
+    return None

@@ -1,0 +1,57 @@
+"""What the local model does not get to see, or is not held to, is told."""
+
+from toolwire import Media, Message, Request, Text, Tool, ToolCall, ToolChoice, ToolResult
+from toolwire.ir.request import OutputFormat
+from toolwire.local.plan import call, words
+
+SCHEMA = {
+    "type": "object",
+    "title": "Order",
+    "properties": {
+        "code": {"type": "string", "pattern": "^[A-Z]{3}$", "description": "three letters"},
+        "tags": {"type": "array", "items": {"type": "string", "format": "uuid"}, "uniqueItems": True},
+    },
+    "required": ["code"],
+}
+ASKED = Message("user", (Text("Order one."),))
+
+
+def told(losses):
+    return {(loss.path, loss.concept, loss.severity) for loss in losses}
+
+
+def test_a_call():
+    search = Tool("search", kind="builtin")
+    request = Request(
+        messages=(ASKED,),
+        tools=(Tool("order", "Orders.", SCHEMA), search),
+        choice=ToolChoice("required"),
+        parallel=True,
+        output=OutputFormat("json"),
+    )
+    assert told(call(request).losses) == {
+        ("/tools/0/input_schema/properties/code/pattern", "pattern", "warning"),
+        ("/tools/0/input_schema/properties/tags/uniqueItems", "uniqueItems", "warning"),
+        ("/tools/0/input_schema/properties/tags/items/format", "format", "warning"),
+        ("/tools/1", "search", "error"),
+        ("/parallel", "parallel calls", "info"),
+        ("/output", "output format", "warning"),
+    }
+
+
+def test_words():
+    said = Message("assistant", (ToolCall("c1", "order", {"code": "ABC"}), ToolCall("c2", "stop", {})))
+    heard = Message("user", (ToolResult("c1", parts=(Text("done"), Media("image", "image/png", "AAAA"))),))
+    request = Request(messages=(ASKED, said, heard), tools=(Tool("search", kind="builtin"),))
+    assert told(words(request).losses) == {
+        ("/messages/1/parts/0", "arguments", "warning"),
+        ("/messages/2/parts/0", "media in a result", "error"),
+        ("/tools/0", "search", "error"),
+    }
+
+
+def test_nothing_is_lost_where_nothing_is():
+    plain = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    request = Request(messages=(ASKED,), tools=(Tool("weather", "It.", plain),), choice=ToolChoice("required"))
+    assert call(request).losses == ()
+    assert words(request).losses == ()
