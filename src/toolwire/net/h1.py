@@ -64,6 +64,7 @@ class H1Transport:
         self.connect_timeout = connect_timeout
         self.roots = tuple(roots)
         self.pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+        self._head_of = lru_cache(256)(_head_of)  # most requests have the head of an earlier one
 
     def post(
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
@@ -74,16 +75,9 @@ class H1Transport:
         self, method: str, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
     ) -> AbstractAsyncContextManager[Reply]:
         """`post`, by any method. ConnectionRefusedError where there was no connection, so that nothing was sent."""
-        origin, target, host = _split(url)
-        lines = [f"{method} {target} HTTP/1.1", f"host: {host}", *_ALWAYS]
-        if body or method == "POST":
-            lines.append(f"content-length: {len(body)}")
-        lines += [f"{name}: {value}" for name, value in headers.items()]
-        lines += [f"{name}: {value}" for name, value in secrets.items()]
-        if any(map(_UNFIT, lines)):
-            raise ConfigError("a header with a line break in it")
-        head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
-        return _Post(self, origin, head, body, seconds)
+        origin, head = self._head_of(method, url, (*headers.items(), *secrets.items()))
+        length = b"content-length: %d\r\n\r\n" % len(body) if body or method == "POST" else b"\r\n"
+        return _Post(self, origin, head + length, body, seconds)
 
     async def pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
         """A new one, for this loop."""
@@ -174,7 +168,7 @@ class Pool:
 class _Post:
     """A request on its way."""
 
-    __slots__ = ("_body", "_connection", "_free", "_head", "_origin", "_pool", "_seconds", "_timer", "_transport")
+    __slots__ = ("_body", "_connection", "_free", "_head", "_origin", "_pool", "_seconds", "_transport")
 
     def __init__(self, transport: H1Transport, origin: Origin, head: bytes, body: bytes, seconds: float) -> None:
         self._transport = transport
@@ -183,7 +177,6 @@ class _Post:
         self._body = body
         self._seconds = seconds
         self._connection: Connection | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Reply:
         loop = asyncio.get_running_loop()
@@ -208,9 +201,7 @@ class _Post:
 
     async def _ask(self, deadline: float, *, fresh: bool = False) -> Connection:
         connection = self._connection = await self._pool.take(self._origin, deadline, fresh=fresh)
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(deadline, connection.expire)
+        connection.limit(deadline)
         if len(self._body) <= _SMALL:
             connection.write(self._head + self._body)
         else:
@@ -225,9 +216,8 @@ class _Post:
         self._leave()
 
     def _leave(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         if self._connection is not None:
+            self._connection.limit(None)
             self._pool.give_back(self._origin, self._connection)
             self._connection = None
         self._free.release()
@@ -254,7 +244,15 @@ def _context(roots: tuple[bytes, ...]) -> ssl.SSLContext:
     return context
 
 
-@lru_cache(1024)
+def _head_of(method: str, url: str, fields: tuple[tuple[str, str], ...]) -> tuple[Origin, bytes]:
+    """Where a request goes, and its head but for the length of its body."""
+    origin, target, host = _split(url)
+    lines = [f"{method} {target} HTTP/1.1", f"host: {host}", *_ALWAYS, *(f"{name}: {value}" for name, value in fields)]
+    if any(map(_UNFIT, lines)):
+        raise ConfigError("a header with a line break in it")
+    return origin, ("\r\n".join(lines) + "\r\n").encode("latin-1", "replace")
+
+
 def _split(url: str) -> tuple[Origin, str, str]:
     """(where, what to ask for there, the name to ask under)."""
     if _UNFIT(url) or " " in url:

@@ -33,6 +33,9 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._asked_at = 0.0
+        self._deadline: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._looks_at = 0.0
         self._forget()
 
     def _forget(self) -> None:
@@ -70,8 +73,26 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def expire(self) -> None:
-        self._fail(TimeoutError("the time is over"))
+    def limit(self, deadline: float | None) -> None:
+        """The answer has until then. The timer of an earlier one does for it, too: it looks, and waits on."""
+        self._deadline = deadline
+        if deadline is not None and (self._timer is None or self._looks_at > deadline):
+            self._look_at(deadline)
+
+    def _look_at(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._looks_at = deadline
+        self._timer = self._loop.call_at(deadline, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._deadline is None:
+            return
+        if self._deadline > self._loop.time():
+            self._look_at(self._deadline)
+        else:
+            self._fail(TimeoutError("the time is over"))
 
     async def head(self) -> None:
         """Until the head of the answer is there."""
@@ -171,6 +192,8 @@ class Connection(asyncio.Protocol):
         self._tell()
 
     def connection_lost(self, error: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         ends_here = self._has_head and not {"content-length", "transfer-encoding"} & self.headers.keys()
         if ends_here and error is None:
             self._is_complete = True  # an answer that lasts as long as its connection
