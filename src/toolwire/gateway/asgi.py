@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from ..ir.errors import ToolwireError
+from ..net.deadlines import Due, SharedTimers
 
 __all__ = ["App", "Call", "Message", "Receive", "Scope", "Send", "SlowClient", "TooLarge", "uncancel"]
 
@@ -20,7 +21,10 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_CallLater: TypeAlias = Callable[[float, Callable[[], object]], "Due | asyncio.TimerHandle"]
+
 _SOON = 0.02  # seconds
+_TIMERS = SharedTimers()
 
 
 class TooLarge(ToolwireError):
@@ -66,7 +70,7 @@ class Call:
         self._receive = receive
         self._send = send
         self._task: asyncio.Task[Any] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Due | None = None
         self._watch: asyncio.Task[None] | None = None
 
     async def body(self, limit: int, seconds: float) -> bytes:
@@ -74,7 +78,7 @@ class Call:
         declared = self.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > limit:
             raise TooLarge(f"a body of {declared} bytes; the limit is {limit}")
-        message = await self._receive_within(seconds)
+        message = await self._receive_within(seconds, _TIMERS.call_later)
         first: bytes = message.get("body", b"")
         if not message.get("more_body"):
             if len(first) > limit:
@@ -95,14 +99,14 @@ class Call:
             more = message.get("more_body", False)
         return b"".join(pieces)
 
-    async def _receive_within(self, seconds: float) -> Message:
-        message = await self._received_within(seconds)
+    async def _receive_within(self, seconds: float, call_later: _CallLater | None = None) -> Message:
+        message = await self._received_within(seconds, call_later)
         if message["type"] == "http.disconnect":
             self.gone = True
             raise asyncio.CancelledError
         return message
 
-    async def _received_within(self, seconds: float) -> Message:
+    async def _received_within(self, seconds: float, call_later: _CallLater | None = None) -> Message:
         task = asyncio.current_task()
         assert task is not None
         late = False
@@ -112,7 +116,7 @@ class Call:
             late = True
             task.cancel()
 
-        timer = asyncio.get_running_loop().call_later(seconds, too_late)
+        timer = (call_later or asyncio.get_running_loop().call_later)(seconds, too_late)
         try:
             return await self._receive()
         except asyncio.CancelledError:
@@ -151,7 +155,7 @@ class Call:
     def watch(self) -> None:
         """From here on, a client that goes away cancels the running task: soon, for most answers are there sooner."""
         self._task = asyncio.current_task()
-        self._timer = asyncio.get_running_loop().call_later(_SOON, self._begin_to_watch)
+        self._timer = _TIMERS.call_later(_SOON, self._begin_to_watch)
 
     def _begin_to_watch(self) -> None:
         self._watch = asyncio.ensure_future(self._until_gone())

@@ -96,9 +96,11 @@ class _LimitedHttp(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._awaits_head:
             self._head_raw += len(data)
-            self._wait_for_head()
         super().data_received(data)
-        if self._awaits_head and self._head_raw > self._head_limit + len(data) and not self.transport.is_closing():
+        if not (self._awaits_head and self._head_raw):
+            return  # most heads come whole
+        self._wait_for_head()
+        if self._head_raw > self._head_limit + len(data) and not self.transport.is_closing():
             self._refuse(431, "the head of the request is too large")
 
     def on_url(self, url: bytes) -> None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop
-from typing import Protocol
+import asyncio
+from collections.abc import Callable
 
-__all__ = ["Deadlines"]
+__all__ = ["Deadlines", "Due", "SharedTimers"]
 
 
-class _Expiring(Protocol):
-    def expire(self) -> None: ...
+class Due:
+    """Something that is told to expire, unless it is cancelled before."""
+
+    __slots__ = ("_deadlines", "expire")
+
+    def __init__(self, deadlines: Deadlines, expire: Callable[[], object]) -> None:
+        self._deadlines = deadlines
+        self.expire = expire
+
+    def cancel(self) -> None:
+        self._deadlines.forget(self)
 
 
 class Deadlines:
@@ -17,19 +26,21 @@ class Deadlines:
 
     __slots__ = ("_armed", "_due", "loop")
 
-    def __init__(self, loop: AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._due: dict[_Expiring, float] = {}
+        self._due: dict[Due, float] = {}
         self._armed = False
 
-    def add(self, work: _Expiring, at: float) -> None:
-        """`work` is told to expire at this time of the loop, unless it is discarded before."""
-        self._due[work] = at
+    def add(self, expire: Callable[[], object], at: float) -> Due:
+        """`expire` is called at this time of the loop."""
+        due = Due(self, expire)
+        self._due[due] = at
         if not self._armed:
             self._arm(at)
+        return due
 
-    def discard(self, work: _Expiring) -> None:
-        self._due.pop(work, None)
+    def forget(self, due: Due) -> None:
+        self._due.pop(due, None)
 
     def _arm(self, at: float) -> None:
         self._armed = True
@@ -38,9 +49,28 @@ class Deadlines:
     def _look(self) -> None:
         self._armed = False
         now = self.loop.time()
-        for work, at in list(self._due.items()):
+        for due, at in list(self._due.items()):
             if at > now:
                 self._arm(at)
                 return
-            del self._due[work]
-            work.expire()
+            del self._due[due]
+            due.expire()
+
+
+class SharedTimers:
+    """`call_later` for those who ask for the same few seconds again and again."""
+
+    __slots__ = ("_by_limit",)
+
+    def __init__(self) -> None:
+        self._by_limit: dict[float, Deadlines] = {}
+
+    def of(self, limit: float, loop: asyncio.AbstractEventLoop) -> Deadlines:
+        found = self._by_limit.get(limit)
+        if found is None or found.loop is not loop:
+            found = self._by_limit[limit] = Deadlines(loop)
+        return found
+
+    def call_later(self, seconds: float, expire: Callable[[], object]) -> Due:
+        loop = asyncio.get_running_loop()
+        return self.of(seconds, loop).add(expire, loop.time() + seconds)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from ..run.context import CallContext, running
 from ..run.requests import Failed, Returned, TimedOut
-from .deadlines import Deadlines
+from .deadlines import Deadlines, Due, SharedTimers
 
 __all__ = ["Limited", "Limits", "Ran"]
 
@@ -24,7 +24,7 @@ class Limits:
     """Those who have the same limit share a timer."""
 
     def __init__(self) -> None:
-        self._deadlines: dict[float, Deadlines] = {}
+        self._timers = SharedTimers()
 
     def run(self, coroutine: Coroutine[Any, Any, Any], context: CallContext, limit: float | None) -> Ran | Limited:
         """Runs it until it waits for something: what waits for nothing is done by then, and nobody has to watch it."""
@@ -41,14 +41,8 @@ class Limits:
             return _ended(error)
         work = Limited(coroutine, waits, limit, outside)
         if limit is not None:
-            work.watch(self._deadlines_of(limit, work.loop), time.monotonic() - began)
+            work.watch(self._timers.of(limit, work.loop), time.monotonic() - began)
         return work
-
-    def _deadlines_of(self, limit: float, loop: asyncio.AbstractEventLoop) -> Deadlines:
-        found = self._deadlines.get(limit)
-        if found is None or found.loop is not loop:
-            found = self._deadlines[limit] = Deadlines(loop)
-        return found
 
 
 class Limited:
@@ -58,7 +52,7 @@ class Limited:
     task of its own, and nothing can hold us up.
     """
 
-    __slots__ = ("_cancelled", "_coroutine", "_deadlines", "_grace", "_limit", "_outside", "_task", "_waits", "loop")
+    __slots__ = ("_cancelled", "_coroutine", "_due", "_grace", "_limit", "_outside", "_task", "_waits", "loop")
 
     def __init__(
         self, coroutine: Coroutine[Any, Any, Any], waits: Any, limit: float | None, outside: CallContext | None
@@ -69,15 +63,14 @@ class Limited:
         self._limit = limit
         self._outside = outside
         self._task = _current_task(self.loop)
-        self._deadlines: Deadlines | None = None
+        self._due: Due | None = None
         self._grace: asyncio.TimerHandle | None = None
         self._cancelled = 0
 
     def watch(self, deadlines: Deadlines, spent: float) -> None:
         """From now on the limit holds, of which so many seconds are gone."""
         assert self._limit is not None
-        self._deadlines = deadlines
-        deadlines.add(self, self.loop.time() + self._limit - spent)
+        self._due = deadlines.add(self.expire, self.loop.time() + self._limit - spent)
 
     def expire(self) -> None:
         self._cancelled += 1
@@ -112,8 +105,8 @@ class Limited:
 
     def _forget(self) -> None:
         running.set(self._outside)
-        if self._deadlines is not None:
-            self._deadlines.discard(self)
+        if self._due is not None:
+            self._due.cancel()
         if self._grace is not None:
             self._grace.cancel()
         for _ in range(self._cancelled):

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from toolwire import Tool, ToolCall, tool
-from toolwire.net.deadlines import Deadlines
+from toolwire.net.deadlines import Deadlines, SharedTimers
 from toolwire.net.runner import Runner
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.context import current_call
@@ -53,11 +53,10 @@ def test_one_timer_serves_all():
     loop = Loop()
     deadlines = Deadlines(loop)
     works = [Work() for _ in range(100)]
-    for number, work in enumerate(works):
-        deadlines.add(work, 10.0 + number)
+    dues = [deadlines.add(work.expire, 10.0 + number) for number, work in enumerate(works)]
     assert len(loop.timers) == 1
-    for work in works[:50]:
-        deadlines.discard(work)
+    for due in dues[:50]:
+        due.cancel()
     loop.advance(10.0)
     assert len(loop.timers) == 1, "the first that is left has the timer now"
     loop.advance(60.0)
@@ -70,13 +69,27 @@ def test_one_timer_serves_all():
 def test_nothing_is_left_when_all_came_in_time():
     loop = Loop()
     deadlines, work = Deadlines(loop), Work()
-    deadlines.add(work, 1.0)
-    deadlines.discard(work)
+    deadlines.add(work.expire, 1.0).cancel()
     loop.advance(1.0)
     assert (work.expired, loop.timers) == (0, [])
-    deadlines.add(work, 2.0)
+    deadlines.add(work.expire, 2.0)
     loop.advance(2.0)
     assert work.expired == 1
+
+
+def test_who_asks_for_the_same_seconds_shares_a_timer():
+    async def test():
+        timers, rung = SharedTimers(), []
+        early = timers.call_later(0.05, lambda: rung.append("cancelled"))
+        timers.call_later(0.05, lambda: rung.append("first"))
+        timers.call_later(0.1, lambda: rung.append("second"))
+        early.cancel()
+        early.cancel()
+        await asyncio.sleep(0.3)
+        return rung
+
+    for _ in range(2):  # the second time in another loop
+        assert asyncio.run(test()) == ["first", "second"]
 
 
 def test_each_tool_keeps_its_own_limit():
