@@ -74,7 +74,8 @@ class Answering:
         self._asked = asked
         self._turn = turn
         self._plan = means.router.plan(asked.model, tools=asked.has_tools)
-        self._deadline = means.clock() + max(target.upstream.row.timeout for target in self._plan)
+        # each has its own time: who is slow leaves enough for the next
+        self._deadline = means.clock() + sum(target.upstream.row.timeout for target in self._plan)
         self._known: Mapping[str, Kept] = {}
         self._stream: Stream | None = None
         self._hosting: Hosting | None = None
@@ -216,7 +217,8 @@ class Answering:
         except LossError:
             raise  # the client wants none
         except (ProtocolError, EncodeError) as error:
-            return Fault("server", f"the upstream's answer cannot be passed on: {error.message}", 502, "bad_answer")
+            message = f"the upstream's answer cannot be passed on: {error.message}"
+            return Fault("server", message, 502, "bad_answer", retryable=False)  # it was paid for, and would be again
         finally:
             self._note(out)
 

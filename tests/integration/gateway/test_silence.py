@@ -10,6 +10,7 @@ from toolwire import Request, Response
 from toolwire.ir.fold import unfold
 from toolwire.ir.response import Fault
 from toolwire.testing import Partly, Recorded, Upstream
+from toolwire.testing.upstream import Raw
 from toolwire.wire import get
 
 MUTE = Partly(Response(), None, "stall")
@@ -45,6 +46,26 @@ async def test_who_is_silent_gives_way_to_the_next_and_rests():
 
 
 @run
+async def test_who_takes_all_of_its_time_leaves_the_next_its_own():
+    async with (
+        Upstream(MUTE) as first,
+        Upstream(WORDS) as second,
+        serving(two(first, second, timeout=0.5)) as gateway,
+    ):
+        assert responded(await ask(gateway, stream=False), "openai_chat", stream=False).text == WORDS.text
+    assert [turn.failures for turn in gateway.turns] == [(("a", "timeout"),)]
+
+
+@run
+async def test_an_answer_that_cannot_be_passed_on_is_not_bought_again():
+    page = Raw(b"<html>busy</html>", headers={"content-type": "application/json"})
+    async with Upstream(page, page, page) as first, Upstream(page) as second:
+        async with serving(two(first, second, retries=2)) as gateway:
+            assert (await ask(gateway, stream=False)).status == 502
+        assert [len(first.heard), len(second.heard)] == [1, 1]
+
+
+@run
 async def test_who_falls_silent_after_the_first_word_rests_too():
     async with (
         Upstream(Partly(WORDS, 400, "stall")) as first,
@@ -74,16 +95,16 @@ async def test_the_silence_of_the_first_is_not_the_seconds():
 
 @pytest.mark.parametrize("stream", [False, True])
 @run
-async def test_who_would_have_no_time_is_not_asked(stream):
+async def test_who_has_had_its_time_is_not_asked_again(stream):
     async with (
-        Upstream(MUTE) as first,
-        Upstream(WORDS) as second,
-        serving(two(first, second, timeout=0.3)) as gateway,
+        Upstream(MUTE, MUTE) as first,
+        Upstream(MUTE, MUTE) as second,
+        serving(two(first, second, timeout=0.3, retries=2)) as gateway,
     ):
         answer = await ask(gateway, stream=stream)
         assert answer.status == 504
-    assert second.heard == []
-    assert [turn.failures for turn in gateway.turns] == [(("a", "timeout"),)]
+    assert [len(first.heard), len(second.heard)] == [1, 1]
+    assert [turn.failures for turn in gateway.turns] == [(("a", "timeout"), ("b", "timeout"))]
 
 
 @run
