@@ -127,14 +127,14 @@ class Downstream:
     async def _put(self, data: bytes) -> None:
         self._is_writing = True  # from here on no ping begins
         try:
-            await self._until_quiet()
+            if self._pinging is not None:
+                await self._until_quiet()
             if not self._call.started:
                 await self._call.start(200, self.headers)
             await self._call.write(data)
         finally:
-            self._is_writing = False
-            self._written = self._loop.time()
-            self.heard()
+            self._is_writing = self._is_late = False
+            self._written = self._heard = self._loop.time()
 
     def _wake(self) -> None:
         now = self._loop.time()
