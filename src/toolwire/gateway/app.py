@@ -42,6 +42,7 @@ from .memory import Memory, in_memory
 from .routing import Router, UnknownModel
 from .settings import LimitsRow, Settings
 from .turn import Opening, Sink, Turn
+from .under_way import UnderWay
 from .upstreams import Upstream, from_environment
 
 if TYPE_CHECKING:
@@ -66,17 +67,6 @@ class OwnTools(Struct, frozen=True):
     runners: Mapping[str, Runner] = {}
     publish: Server | None = None
     publish_for: str = "*"  # a pattern of models that a key must be for to use it
-
-
-class _Era:
-    """The requests between two changes of the settings."""
-
-    __slots__ = ("active", "over")
-
-    def __init__(self) -> None:
-        self.active = 0
-        self.over = asyncio.Event()
-        self.over.set()
 
 
 class Gateway:
@@ -116,10 +106,8 @@ class Gateway:
         self._published = None if publish is None else self._publish(publish)
         self._replaced: list[Published] = []
         self._is_up = False
-        self._era = _Era()
+        self._under_way, self._era = UnderWay(), UnderWay()
         self._draining = False
-        self._active = 0
-        self._idle = asyncio.Event()
         self.apply(settings)
 
     def apply(self, settings: Settings, own: OwnTools | None = None) -> None:
@@ -156,7 +144,7 @@ class Gateway:
 
     async def settled(self) -> None:
         """The requests of now are over, and what no new one will find is closed."""
-        era, self._era = self._era, _Era()
+        era, self._era = self._era, UnderWay()
         replaced, self._replaced = self._replaced, []
         for published in replaced:
             await published.end_sessions()
@@ -234,19 +222,13 @@ class Gateway:
         """A request while it is answered; then who wants to know is told."""
         began = time.perf_counter()
         era = self._era
-        era.active += 1
-        era.over.clear()
-        self._active += 1
-        self._idle.clear()
+        era.begin()
+        self._under_way.begin()
         try:
             yield
         finally:
-            self._active -= 1
-            era.active -= 1
-            if not era.active:
-                era.over.set()
-            if not self._active:
-                self._idle.set()
+            era.end()
+            self._under_way.end()
             call.unwatch()
             turn.seconds = time.perf_counter() - began
             turn.status = turn.status or call.status
@@ -254,10 +236,9 @@ class Gateway:
 
     async def _until_idle(self) -> None:
         """What was told to end writes its last words."""
-        if self._active:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_WORDS):
-                    await self._idle.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS):
+                await self._under_way.over.wait()
 
     async def _http_request(self, call: Call, scope: Scope) -> None:
         front = dialect_of(call.path, call.headers)
