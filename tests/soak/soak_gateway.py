@@ -90,7 +90,7 @@ async def under_load(running, port: int, clients: int, seconds: float) -> list[s
     wrong = warm.wrong + load.wrong
     if after["tasks"] > before["tasks"] + 2:
         wrong.append("tasks are left behind")
-    if open_after > open_before + 512:
+    if open_after > open_before + clients:  # each may have left one idle connection to an upstream, and no more
         wrong.append("connections are left behind")
     third = len(samples) // 3
     middle, end = max(samples[third : 2 * third]), max(samples[2 * third :])
