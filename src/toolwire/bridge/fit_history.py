@@ -24,11 +24,12 @@ from .cache import fit_ttl
 from .fit_system import hoist_system, something_to_answer
 from .fit_tools import wrap_freeform
 from .foreign import own_artefacts, report_extra
-from .history import Turn, merge_turns, normalise
+from .history import Turn, gather, merge_turns, normalise
 from .ids import Ids
 from .moved import Moved
 from .names import Names
 from .places import Place, message_of, pointer_to
+from .stored import continues_stored, summary_of
 
 __all__ = ["ERROR_MARK", "fit_history", "fit_results"]
 
@@ -51,8 +52,9 @@ def fit_history(
     _refuse_prefill(request)
     fitter = _Fitter(request, wire, names, losses, spoken_by, lifts or {})
     can = wire.capabilities
-    turns = fitter.fit_all(normalise(request.messages, losses))
-    if all(turn.message.role in ("system", "developer") for turn in turns):
+    is_part = continues_stored(request, wire.name)
+    turns = fitter.fit_all(gather(request.messages) if is_part else normalise(request.messages, losses))
+    if not is_part and all(turn.message.role in ("system", "developer") for turn in turns):
         turns = something_to_answer(turns, request, wire, losses)
     if not can.system_anywhere:
         turns = hoist_system(turns, losses)
@@ -306,9 +308,13 @@ class _Fitter:
             return part
         return replace(part, cache=fit_ttl(part.cache, "part", self._can, where, self._losses))
 
-    def _opaque(self, part: Opaque, place: Place) -> Opaque | None:
+    def _opaque(self, part: Opaque, place: Place) -> Opaque | Text | None:
         if part.wire == self._wire.name:
             return part
+        summary = summary_of(part)
+        if summary is not None:
+            self._losses.add(pointer_to(place), part.type, "rewritten", "the summary is sent as text", "info")
+            return summary
         self._losses.add(pointer_to(place), part.type, "dropped", f"only {part.wire} knows it", "error")
         return None
 

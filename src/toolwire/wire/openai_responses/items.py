@@ -43,6 +43,7 @@ _MESSAGE = frozenset({"type", "role", "content"})
 _CALL = frozenset({"type", "call_id", "name", "arguments", "namespace"})
 _CUSTOM = frozenset({"type", "call_id", "name", "input", "namespace"})
 _RESULT = frozenset({"type", "call_id", "output", "name", "namespace"})
+_REFERENCE = frozenset({"type", "id"})
 _REASONING = frozenset({"type", "summary", "content", "encrypted_content"})
 
 
@@ -74,6 +75,8 @@ def read_output(raw: Object) -> tuple[Part, ...]:
 def read_item(raw: JSON) -> Message | list[Part]:
     """A message from outside the model, or parts of what the model said."""
     kind = obj(raw).get("type", "message" if "role" in raw else None)
+    if kind is None and _REFERENCE.issuperset(raw) and "id" in raw:
+        kind = "item_reference"  # its type may be left out
     if type(kind) is not str:
         raise wrong("a string", kind, "type")
     if kind == "function_call":

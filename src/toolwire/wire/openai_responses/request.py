@@ -36,6 +36,7 @@ _PARAMS = rows(
     safety_identifier="safety_identifier",
 )
 _KEYS = {row.param: key for key, row in _PARAMS.items()} | {"verbosity": ""}
+_CONTINUED = frozenset({"prompt", "previous_response_id", "conversation"})  # fields that need no input next to them
 _KNOWN = frozenset(_PARAMS) | {
     "model",
     "input",
@@ -77,7 +78,7 @@ def _read_input(body: Object, extra: Extra) -> tuple[Message, ...]:
         extra[_FORM] = {**extra.get(_FORM, {}), ":input": "string"}
     elif type(value) is list:
         messages = _mark_leading_system(read_items(body))
-    elif value is None and ("prompt" in body or "previous_response_id" in body or "conversation" in body):
+    elif value is None and not _CONTINUED.isdisjoint(body):
         messages = ()
     else:
         raise ProtocolError("expected a string or an array of items", pointer="/input")
@@ -182,7 +183,7 @@ def _write_input(request: Request, out: Object, losses: Losses) -> None:
     items: list[Object] = []
     for index, message in enumerate(rest):
         items.extend(write_items(message, f"/messages/{start + index}", losses))
-    if items or "input" not in form:
+    if items or ("input" not in form and _CONTINUED.isdisjoint(request.extra.get(NAME, {}))):
         out["input"] = items
 
 
