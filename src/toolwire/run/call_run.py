@@ -117,9 +117,11 @@ class CallRun:
     def _run(self) -> Generator[Step, Any, ToolResult]:
         settings = self.settings
         passed = pass_gates(self._pending(), settings.gates)
-        pending = self._converted(passed) if isinstance(passed, Pending) else passed
-        if not isinstance(pending, Pending):
-            return pending
+        if not isinstance(passed, Pending):
+            return passed
+        pending = self._converted(passed)
+        if isinstance(pending, Deny):
+            return _denied(passed, pending)
         entry = pending.tool
         options, effect = entry.options, entry.tool.effect
         verdict = None if settings.policy is None else settings.policy.check(pending)
@@ -132,7 +134,7 @@ class CallRun:
                 claim, key, token = cleared, cleared.key, cleared.token
         context = CallContext(self.call.id, entry.tool.name, settings.run_id, settings.caller, key)
         step = self._invoke = Invoke(entry, pending.values or {}, context, token, settings.lease)
-        outcome = yield step
+        outcome = (yield step) if pending.unfit is None else Unfit(pending.unfit)
         if not isinstance(outcome, Returned):
             outcome = yield from self._again(pending, step, outcome)
         step.start.begin()  # nobody stops it any more: what came of it is recorded
@@ -157,17 +159,17 @@ class CallRun:
             settings.tainted,
         )
 
-    def _converted(self, pending: Pending) -> Pending | ToolResult:
+    def _converted(self, pending: Pending) -> Pending | Deny:
         """The call with the values that the function will be called with: those are checked, and no others are run."""
         policy = self.settings.policy
-        rewritten = pending if policy is None else policy.rewrite(pending)
-        if isinstance(rewritten, Deny):
-            return _denied(pending, rewritten)
+        found = pending if policy is None else policy.rewrite(pending)
+        if isinstance(found, Deny):
+            return found
         try:
-            values = signature(rewritten.tool.function).fit(rewritten.arguments)
+            values = signature(found.tool.function).fit(found.arguments)
         except Exception as error:  # noqa: BLE001  # types of the author's own may refuse in any way
-            return classify(pending.call, pending.tool.tool.effect, Unfit(spoken(error)))[0]
-        return msgspec.structs.replace(rewritten, values=values)
+            return msgspec.structs.replace(found, values=None, unfit=spoken(error))
+        return msgspec.structs.replace(found, values=values)
 
     def _refused(self, pending: Pending, verdict: Deny | Ask) -> Generator[Step, Any, ToolResult | None]:
         """The refusal of a call that is denied, or that a person does not approve; None for a call that may run."""
@@ -304,14 +306,14 @@ class CallRun:
                 break
             yield Wait(delay)
             fresh = self._converted(pending)
-            if not isinstance(fresh, Pending) or fresh.arguments != pending.arguments or self._is_denied(fresh):
+            if isinstance(fresh, Deny) or fresh.arguments != pending.arguments or self._is_denied(fresh):
                 break
             outcome = yield msgspec.structs.replace(step, arguments=fresh.values or {})
         return outcome
 
     def _is_denied(self, pending: Pending) -> bool:
         policy = self.settings.policy
-        return policy is not None and isinstance(policy.check(pending), Deny)
+        return pending.unfit is not None or (policy is not None and isinstance(policy.check(pending), Deny))
 
     def _worth_another(self, outcome: Any, effect: Effect, attempt: int) -> float | None:
         """How long to wait before the next try; None where there is none."""

@@ -42,6 +42,7 @@ class Pending(Value, frozen=True, gc=False):
     checked: Object | None = None  # the very arguments that are known to fit
     lifts: Mapping[str, Lowered] | None = None
     values: Object | None = None  # `arguments` converted to the types of the function: what it is called with
+    unfit: str | None = None  # why they cannot be converted: the function will not be called
     asked: Object | None = None  # `arguments` before a policy rewrote them
 
     @property

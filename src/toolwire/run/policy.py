@@ -190,7 +190,7 @@ def _refitted(before: Pending, pending: Pending) -> Pending | Deny:
     if parameters.accept(before.arguments) and not parameters.accept(arguments):
         problem = next(iter(parameters.problems(arguments)), "an argument is unknown")
         return Deny(f"the policy rewrites arguments, and {pending.call.name} does not accept the result: {problem}")
-    return replace(pending, asked=before.identity, checked=None, values=None)
+    return replace(pending, asked=before.identity, checked=None, values=None, unfit=None)
 
 
 def _known(verdict: Any) -> Deny | Ask:

@@ -39,8 +39,9 @@ def received(pending: Pending, argument: str) -> Iterator[Any]:
     """
     first, *rest = segments_of(argument)
     values = pending.values
-    if values is None:
-        values = signature(pending.tool.function).convert(pending.arguments)
+    if values is None:  # where nothing will be run, JSON is as good: the result of an earlier call may be at hand
+        is_unfit = pending.unfit is not None
+        values = pending.arguments if is_unfit else signature(pending.tool.function).convert(pending.arguments)
     value = values[first] if first in values else default_of(pending, first)
     yield from _items(value, rest)
 

@@ -445,3 +445,24 @@ def test_looking_at_the_disk_costs_in_proportion_to_the_paths_up_to_an_end(monke
     assert looks_at_the_disk(monkeypatch, files, ["x"] * 1001) == (0, "denied")
     assert looks_at_the_disk(monkeypatch, files, ["x/" * 2000] * 20) == (0, "denied")
     assert looks_at_the_disk(monkeypatch, files, ["x/" * 1_000_000]) == (0, "denied")
+
+
+@JAILS
+def test_the_result_of_a_finished_call_is_found_although_its_arguments_no_longer_fit(jail, files):
+    """`FilePath` wants a file that exists, and the first call has removed it."""
+
+    def remove(path: FilePath) -> str:
+        """Remove a file."""
+        tool_got.append(path)
+        path.unlink()
+        return "removed"
+
+    store, checks = MemoryStore(), (jail("path", str(files)),)
+    more = {"arguments": {"path": "a.txt"}, "effect": "write", "options": {"store": store}, "run_id": "r1"}
+    first, second = (asyncio.run(run_async(remove, Policy(checks=checks), **more)) for _ in range(2))
+    assert (first.text, second.text, second.extra[MARK]["replayed"]) == ("removed", "removed", True)
+    other = asyncio.run(run_async(remove, Policy(checks=checks), **{**more, "arguments": {"path": "none.txt"}}))
+    assert code_of(other) == "invalid_arguments"
+    again = asyncio.run(run_async(remove, None, **{**more, "arguments": {"path": "none.txt"}}))
+    assert code_of(again) == "invalid_arguments"  # the claim was given back
+    assert len(tool_got) == 1
