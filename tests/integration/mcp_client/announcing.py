@@ -52,25 +52,25 @@ def refuse(number, code, text):
 
 
 def page(number, area, cursor):
-    first = not cursor
-    if first:
+    start = int(cursor or 0)
+    if start == 0:
         listings[area] += 1
         with Path(os.environ["EFFECTS"]).open("a", encoding="utf-8") as file:
             file.write(f"{area}\n")
-    if listings[area] == 1 or "always" in MOMENTS:
-        announce("during" if first else "between_pages")
+    announcing = listings[area] == 1 or "always" in MOMENTS
+    if announcing:
+        announce("during" if start == 0 else "between_pages")
     if "fails" in MOMENTS and listings[area] > 1:
-        return refuse(number, -32603, "the index is being rebuilt")
-    if "invalid_cursor" in MOMENTS and not first and area not in refused:
+        refuse(number, -32603, "the index is being rebuilt")
+    elif "invalid_cursor" in MOMENTS and start and area not in refused:
         refused.add(area)
-        return refuse(number, -32602, "invalid cursor")
-    start = int(cursor or 0)
-    result = {area: LISTS[area][start : start + PAGE]}
-    if start + PAGE < len(LISTS[area]):
-        return send(id=number, result={**result, "nextCursor": str(start + PAGE)})
-    send(id=number, result=result)
-    if listings[area] == 1 or "always" in MOMENTS:
-        announce("after", 2000)
+        refuse(number, -32602, "invalid cursor")
+    else:
+        last = start + PAGE >= len(LISTS[area])
+        cursor = {} if last else {"nextCursor": str(start + PAGE)}
+        send(id=number, result={area: LISTS[area][start : start + PAGE], **cursor})
+        if last and announcing:
+            announce("after", 2000)
 
 
 def serve(message):

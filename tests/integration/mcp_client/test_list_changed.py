@@ -13,6 +13,8 @@ from mcp_server.running import effects_in
 from mcp_client.addresses import TOOL, Address, discovered, error, events, json_reply, result
 from mcp_client.driving import McpClient, McpServers, asked, run, until
 from mcp_client.test_cli import toolwire
+from toolwire.cli.serve_tools import ServedTools
+from toolwire.gateway.settings import Settings, ToolsRow
 from toolwire.mcp.client import ServerSpec
 
 SERVER = Path(__file__).parent / "announcing.py"
@@ -125,6 +127,24 @@ def test_toolbox_and_inspect_command_have_the_tools(listed):
     code, out, err = toolwire("inspect", target, "--json", "--env", f"EFFECTS={listed}")
     assert code == 0, err
     assert set(json.loads(out)["declared"]) == NAMES
+
+
+@pytest.mark.finding("U2")
+def test_tools_row_of_the_gateway_has_the_tools(listed, tmp_path):
+    server = {"command": sys.executable, "args": [str(SERVER), "during"], "env": {"EFFECTS": str(listed)}}
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"s": server}}))
+
+    async def test():
+        served = ServedTools([])
+        opened = await served.prepare(Settings(tools={"*": ToolsRow(mcp=str(config))}))
+        served.take(opened)
+        try:
+            return {tool.name for tool in opened.own.runners["*"].box.tools}
+        finally:
+            await served.aclose()
+
+    assert run(test()) == NAMES
 
 
 def over_http(tools_list, listen):

@@ -23,11 +23,15 @@ class Driver:
         self.pauses = []
         self.changes = 0
         self._most_pauses = pauses
+        self._fetching = asyncio.Condition()
         self.list = ToolList(SPEC, self.fetch, ready=self.ready, changed=self.changed, sleep=self.sleep)
 
     async def fetch(self):
-        self.fetches.append(asyncio.get_running_loop().create_future())
-        return await self.fetches[-1]
+        answer = asyncio.get_running_loop().create_future()
+        async with self._fetching:
+            self.fetches.append(answer)
+            self._fetching.notify_all()
+        return await answer
 
     async def ready(self):
         return self
@@ -41,8 +45,8 @@ class Driver:
         self.changes += 1
 
     async def fetched(self, number):
-        while len(self.fetches) < number:
-            await asyncio.sleep(0)
+        async with self._fetching:
+            await self._fetching.wait_for(lambda: len(self.fetches) >= number)
         return self.fetches[number - 1]
 
 

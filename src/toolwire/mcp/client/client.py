@@ -74,10 +74,10 @@ class McpClient:
         self._changed = changed or (lambda: None)
         self._watched: dict[RequestId, str] = {}
         self._following: asyncio.Task[None] | None = None
-        self._list = ToolList(spec, self._fetch_tools, ready=lambda: self.connection.ready(), changed=self._changed)
         self.connection = Connection(
-            spec, self._me, self._hear, greeted=self._list.load, changed=self._changed, login=login, sender=sender
+            spec, self._me, self._hear, greeted=self._load_tools, changed=self._changed, login=login, sender=sender
         )
+        self._list = ToolList(spec, self._fetch_tools, ready=self.connection.ready, changed=self._changed)
 
     async def __aenter__(self) -> Self:
         try:
@@ -174,6 +174,9 @@ class McpClient:
             self._following = self.connection.spawn(self._list.follow())
 
     # what is asked
+
+    async def _load_tools(self) -> None:
+        await self._list.load()
 
     async def _fetch_tools(self) -> list[JSON]:
         return await self._listed("tools") if self._has("tools") else []
