@@ -47,11 +47,12 @@ def coercion_budget(value: JSON) -> StepBudget:
 class Coercion:
     """One walk over a value; `steps` are what it changed."""
 
-    __slots__ = ("_budget", "_target", "steps")
+    __slots__ = ("_budget", "_target", "_trying", "steps")
 
-    def __init__(self, target: Target, budget: StepBudget) -> None:
+    def __init__(self, target: Target, budget: StepBudget, trying: set[tuple[int, int]] | None = None) -> None:
         self._target = target
         self._budget = budget
+        self._trying = set() if trying is None else trying  # (union, value): a union may refer to itself
         self.steps: list[Step] = []
 
     def value(self, node: Node, value: JSON, path: str) -> JSON:
@@ -82,12 +83,17 @@ class Coercion:
         self.steps.append(Step(name, path))
 
     def _union(self, node: Union, value: JSON, path: str) -> JSON:
+        key = (id(node), id(value))
+        if key in self._trying:
+            return value
+        self._trying.add(key)
         found: dict[str, tuple[JSON, list[Step]]] = {}
         for branch in node.branches:
-            attempt = Coercion(self._target, self._budget)
+            attempt = Coercion(self._target, self._budget, self._trying)
             changed = attempt.value(branch, value, path)
             if self._fits(branch, changed):
                 found.setdefault(dumps(changed), (changed, attempt.steps))
+        self._trying.discard(key)
         if len(found) != 1 or self._budget.exhausted:  # a branch that was not tried may fit, too
             return value
         ((changed, steps),) = found.values()
@@ -120,7 +126,7 @@ class Coercion:
         """Text with separators may be a list of its own making, and no text no list at all."""
         if value is None or value == "" or (type(value) is str and _SEVERAL.search(value)):
             return value
-        attempt = Coercion(self._target, self._budget)
+        attempt = Coercion(self._target, self._budget, self._trying)
         one = value if node.items is None else attempt.value(node.items, value, f"{path}/0")
         if not self._fits(node, [one]):
             return value
