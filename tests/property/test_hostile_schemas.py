@@ -9,8 +9,8 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from step_counter import count_steps
 
+from step_counter import count_steps
 from toolwire.ir.errors import ToolwireError
 from toolwire.schema.dialects import DIALECTS
 from toolwire.schema.lowering import _lower

@@ -6,8 +6,8 @@ Every attack is run at three sizes. The sizes are chosen so that budgets, where 
 import json
 
 import pytest
-from step_counter import assert_linear, count_steps
 
+from step_counter import assert_linear, count_steps
 from toolwire.schema import lower, validator
 from toolwire.schema.dialects import DIALECTS
 from toolwire.schema.lowering import _lower
