@@ -25,7 +25,7 @@ __all__ = ["DEPTH", "Finding", "Source", "read"]
 DEPTH = 64
 """Deeper than this nothing is looked at; a value there may be anything."""
 
-_STEPS, _STEPS_PER_VALUE = 500, 8
+_STEPS, _STEPS_PER_VALUE = 500, 4
 """What intersections may cost. The real tools of public servers need less than one step per JSON value."""
 _MOST_NESTING = 16
 """Nodes being read at once beyond which a reference is read later, from an empty stack."""
