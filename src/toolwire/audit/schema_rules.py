@@ -15,7 +15,7 @@ from ..schema.lowering import lower
 from ..schema.nodes import Node, Record, Union
 from ..schema.patterns import acceptable
 from ..schema.read import Source, read
-from ..schema.refs import contains_itself
+from ..schema.refs import recursive_definitions
 from ..schema.strain import doubts
 from .findings import Hit, registering
 
@@ -131,9 +131,10 @@ def dangling(schema: Schema) -> Iterator[Hit]:
 @schema_rule(
     "TW028", "error", "anthropic_strict gemini", "a schema that contains itself", "bound the depth, or send it lowered"
 )
-def recursive(schema: Schema) -> Iterator[Hit]:
+def contains_itself(schema: Schema) -> Iterator[Hit]:
+    recursive = recursive_definitions(schema.source.root, schema.source.defs)
     for target in schema.source.defs:
-        if contains_itself(target, schema.target):
+        if target in recursive:
             yield Hit(target, "it contains itself")
 
 

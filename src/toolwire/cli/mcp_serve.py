@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError, MissingExtra
+from .log_lines import LogFormatter
 from .tools_file import load_tools, store_at
 
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     guard = None if arguments.http is None else guard_of(arguments, address_of(arguments.http)[0])
     with contextlib.redirect_stdout(
         sys.stderr

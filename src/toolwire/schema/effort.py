@@ -24,13 +24,13 @@ _OF_LISTS = ("items", "contains", "additionalItems", "unevaluatedItems")
 
 
 class Effort:
-    """One schema. Counts stop at `most`: that is too much."""
+    """The effort of applying one schema to values."""
 
-    __slots__ = ("_document", "most")
+    __slots__ = ("_anchors", "_document")
 
-    def __init__(self, document: JSON, most: int) -> None:
+    def __init__(self, document: JSON) -> None:
         self._document = document
-        self.most = most
+        self._anchors: dict[str, JSON] | None = None
 
     def multiplies(self) -> bool:
         """Whether following every reference, each once on a way, visits very many schemas."""
@@ -38,35 +38,35 @@ class Effort:
         visits = 0
         while waiting and visits <= _MANY:
             schema, way = waiting.pop()
-            visits += 1
+            visits += 1 + len(way) // 16  # a longer way is copied for each reference
             if type(schema) is dict:
                 waiting += [(one, way) for one in _inside(schema)]
                 refs = {schema[word] for word in _REFS if type(schema.get(word)) is str}
                 waiting += [(self._target(ref), way | {ref}) for ref in refs - way]
         return visits > _MANY
 
-    def of(self, value: JSON) -> int:
-        """How many schemas are held against `value` and what is in it, where nothing is remembered."""
+    def of(self, value: JSON, most: int) -> int:
+        """Count the schemas that are applied to `value` and its parts, as if no result were cached; at most `most`."""
         try:
-            return self._count(self._document, value, {})
+            return self._count(self._document, value, {}, most)
         except RecursionError:
-            return self.most
+            return most
 
-    def _count(self, schema: JSON, value: JSON, known: dict[tuple[int, int], int]) -> int:
+    def _count(self, schema: JSON, value: JSON, known: dict[tuple[int, int], int], most: int) -> int:
         if type(schema) is not dict:
             return 1
         key = (id(schema), id(value))
         if key in known:
             return known[key]
-        if len(known) >= self.most:
-            return self.most
+        if len(known) >= most:
+            return most
         known[key] = 1  # what leads back here is not followed again
-        total = 1
+        total = 1 + (len(schema["enum"]) if type(schema.get("enum")) is list else 0)
         for inner, one in self._pairs(schema, value):
-            total += self._count(inner, one, known)
-            if total >= self.most:
+            total += self._count(inner, one, known, most)
+            if total >= most:
                 break
-        known[key] = min(total, self.most)
+        known[key] = min(total, most)
         return known[key]
 
     def _pairs(self, schema: Object, value: JSON) -> Iterator[tuple[JSON, JSON]]:
@@ -91,7 +91,9 @@ class Effort:
 
     def _target(self, ref: str) -> JSON:
         if not ref.startswith("#") or ref[1:2] not in ("", "/"):
-            return _by_anchor(self._document, ref)
+            if self._anchors is None:
+                self._anchors = _anchors(self._document)
+            return self._anchors.get(ref)
         try:
             return resolve(self._document, _PERCENT.sub(lambda found: chr(int(found[1], 16)), ref[1:]))
         except (KeyError, IndexError, TypeError, ValueError):
@@ -133,16 +135,16 @@ def _inside(schema: Object) -> Iterator[JSON]:
         yield from schema["prefixItems"]
 
 
-def _by_anchor(document: JSON, ref: str) -> JSON:
-    """What has this name, wherever it stands."""
-    waiting = [document]
-    while waiting:
-        one = waiting.pop()
+def _anchors(document: JSON) -> dict[str, JSON]:
+    """The schemas that have a name, by what a reference calls them."""
+    found: dict[str, JSON] = {}
+    pending = [document]
+    while pending:
+        one = pending.pop()
         if type(one) is dict:
             names = (one.get("$id"), one.get("id"), *(f"#{one.get(word)}" for word in ("$anchor", "$dynamicAnchor")))
-            if ref in names:
-                return one
-            waiting += one.values()
+            found.update((name, one) for name in names if type(name) is str)
+            pending += one.values()
         elif type(one) is list:
-            waiting += one
-    return None
+            pending += one
+    return found

@@ -143,14 +143,14 @@ def _enum_values(writer: Writer, node: Node, values: list[JSON]) -> tuple[Object
     bad = [value for value in values if not _allowed_in_enum(value, policy)]
     if not bad:
         return {"type": _types_of(values), "enum": values} if values else {"type": "string"}, None
-    names: list[str] = []
+    names: dict[str, None] = {}
     for value in values:
         name = value if type(value) is str and value else dumps(value) if value != "" else "(empty)"
         while name in names:
             name += " "
-        names.append(name)
+        names[name] = None
     writer.remark(node, "enum", "its values are written as strings")
-    return {"type": "string", "enum": names}, codecs.labels(values, names)
+    return {"type": "string", "enum": list(names)}, codecs.labels(values, list(names))
 
 
 def short(value: JSON) -> str:

@@ -20,7 +20,7 @@ from ..ir.losses import Loss, Losses
 from ..ir.pointer import JSON, Object, split
 from ..ir.text import to_bytes
 from ..stream.strict import parse
-from .codec import Codec, remembering
+from .codec import Codec, carry
 from .conform import conforms, violations
 from .dialects import DIALECTS, Dialect, dialect
 from .emit import Emitter
@@ -57,13 +57,10 @@ class Lowered:
         return self.codec is not None
 
     def lift(self, arguments: JSON) -> JSON:
-        if self.codec is None:
-            return arguments
-        with remembering():
-            return self.codec.lift(arguments)
+        return arguments if self.codec is None else carry(self.codec.lift, arguments)
 
     def encode(self, arguments: JSON) -> JSON:
-        return arguments if self.codec is None else self.codec.encode(arguments)
+        return arguments if self.codec is None else carry(self.codec.encode, arguments)
 
 
 def lower(schema: JSON, into: str | Dialect) -> Lowered:
@@ -125,14 +122,14 @@ def _report_doubts(schema: Object, row: Dialect, losses: Losses) -> None:
 
 
 def _emit(source: Source, row: Dialect, losses: Losses) -> Emitted:
-    """Definitions that contain themselves are written again until it is clear which of them change values."""
+    """Write definitions that contain themselves again, once it is known which of them change values."""
     changed: frozenset[str] = frozenset()
     while True:
         emitter = Emitter(source, row, losses, changed)
         emitted = emitter.root()
         if emitter.changed <= changed:
             break
-        changed = frozenset(emitter.changed)
+        changed = emitter.affected()
     if not emitter.defs:
         return emitted
     return Emitted({**emitted.schema, "$defs": emitter.defs}, emitted.codec)

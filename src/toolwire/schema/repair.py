@@ -21,7 +21,7 @@ from ..ir.value import Value
 from ..stream.repair import Repaired, mend, readings
 from ..stream.strict import kind_of, parse
 from .brackets import moved_brackets
-from .coerce import Coercion
+from .coerce import Coercion, coercion_budget
 from .envelope import unwrap, unwrap_members
 from .fits import fits
 from .nodes import Node, Record
@@ -117,7 +117,7 @@ class _Ladder:
             value, taken = unwrap_members(self._root, value, self._target)
             steps += taken
         if policy == "aggressive" and not self._accepts(value):
-            coercion = Coercion(self._target)
+            coercion = Coercion(self._target, coercion_budget(value))
             value = coercion.value(self._root, value, "")
             steps += tuple(coercion.steps)
         return self._judged(value, steps)

@@ -17,6 +17,7 @@ from ..ir.value import Value
 from ..stream.strict import parse
 from .effort import Effort
 from .patterns import acceptable
+from .step_budget import size_of
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -26,11 +27,15 @@ __all__ = ["DEPTH", "Problem", "Validator", "depth_of", "validator"]
 DEPTH = 64
 MOST_PROBLEMS = 50
 MOST_EFFORT = 1_000_000
-"""Schemas that may be held against parts of one value: about a quarter of a second."""
-MOST_TOLD = 20_000
-"""The same where everything that is wrong is to be told, which takes much longer."""
-_UNCHECKED = "cannot be checked: the alternatives of the schema multiply here; nest the arguments less deeply"
-_UNTOLD = "does not fit the schema; its alternatives multiply here, so that nobody can say where"
+"""Schemas that may be applied to parts of one value: about a quarter of a second."""
+MOST_LISTED = 20_000
+"""The same where every problem is listed: the engine collects one error for every branch that does not match."""
+_CERTAIN = 50_000_000
+"""A product of the sizes of schema and value below which checking is fast, whatever they contain."""
+_UNCHECKED = (
+    "cannot be checked: the schema has too many alternatives for arguments of this size; send smaller arguments"
+)
+_UNLISTED = "does not match the schema; it has too many alternatives to list which part is wrong"
 
 
 class Problem(Value, frozen=True):
@@ -47,17 +52,17 @@ class Problem(Value, frozen=True):
 class Validator:
     """Compiled once, for one schema. `findings` are patterns that are not checked."""
 
-    __slots__ = ("_check", "_effort", "_multiplies", "findings")
+    __slots__ = ("_check", "_effort", "_multiplies", "_refers", "_size", "findings")
 
     def __init__(self, schema: JSON) -> None:
         if depth_of(schema) > DEPTH:
             raise SchemaError(f"a schema nested deeper than {DEPTH}", hint="flatten it, or use $ref")
         self.findings: list[str] = []
         text = to_bytes(schema)
-        # without references the schema itself would have to be as large as what there is to do
-        refers = b'"$ref"' in text or b'Ref"' in text
-        self._effort = Effort(schema, MOST_EFFORT) if refers else None
-        self._multiplies = self._effort is not None and self._effort.multiplies()
+        self._size = size_of(schema)
+        self._effort = Effort(schema)
+        self._refers = b'"$ref"' in text or b'Ref"' in text
+        self._multiplies = self._refers and self._effort.multiplies()
         self._check = self._compile(_upgraded(schema) if b'"nullable"' in text else schema)
 
     def _compile(self, schema: JSON) -> jsonschema_rs.Validator:
@@ -89,8 +94,10 @@ class Validator:
         return depth_of(value) <= DEPTH and not self._is_too_much(value) and self._check.is_valid(value)
 
     def _is_too_much(self, value: JSON) -> bool:
-        """Definitions that lead back to themselves are no trouble here: the engine remembers those."""
-        return self._multiplies and self._effort is not None and self._effort.of(value) >= MOST_EFFORT
+        """Whether checking could block. Recursive definitions alone are harmless: the engine caches their results."""
+        if not self._multiplies and (self._size < _CERTAIN // 1_000_000 or self._size * size_of(value) < _CERTAIN):
+            return False
+        return self._effort.of(value, MOST_EFFORT) >= MOST_EFFORT
 
     def problems(self, value: JSON) -> tuple[Problem, ...]:
         """Everything that is wrong, the first fifty of it."""
@@ -98,11 +105,12 @@ class Validator:
             return (Problem("", "depth", f"nested deeper than {DEPTH}"),)
         if self._is_too_much(value):
             return (Problem("", "effort", _UNCHECKED),)
-        if self._effort is not None:
-            if self._check.is_valid(value):
-                return ()
-            if self._effort.of(value) >= MOST_TOLD:
-                return (Problem("", "effort", _UNTOLD),)
+        if self._check.is_valid(value):
+            return ()
+        # without references, the work is bounded by the product of the sizes
+        if self._refers or self._size * size_of(value) > MOST_LISTED:
+            if self._effort.of(value, MOST_LISTED) >= MOST_LISTED:
+                return (Problem("", "effort", _UNLISTED),)
         found: list[Problem] = []
         for error in self._check.iter_errors(value):
             found.append(_problem(error))
