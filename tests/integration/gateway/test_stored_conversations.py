@@ -11,8 +11,6 @@ from gateway.serving import WIRES, serving, upstream_rows
 from toolwire.ir.response import Fault
 from toolwire.testing import Upstream
 
-pytestmark = pytest.mark.finding("G5")
-
 HELLO = {"role": "user", "content": "And in Oslo?"}
 REFERENCES = [
     ({"previous_response_id": "resp_1"}, "/previous_response_id", "previous_response_not_found"),
@@ -33,6 +31,7 @@ async def ask(gateway, model, fields, **more):
     return await post(gateway, "/v1/responses", json.dumps(body).encode()), body
 
 
+@pytest.mark.finding("G5")
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("wire", WIRES)
 @run
@@ -51,6 +50,7 @@ async def test_a_reference_is_refused_where_the_wires_differ(wire, stream):
             assert upstream.heard == []  # nobody was asked, and nobody is paid
 
 
+@pytest.mark.finding("G5")
 @pytest.mark.parametrize(
     ("front", "path", "body"),
     [
@@ -90,6 +90,7 @@ def mixed(responses, chat, **more):
     return {"upstreams": rows, "models": models, **more}
 
 
+@pytest.mark.finding("G5")
 @pytest.mark.parametrize("model", ["group", "first"])
 @run
 async def test_a_group_answers_by_its_upstream_of_the_same_wire(model):
@@ -101,6 +102,7 @@ async def test_a_group_answers_by_its_upstream_of_the_same_wire(model):
             assert chat.heard == []
 
 
+@pytest.mark.finding("G5")
 @pytest.mark.parametrize("model", ["group", "first"])
 @run
 async def test_a_failure_there_does_not_fall_back_to_another_wire(model):
@@ -111,6 +113,7 @@ async def test_a_failure_there_does_not_fall_back_to_another_wire(model):
         assert len(responses.heard) == 1 and chat.heard == []
 
 
+@pytest.mark.finding("G5")
 @run
 async def test_a_request_without_references_still_falls_back():
     busy = Fault("overloaded", "come back later", 503)
@@ -120,6 +123,7 @@ async def test_a_request_without_references_still_falls_back():
         assert (len(responses.heard), len(chat.heard)) == (1, 1)
 
 
+@pytest.mark.finding("G5")
 @run
 async def test_a_reference_passes_where_the_same_wire_is_written_anew():
     """`repair` reads and writes the request although the wire is the same."""

@@ -19,8 +19,6 @@ from toolwire.run.policy import Deny, Policy, approval_hash, at_most, path_jail
 from toolwire.run.results import MARK, code_of
 from toolwire.run.toolbox import Entry
 
-pytestmark = pytest.mark.finding("Z5")
-
 JAILS = pytest.mark.parametrize("jail", [path_jail, disk_jail])
 tool_got: list[Any] = []
 
@@ -62,6 +60,7 @@ def read_text(path: str) -> str:
     return Path(path).read_text()
 
 
+@pytest.mark.finding("Z5")
 @JAILS
 @pytest.mark.parametrize(
     ("path", "text"),
@@ -81,6 +80,7 @@ def test_a_relative_path_is_read_below_the_root(jail, path, text, files):
     assert tool_got[0].startswith(f"{files}/") and ".." not in tool_got[0]
 
 
+@pytest.mark.finding("Z5")
 @JAILS
 @pytest.mark.parametrize(
     "path",
@@ -113,6 +113,7 @@ def test_a_path_that_leads_out_is_denied(jail, path, files):
     assert tool_got == []
 
 
+@pytest.mark.finding("Z5")
 def test_links_are_followed_before_the_tool_sees_the_path(files):
     policy = Policy(checks=(disk_jail("path", str(files)),))
     assert code_of(run(read_text, policy, path="out/.env")) == "denied"
@@ -122,6 +123,7 @@ def test_links_are_followed_before_the_tool_sees_the_path(files):
     assert code_of(run(read_text, policy, path="\ud800")) == "denied"
 
 
+@pytest.mark.finding("Z5")
 def test_a_root_may_itself_be_a_link(files, tmp_path):
     (tmp_path / "alias").symlink_to(files)
     policy = Policy(checks=(disk_jail("path", str(tmp_path / "alias")),))
@@ -129,6 +131,7 @@ def test_a_root_may_itself_be_a_link(files, tmp_path):
         assert run(read_text, policy, path=path).text == "fine"
 
 
+@pytest.mark.finding("Z5")
 def test_a_relative_root_is_one_of_the_moment_of_configuration(files, monkeypatch, tmp_path):
     with pytest.raises(ConfigError, match="must be absolute"):
         path_jail("path", "files")
@@ -182,6 +185,7 @@ def with_list_default(path: tuple[Path, ...] = (Path("a.txt"), Path(".env"))) ->
     return " ".join(one.read_text() for one in path)
 
 
+@pytest.mark.finding("Z5")
 @JAILS
 @pytest.mark.parametrize(
     ("function", "arguments", "text"),
@@ -221,6 +225,7 @@ def nested(plan: Plan) -> str:
     return " ".join(source.path.read_text() for source in plan.sources)
 
 
+@pytest.mark.finding("Z5")
 @JAILS
 def test_a_pointer_reaches_paths_inside_an_argument(jail, files):
     policy = Policy(checks=(jail("/plan/sources/path", str(files)), jail("/plan/sources/also", str(files))))
@@ -266,6 +271,7 @@ def of_parent(path: Annotated[str, AfterValidator(lambda path: path + "/../../wo
     return Path(path).read_text()
 
 
+@pytest.mark.finding("Z5")
 @JAILS
 @pytest.mark.parametrize(
     ("function", "arguments"),
@@ -284,6 +290,7 @@ def test_what_cannot_be_made_absolute_is_denied(jail, function, arguments, files
     assert "path" in result.text and tool_got == []
 
 
+@pytest.mark.finding("Z5")
 @JAILS
 def test_a_validator_that_keeps_the_path_inside_is_respected(jail, files):
     def with_suffix(path: Annotated[str, AfterValidator(lambda path: f"{path}.txt")]) -> str:
@@ -293,6 +300,7 @@ def test_a_validator_that_keeps_the_path_inside_is_respected(jail, files):
     assert run(with_suffix, Policy(checks=(jail("path", str(files)),)), path="a").text == "fine"
 
 
+@pytest.mark.finding("Z5")
 @JAILS
 def test_a_jail_inside_of_another_check_denies_relative_paths(jail, files):
     inner = jail("path", str(files))
@@ -301,6 +309,7 @@ def test_a_jail_inside_of_another_check_denies_relative_paths(jail, files):
     assert run(read_text, policy, path=str(files / ".env")).text == "harmless"
 
 
+@pytest.mark.finding("Z5")
 def test_a_remote_tool_receives_the_absolute_path(files):
     async def function(**arguments):
         tool_got.append(arguments)
@@ -314,6 +323,7 @@ def test_a_remote_tool_receives_the_absolute_path(files):
     assert tool_got == [{"path": "/files/a.txt", "mode": "r"}, {"path": "/files"}]
 
 
+@pytest.mark.finding("Z5")
 @JAILS
 def test_a_person_approves_the_path_that_is_read(jail, files):
     steps = []
@@ -326,6 +336,7 @@ def test_a_person_approves_the_path_that_is_read(jail, files):
     assert result.extra[MARK]["repaired"] == [f"path: made absolute below {files}"]
 
 
+@pytest.mark.finding("Z5")
 def test_a_link_that_appears_while_a_person_thinks_is_noticed(files):
     def approve(step):
         (files / "a.txt").unlink()
@@ -338,6 +349,7 @@ def test_a_link_that_appears_while_a_person_thinks_is_noticed(files):
     assert tool_got == []
 
 
+@pytest.mark.finding("Z5")
 def test_a_link_that_appears_between_two_attempts_is_noticed(files):
     def flaky(path: str) -> str:
         """Fail, and let a link appear."""
@@ -352,6 +364,7 @@ def test_a_link_that_appears_between_two_attempts_is_noticed(files):
     assert tool_got == [str(files / "a.txt")]
 
 
+@pytest.mark.finding("Z5")
 def test_another_attempt_gets_values_that_the_first_did_not_change():
     def eat(amounts: list[int]) -> str:
         """Change the arguments, and fail."""
@@ -365,6 +378,7 @@ def test_another_attempt_gets_values_that_the_first_did_not_change():
     assert tool_got == [[1, 2], [1, 2]]
 
 
+@pytest.mark.finding("Z5")
 def test_a_plain_list_that_the_first_attempt_spoiled_is_not_run_again():
     def eat(amounts: list) -> str:
         """Change the arguments, and fail."""
@@ -376,6 +390,7 @@ def test_a_plain_list_that_the_first_attempt_spoiled_is_not_run_again():
     assert tool_got == [[1, 2]]
 
 
+@pytest.mark.finding("Z5")
 def test_a_repeated_call_has_the_same_key_wherever_the_link_leads_now(files):
     def append(path: str) -> str:
         """Append to a file."""
@@ -397,6 +412,7 @@ def test_a_repeated_call_has_the_same_key_wherever_the_link_leads_now(files):
     assert tool_got == [str(files / "notes" / "b.txt")]
 
 
+@pytest.mark.finding("Z5")
 def test_a_rewrite_has_to_return_a_call():
     class Odd:
         def rewrite(self, pending):
@@ -438,6 +454,7 @@ def of_many_names(path: list[str]) -> str:
     return str(len(path))
 
 
+@pytest.mark.finding("Z5")
 def test_looking_at_the_disk_costs_in_proportion_to_the_paths_up_to_an_end(monkeypatch, files):
     few, more, most = (looks_at_the_disk(monkeypatch, files, ["x/y/z"] * count) for count in (10, 100, 1000))
     assert {few[1], more[1], most[1]} == {"ok"}
@@ -447,6 +464,7 @@ def test_looking_at_the_disk_costs_in_proportion_to_the_paths_up_to_an_end(monke
     assert looks_at_the_disk(monkeypatch, files, ["x/" * 1_000_000]) == (0, "denied")
 
 
+@pytest.mark.finding("Z5")
 @JAILS
 def test_the_result_of_a_finished_call_is_found_although_its_arguments_no_longer_fit(jail, files):
     """`FilePath` wants a file that exists, and the first call has removed it."""

@@ -7,8 +7,6 @@ from toolwire.bridge.prepare import prepare
 from toolwire.ir.errors import EncodeError, StoredStateError
 from toolwire.wire import get, names
 
-pytestmark = pytest.mark.finding("G5")
-
 HELLO = {"role": "user", "content": "hi"}
 CALL = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
 RESULT = {"type": "function_call_output", "call_id": "c1", "output": "seen"}
@@ -55,6 +53,7 @@ REFERENCES = [
 ]
 
 
+@pytest.mark.finding("G5")
 @pytest.mark.parametrize(("source", "body", "pointer"), REFERENCES)
 @pytest.mark.parametrize("target", names())
 def test_a_reference_is_refused_across_wires_and_passes_on_its_own(source, body, pointer, target):
@@ -74,6 +73,7 @@ def test_a_reference_is_refused_across_wires_and_passes_on_its_own(source, body,
         prepare(get(source).decode_request(body), target)
 
 
+@pytest.mark.finding("G5")
 def test_the_error_is_one_of_encoding_and_names_the_pointer():
     with pytest.raises(EncodeError) as caught:
         translate(responses(previous_response_id="resp_1"), source="openai_responses", target="anthropic")
@@ -85,6 +85,7 @@ def test_the_error_is_one_of_encoding_and_names_the_pointer():
     assert caught.value.code == "previous_response_not_found"
 
 
+@pytest.mark.finding("G5")
 @pytest.mark.parametrize(
     "fields",
     [
@@ -103,6 +104,7 @@ def test_fields_that_refer_to_nothing_pass(fields, target):
     assert not [loss for loss in translation.losses if loss.severity == "error"]
 
 
+@pytest.mark.finding("G5")
 @pytest.mark.parametrize("target", [name for name in names() if name != "openai_responses"])
 def test_a_response_in_the_background_is_one_in_the_foreground_with_a_loss(target):
     """The whole conversation is there; the client gets its answer at once instead of by polling."""
@@ -112,6 +114,7 @@ def test_a_response_in_the_background_is_one_in_the_foreground_with_a_loss(targe
     ]
 
 
+@pytest.mark.finding("G5")
 def test_fields_of_a_request_for_several_wires_do_not_hide_the_reference():
     extra = {"openai_responses": {"previous_response_id": "resp_1"}, "openai_chat": {"seed": 7}}
     request = Request("m", (Message("user", (Text("hi"),)),), extra=extra)
@@ -120,6 +123,7 @@ def test_fields_of_a_request_for_several_wires_do_not_hide_the_reference():
     assert prepare(request, "openai_responses").request.extra == extra
 
 
+@pytest.mark.finding("G5")
 def test_an_answer_is_still_translated_for_a_client_whose_conversation_was_rebuilt():
     """Whoever keeps the conversation itself asks with all of it, and answers the request that had the reference."""
     body = responses({"type": "item_reference", "id": "x"}, HELLO, previous_response_id="resp_1", stream=True)
@@ -134,6 +138,7 @@ def test_an_answer_is_still_translated_for_a_client_whose_conversation_was_rebui
     assert b'"yes"' in b"".join([*map(stream.feed, pieces), stream.close()])
 
 
+@pytest.mark.finding("G5")
 def test_the_summary_of_a_compacted_conversation_is_carried_as_text():
     content = [{"type": "compaction", "content": "Ann likes rain."}, {"type": "text", "text": "Noted."}]
     messages = [{"role": "assistant", "content": content}, {"role": "user", "content": "What do I like?"}]

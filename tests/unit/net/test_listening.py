@@ -10,8 +10,6 @@ from toolwire.ir.errors import ConfigError
 from toolwire.net.listening import refuse_open
 from toolwire.wire.loopback import is_loopback
 
-pytestmark = pytest.mark.finding("Z7")
-
 LOCAL = [
     "127.0.0.1",
     "127.0.0.2",
@@ -47,12 +45,14 @@ OPEN = [
 ]
 
 
+@pytest.mark.finding("Z7")
 @pytest.mark.parametrize("host", LOCAL)
 def test_this_machine_needs_no_token(host):
     assert is_loopback(host)
     refuse_open(host, without="a token", hint="")
 
 
+@pytest.mark.finding("Z7")
 @pytest.mark.parametrize("host", OPEN)
 def test_every_other_address_needs_one(host):
     assert not is_loopback(host)
@@ -61,6 +61,7 @@ def test_every_other_address_needs_one(host):
     assert caught.value.hint == "do this"
 
 
+@pytest.mark.finding("Z7")
 def test_a_name_below_localhost_counts_as_what_it_resolves_to(monkeypatch):
     resolved = {"a.localhost": ["127.0.0.1", "::1"], "b.localhost": ["127.0.0.1", "10.0.0.5"]}
 
@@ -76,6 +77,7 @@ def test_a_name_below_localhost_counts_as_what_it_resolves_to(monkeypatch):
         refuse_open("b.localhost", without="a token", hint="")
 
 
+@pytest.mark.finding("Z7")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "0", "::ffff:0.0.0.0"])
 def test_the_gateway_refuses_the_same_addresses(host):
     with pytest.raises(ConfigError, match=r"without keys, .+ would be open"):
