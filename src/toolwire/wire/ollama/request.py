@@ -145,7 +145,10 @@ def _write_think(reasoning: ReasoningConfig, out: Object, losses: Losses) -> Non
         out["think"] = reasoning.effort
     elif reasoning.mode is not None:
         out["think"] = True
-    elif reasoning.visible:  # a model that cannot think refuses a request that tells it to
+    if reasoning.visible is False and out.get("think"):
+        detail = "thoughts are shown where thinking is asked for"
+        losses.add(join("reasoning", "visible"), "hidden reasoning", "dropped", detail, "info")
+    if reasoning.visible and "think" not in out:  # a model that cannot think refuses a request that tells it to
         detail = "thoughts are shown where thinking is asked for"
         losses.add(join("reasoning", "visible"), "visible reasoning", "dropped", detail, "info")
 
@@ -158,6 +161,6 @@ def _write_format(output: OutputFormat, out: Object, losses: Losses) -> None:
         if type(output.schema) is not dict:
             losses.add(join("output", "schema"), "schema of the answer", "weakened", "it is no object: any JSON")
     for concept in ("name", "description", "strict"):
-        if getattr(output, concept):
+        if getattr(output, concept) is not None:
             detail = "a schema is enforced here, and has no name"
             losses.add(join("output", concept), f"{concept} of the answer", "dropped", detail, "info")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from ...ir.parts import Media, Opaque, Part, Refusal, Text, ToolResult
-from ...ir.pointer import JSON, join, split
+from ...ir.pointer import JSON, Object, join, split
 from ...ir.request import Request
 from ...ir.response import Response
 from ..protocol import Kind
@@ -17,10 +17,8 @@ __all__ = ["SIGNS", "locator"]
 _FIELDS = {
     "choice": "tool_choice",
     "parallel": "parallel_tool_calls",
-    "output": "text",
     "max_tokens": "max_output_tokens",
     "cache_key": "prompt_cache_key",
-    "verbosity": "text",
     "input_schema": "parameters",
     "deferred": "defer_loading",
     "cache": "prompt_cache_breakpoint",
@@ -64,16 +62,24 @@ def _in_request(request: Request) -> Callable[[str], str]:
 
 def _locate(tools: list[str], items: list[str], parts: list[list[str]], path: str) -> str:
     match split(path):
+        case ["params", "verbosity"]:
+            return join("text", "verbosity")
         case ["params", name, *_]:
             return join(_FIELDS.get(name, name))
+        case ["tools", index, "namespace", *rest] if "/tools/" in tools[int(index)][1:]:
+            return tools[int(index)].rpartition("/tools/")[0] + join(*rest)
         case ["tools", index, *rest]:
             return tools[int(index)] + join(*(_FIELDS.get(name, name) for name in rest[:1]), *rest[1:])
+        case ["messages", index, "parts", number, "item", *rest]:
+            return parts[int(index)][int(number)].rpartition("/content/")[0] + join(*rest)
         case ["messages", index, "parts", number, *rest]:
             return parts[int(index)][int(number)] + join(*(_FIELDS.get(name, name) for name in rest))
         case ["messages", index, *rest]:
             return items[int(index)] + join(*rest)
+        case ["output", *rest]:
+            return join("text", "format", *rest)
         case [field, *rest]:
-            return join(_FIELDS.get(field, field), *(rest if field == "reasoning" else []))
+            return join(_FIELDS.get(field, field), *rest)
     return path
 
 
@@ -119,9 +125,15 @@ _ITEMS = frozenset(
     {"message", "function_call", "function_call_output", "reasoning", "custom_tool_call", "item_reference"}
 )
 
+
+def _is_stored(body: Object) -> bool:
+    """Whether the conversation is kept by the provider, so that there may be no `input`."""
+    return bool(body.get("previous_response_id") or body.get("conversation")) or type(body.get("prompt")) is dict
+
+
 SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
     "request": score(
-        (6, lambda b: type(b["input"]) in (list, str) and "messages" not in b),
+        (6, lambda b: "messages" not in b and (type(b.get("input")) in (list, str) or _is_stored(b))),
         (
             3,
             lambda b: (
