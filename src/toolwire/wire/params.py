@@ -17,7 +17,7 @@ from ..ir.pointer import JSON, Object, join
 from ..ir.request import Params
 from .shape import wrong
 
-__all__ = ["NO_PARAMS", "ParamRow", "as_integer", "read_params", "restore_numbers", "rows", "write_params"]
+__all__ = ["NO_PARAMS", "ParamRow", "as_integer", "read_params", "restore_spelling", "rows", "write_params"]
 
 _NUMBER = (int, float)
 # what each canonical parameter is, and what losing it means
@@ -64,8 +64,8 @@ def rows(**names: str) -> dict[str, ParamRow]:
 def read_params(raw: Object, table: dict[str, ParamRow], found: dict[str, Any]) -> Object:
     """Read the parameters in `table` into `found`; a null is nothing.
 
-    Return the numbers that are written in another JSON type (`"5"`, or `5.0` for an integer), as they were: protobuf JSON
-    and lax validators accept them.
+    Return the values that are written in another JSON type than usual, as they were: `"5"` or `5.0` for an integer, which
+    protobuf JSON and lax validators accept, and one stop sequence without an array.
     """
     respelled: Object = {}
     if raw.keys().isdisjoint(table):
@@ -80,6 +80,8 @@ def read_params(raw: Object, table: dict[str, ParamRow], found: dict[str, Any]) 
                 raise wrong(row.expected, value, key)
             respelled[key], value = value, number
         if row.param == "stop":
+            if type(value) is str:
+                respelled[key] = value
             value = _stops(value, key)
         found[row.param] = value
     return respelled
@@ -110,10 +112,10 @@ def as_integer(raw: Object, key: str, respelled: Object) -> int | None:
     return int(number)
 
 
-def restore_numbers(out: Object, respelled: Object) -> None:
-    """Write numbers back in the JSON type in which `read_params` found them, unless they changed."""
-    for key, value in respelled.items():
-        if key in out and out[key] == _as_number(value, _NUMBER):
+def restore_spelling(out: Object, form: Object) -> None:
+    """Write values back in the JSON type in which `read_params` found them (form `:spelled`), unless they changed."""
+    for key, value in form.get(":spelled", {}).items():
+        if key in out and out[key] in (_as_number(value, _NUMBER), [value]):
             out[key] = value
 
 

@@ -98,7 +98,10 @@ SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
         (1, lambda b: "max_tokens" in b),
         (3, lambda b: "max_tokens" in b and _OWN_MODEL(b["model"]) is not None),
         (6, lambda b: "anthropic_version" in b),  # Vertex AI and Bedrock: the model is in the path
-        (2, lambda b: not {"stop_sequences", "output_config", "top_k"}.isdisjoint(b) or _is_own_thinking(b["thinking"])),
+        (
+            2,
+            lambda b: not {"stop_sequences", "output_config", "top_k"}.isdisjoint(b) or _is_own_thinking(b["thinking"]),
+        ),
         (2, lambda b: any(type(block.get("source")) is dict for block in blocks(b, "messages"))),
     ),
     "response": score((5, lambda b: b["type"] == "message" and type(b["content"]) is list)),

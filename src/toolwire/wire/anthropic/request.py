@@ -15,7 +15,7 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request, Role
-from ..params import NO_PARAMS, as_integer, read_params, restore_numbers, rows, write_params
+from ..params import NO_PARAMS, as_integer, read_params, restore_spelling, rows, write_params
 from ..protocol import Encoded
 from ..shape import boolean, each, finish, leftover, obj, optional_string, string
 from .blocks import NAME, read_blocks, write_blocks
@@ -53,7 +53,7 @@ def decode_request(body: Object) -> Request:
     respelled = read_params(body, _PARAMS, params)
     extra = leftover(body, _KNOWN, NAME)
     if respelled:
-        extra[_FORM] = {**extra.get(_FORM, {}), ":numbers": respelled}
+        extra[_FORM] = {**extra.get(_FORM, {}), ":spelled": respelled}
     _read_user(body, params, extra)
     choice, parallel = read_choice(body.get("tool_choice"))
     reasoning, output = _read_thinking(body, extra)
@@ -132,7 +132,7 @@ def _read_thinking(body: Object, extra: Extra) -> tuple[ReasoningConfig | None, 
     known = {"type"} | ({"budget_tokens"} if mode == "budget" else set()) | ({"display"} if shown in _SHOWN else set())
     rest = leftover(thinking, known, NAME)
     if respelled:
-        rest[_FORM] = {**rest.get(_FORM, {}), ":numbers": respelled}
+        rest[_FORM] = {**rest.get(_FORM, {}), ":spelled": respelled}
     if thinking["type"] not in _MODES:
         rest[NAME] = {**rest.get(NAME, {}), "type": thinking["type"]}
     visible = _SHOWN.get(shown)
@@ -174,7 +174,7 @@ def encode_request(request: Request, version: str) -> Encoded:
         out["tool_choice"] = choice
     keys = _KEYS_2023 if version == "2023-06-01" else _KEYS_2026
     write_params(request.params, keys, out, NAME, losses, _GONE_IN_2026)
-    restore_numbers(out, request.extra.get(_FORM, {}).get(":numbers", {}))
+    restore_spelling(out, request.extra.get(_FORM, {}))
     metadata: Object = {} if request.params.user is None else {"user_id": request.params.user}
     if metadata := finish(metadata, request.extra, f"{NAME}/metadata"):
         out["metadata"] = metadata
@@ -266,7 +266,7 @@ def _thinking(reasoning: ReasoningConfig) -> Object:
         thinking["budget_tokens"] = reasoning.budget
     if reasoning.visible is not None and reasoning.mode != "off":
         thinking["display"] = "summarized" if reasoning.visible else "omitted"
-    restore_numbers(thinking, reasoning.extra.get(_FORM, {}).get(":numbers", {}))
+    restore_spelling(thinking, reasoning.extra.get(_FORM, {}))
     return finish(thinking, reasoning.extra, NAME)
 
 

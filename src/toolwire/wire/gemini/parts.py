@@ -161,7 +161,7 @@ def _unwrap(response: Object, name: JSON) -> tuple[tuple[Text, ...], JSON, bool,
         (wrapper,) = response
         if wrapper not in (*_WRAPPERS, "error") or response[wrapper] is None:
             wrapper = None
-    elif len(response) == 2 and response.get("name") == name and "content" in response:
+    elif len(response) == 2 and response.get("name") == name and response.get("content") is not None:
         wrapper = "name"
     if wrapper is None:
         return (), response, False, None

@@ -9,7 +9,7 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Part
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request, Role
-from ..params import NO_PARAMS, as_integer, read_params, restore_numbers, rows, write_params
+from ..params import NO_PARAMS, as_integer, read_params, restore_spelling, rows, write_params
 from ..protocol import Encoded
 from ..shape import boolean, each, obj, optional_string
 from .parts import read_part, write_part
@@ -123,7 +123,7 @@ def _read_config(raw: JSON, params: dict[str, Any], extra: Extra) -> tuple[Reaso
     config = take(obj(raw, "generationConfig"), _CONFIG, _GENERATION, extra, ("stopSequences",))
     try:
         if respelled := read_params(config, _PARAMS, params):
-            extra.setdefault(f"{_GENERATION}~", {})[":numbers"] = respelled
+            extra.setdefault(f"{_GENERATION}~", {})[":spelled"] = respelled
         return _read_thinking(config.get("thinkingConfig")), _read_format(config)
     except ProtocolError as error:
         raise error.within("generationConfig") from None
@@ -137,7 +137,7 @@ def _read_thinking(raw: JSON) -> ReasoningConfig | None:
     respelled: Object = {}
     level, budget = optional_string(fields, "thinkingLevel"), as_integer(fields, "thinkingBudget", respelled)
     if respelled:
-        extra.setdefault(_FORM, {})[":numbers"] = respelled
+        extra.setdefault(_FORM, {})[":spelled"] = respelled
     mode: Literal["off", "auto", "budget"] | None = None
     if budget is not None:
         mode = "off" if budget == 0 else "auto" if budget < 0 else "budget"
@@ -240,7 +240,7 @@ def _write_config(request: Request, losses: Losses) -> Object:
     out: Object = {}
     write_params(request.params, _KEYS, out, NAME, losses)
     form = request.extra.get(f"{_GENERATION}~", {})
-    restore_numbers(out, form.get(":numbers", {}))
+    restore_spelling(out, form)
     if "logprobs" in out and "responseLogprobs" not in out and "responseLogprobs" not in form:
         out["responseLogprobs"] = True  # the one is refused without the other
     if request.reasoning is not None:
@@ -267,7 +267,7 @@ def _write_thinking(reasoning: ReasoningConfig) -> Object:
         out["thinkingLevel"] = reasoning.effort.upper()
     elif reasoning.mode == "auto":
         out["thinkingBudget"] = -1  # as much as the model likes
-    restore_numbers(out, form.get(":numbers", {}))
+    restore_spelling(out, form)
     return put(out, reasoning.extra, NAME)
 
 

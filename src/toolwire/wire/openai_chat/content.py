@@ -174,7 +174,9 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
             if part.url is not None and part.media_type is not None:
                 losses.add(f"{path}/media_type", "media type", "dropped", "an address goes without one", "info")
             if part.kind == "audio" and part.media_type in _AUDIO_ALIASES:
-                losses.add(f"{path}/media_type", "media type", "rewritten", f"as {_AUDIO_ALIASES[part.media_type]}", "info")
+                losses.add(
+                    f"{path}/media_type", "media type", "rewritten", f"as {_AUDIO_ALIASES[part.media_type]}", "info"
+                )
             if part.kind == "image" and part.data is not None and part.media_type is None:
                 losses.add(
                     f"{path}/media_type", "media type", "rewritten", "nothing says what it is: image/png", "info"
@@ -212,7 +214,9 @@ def _write_media(part: Media) -> Object | None:
         encoding = _AUDIO_FORMATS.get(part.media_type or "audio/wav")
         audio: Object = {"data": part.data} if ":format" in form else {"data": part.data, "format": encoding}
         audio = finish(audio, part.extra, f"{NAME}/input_audio")
-        return None if audio.get("format", "wav") is None and not form else {"type": "input_audio", "input_audio": audio}
+        return (
+            None if audio.get("format", "wav") is None and not form else {"type": "input_audio", "input_audio": audio}
+        )
     address = part.url if ":file_data" in form else None
     if part.kind == "file" and (part.data is not None or part.file_id or address):
         file: Object = {}

@@ -221,7 +221,10 @@ def _read_function_call(raw: Object) -> ToolCall:
         name = string(raw, "name")
     except ProtocolError as error:
         raise error.within("function_call") from None
-    extra = leftover(raw, _FUNCTION, f"{NAME}/function", {_FORM: {":call": "function_call"}})
+    form: Object = {":call": "function_call"}
+    if raw.get("arguments") is None:
+        form[":arguments"] = "absent"
+    extra = leftover(raw, _FUNCTION, f"{NAME}/function", {_FORM: form})
     return ToolCall("", name, arguments, text, state, extra=extra)
 
 

@@ -76,8 +76,12 @@ def _in_request(request: Request, places: _Places, path: str) -> str:
         case ["messages", index, "parts", number, *rest]:
             parts = request.messages[int(index)].parts
             return join("messages", index) + places.of(int(index), parts, number) + join(*rest)
-        case ["choice", "choice", *rest]:
-            return join("tool_choice", *rest)
+        case ["choice", "function_call", *_]:
+            return path.removeprefix("/choice")
+        case ["choice", *rest]:
+            form = {} if request.choice is None else request.choice.extra.get("openai_chat~", {})
+            field = "function_call" if form.get(":choice") == "function_call" else "tool_choice"
+            return join(field, *(rest[1:] if rest[:1] == ["choice"] else rest))
         case ["reasoning"] if "reasoning" in request.extra.get("openai_chat", {}):
             return path  # OpenRouter's object of that name
         case ["messages" | "tools", *_]:

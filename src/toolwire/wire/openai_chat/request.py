@@ -10,7 +10,7 @@ from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
 from ...ir.tools import ToolChoice
-from ..params import NO_PARAMS, read_params, restore_numbers, rows, write_params
+from ..params import NO_PARAMS, read_params, restore_spelling, rows, write_params
 from ..protocol import Encoded
 from ..shape import boolean, each, finish, leftover, obj, optional_string
 from .content import NAME
@@ -68,7 +68,7 @@ def decode_request(body: Object) -> Request:
     respelled = read_params(body, _PARAMS, params)
     extra = _read_extra(body, params)
     if respelled:
-        extra[_FORM] = {**extra.get(_FORM, {}), ":numbers": respelled}
+        extra[_FORM] = {**extra.get(_FORM, {}), ":spelled": respelled}
     effort = optional_string(body, "reasoning_effort")
     return Request(
         model,
@@ -105,8 +105,6 @@ def _read_extra(body: Object, params: dict[str, Any]) -> Extra:
             form[":max_tokens"] = True
         else:
             extra.setdefault(NAME, {})["max_tokens"] = body["max_tokens"]
-    if type(body.get("stop")) is str:
-        form[":stop"] = True
     if (options := body.get("stream_options")) is not None:
         usage = boolean(obj(options, "stream_options"), "include_usage")
         if usage is not None:
@@ -184,9 +182,7 @@ def _write_params(request: Request, out: Object, losses: Losses) -> None:
         out["max_tokens"] = out.pop("max_completion_tokens")
     if "top_logprobs" in out and "logprobs" not in out:
         out["logprobs"] = True  # the one is refused without the other
-    if ":stop" in form and len(out.get("stop", ())) == 1:
-        out["stop"] = out["stop"][0]
-    restore_numbers(out, form.get(":numbers", {}))
+    restore_spelling(out, form)
     usage = request.params.include_usage
     options: Object = {} if usage is None else {"include_usage": usage}
     if options := finish(options, request.extra, f"{NAME}/stream_options"):

@@ -75,7 +75,7 @@ def _read_custom(raw: Object) -> Tool:
             grammar = Grammar(string(rules, "syntax"), string(rules, "definition"))
             leftover(form, ("type", "grammar"), f"{NAME}/format", extra)
             leftover(rules, ("syntax", "definition"), f"{NAME}/grammar", extra)
-        elif kind == "text":
+        elif kind == "text" and len(form) == 1:
             extra.setdefault(f"{NAME}~", {})[":format"] = "text"
         else:
             extra.setdefault(f"{NAME}/function", {})["format"] = form
@@ -187,7 +187,8 @@ def read_legacy_choice(value: JSON) -> ToolChoice:
     form: Extra = {f"{NAME}~": {":choice": "function_call"}}
     if value in ("auto", "none"):
         return ToolChoice(value, extra=form)
-    return ToolChoice("tool", (string(obj(value, "function_call"), "name"),), extra=form)
+    name = string(obj(value, "function_call"), "name")
+    return ToolChoice("tool", (name,), extra=leftover(value, ("name",), f"{NAME}/function_call", form))
 
 
 def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], out: Object, losses: Losses) -> None:
@@ -195,7 +196,10 @@ def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], out: Object, losse
     if given is not None and given["names"] == choice.names and given.get("mode", choice.mode) == choice.mode:
         out["tool_choice"] = given["value"]
     elif form.get(":choice") == "function_call":
-        out["function_call"] = {"name": choice.names[0]} if choice.mode == "tool" else choice.mode
+        named = {"name": choice.names[0]} if choice.names else {}
+        out["function_call"] = (
+            finish(named, choice.extra, f"{NAME}/function_call") if choice.mode == "tool" else choice.mode
+        )
     else:
         out["tool_choice"] = _choice(choice, {tool.name: tool.kind for tool in tools}, form, losses)
 

@@ -8,10 +8,12 @@ from ...ir.pointer import JSON, Object
 from ..media import data_url, left_out, split_data_url
 from ..shape import each, finish, leftover, obj, optional_string, string, wrong
 
-__all__ = ["NAME", "read_content", "read_part", "write_content", "write_part"]
+__all__ = ["NAME", "is_content", "read_content", "read_part", "write_content", "write_part"]
 
 NAME = "openai_responses"
 _FORM = "openai_responses~"
+CONTENT = "content/"
+"""Begins the type of an opaque part that stands inside a message."""
 
 _TEXT = frozenset({"type", "text", "prompt_cache_breakpoint"})
 _IMAGE = frozenset({"type", "image_url", "file_id", "detail", "prompt_cache_breakpoint"})
@@ -60,7 +62,12 @@ def read_part(raw: JSON) -> Part:
         return _media("file", raw, _FILE, media_type, data if data is not None else bare or None, url)
     if kind == "input_audio":
         return _read_audio(raw)
-    return Opaque(NAME, string(raw, "type"), raw)
+    return Opaque(NAME, f"{CONTENT}{string(raw, 'type')}", raw)
+
+
+def is_content(part: Part) -> bool:
+    """Whether an opaque part stands inside a message; others are items by themselves."""
+    return isinstance(part, Opaque) and part.wire == NAME and part.type.startswith(CONTENT)
 
 
 def _read_audio(raw: Object) -> Media | Opaque:
@@ -82,7 +89,7 @@ def _media(
     extra: Extra | None = None,
 ) -> Media | Opaque:
     if not data and not url and not raw.get("file_id"):
-        return Opaque(NAME, raw["type"], raw)
+        return Opaque(NAME, f"{CONTENT}{raw['type']}", raw)
     extra = leftover(raw, known, NAME, extra)
     if not raw.get("detail"):
         extra[_FORM] = {**extra.get(_FORM, {}), ":detail": "absent"}

@@ -31,7 +31,7 @@ from ...ir.request import Message
 from ...stream.strict import parse_arguments
 from ..shape import each, finish, leftover, obj, optional_string, string, wrong
 from ..structured import in_words
-from .content import NAME, read_content, read_part, write_content
+from .content import NAME, is_content, read_content, read_part, write_content
 from .reasoning import PROVIDER, is_own, read_reasoning, write_reasoning
 
 __all__ = ["PROVIDER", "read_items", "read_output", "write_items", "write_output", "write_result"]
@@ -115,8 +115,6 @@ def _read_message(raw: Object) -> Message | list[Part]:
     form: Object = {"type": raw["type"]} if "type" in raw else {}
     parts = read_content(raw, "content", form)
     extra = leftover(raw, _MESSAGE, NAME) if len(raw) > 2 or not parts else {}
-    if any(isinstance(part, Opaque) for part in parts):
-        form[":opaque"] = "content"
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
     return Message(role, tuple(parts), extra)
@@ -176,6 +174,8 @@ def _read_result(raw: Object, kind: CallKind) -> ToolResult:
     name = optional_string(raw, "name")
     if name is not None:
         form[":name"] = True
+    if raw.get("namespace") is not None:
+        form[":namespace"] = True
     if not call_id:
         form[":call_id"] = "absent"  # or null, which the form has then
     if form:
@@ -196,11 +196,8 @@ def write_items(message: Message, path: str, losses: Losses) -> Iterator[Object]
         yield from write_said(message.parts, path, losses)
         return
     words: list[Part] = []
-    items = (ToolResult, ToolCall, Reasoning)
-    if ":opaque" not in message.extra.get(_FORM, {}):
-        items = (*items, Opaque)  # an item by itself, not a part of the content
     for number, part in enumerate(message.parts):
-        if not isinstance(part, items):
+        if not isinstance(part, (ToolResult, Opaque, ToolCall, Reasoning)) or is_content(part):
             words.append(part)
             continue
         if words:
@@ -246,6 +243,9 @@ def write_said(parts: tuple[Part, ...], path: str, losses: Losses) -> Iterator[O
                 open_item["content"] = part.text
             else:
                 open_item["content"].append(_write_word(part))
+            continue
+        if open_item is not None and is_content(part) and type(open_item["content"]) is list:
+            open_item["content"].append(part.value)
             continue
         open_item = None
         item = _write_said_part(part, losses, where)
@@ -303,7 +303,7 @@ def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
         del out["call_id"]
     if ":name" in form:
         out["name"] = result.name
-    if result.namespace is not None and ":name" in form:
+    if result.namespace is not None and ":namespace" in form:
         out["namespace"] = result.namespace
     return finish(out, result.extra, NAME)
 
@@ -321,6 +321,8 @@ def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[O
         elif isinstance(part, Reasoning):
             report_foreign(part.artefacts, losses, f"/parts/{number}")
             items.append({**({} if NAME in part.extra else {"id": f"rs_{prefix}_{number}"}), **write_reasoning(part)})
+        elif is_content(part) and items and "role" in items[-1]:
+            items[-1]["content"].append(part.value)
         elif isinstance(part, Opaque) and part.wire == NAME:
             items.append(part.value)
         else:

@@ -11,6 +11,7 @@ from ...ir.request import Request
 from ...ir.response import Response
 from ..protocol import Kind
 from ..signs import blocks, score, tools_of
+from .content import is_content
 
 __all__ = ["SIGNS", "locator"]
 
@@ -85,7 +86,8 @@ def _locate(tools: list[str], items: list[str], parts: list[list[str]], path: st
 
 def _inside(part: Part, number: int, item: int) -> str:
     """A part of a message from outside the model; a result is an item by itself."""
-    return join("input", item) if isinstance(part, (ToolResult, Opaque)) else join("input", item, "content", number)
+    by_itself = isinstance(part, (ToolResult, Opaque)) and not is_content(part)
+    return join("input", item) if by_itself else join("input", item, "content", number)
 
 
 def _said(parts: tuple[Part, ...], field: str, item: int) -> tuple[list[str], int]:
@@ -94,11 +96,11 @@ def _said(parts: tuple[Part, ...], field: str, item: int) -> tuple[list[str], in
     words = -1  # the number of the last words in an open item
     item -= 1
     for part in parts:
-        if not isinstance(part, (Text, Refusal, Media)):
+        if not isinstance(part, (Text, Refusal, Media)) and not is_content(part):
             item, words = item + 1, -1
             places.append(join(field, item))
             continue
-        if words < 0 or ":item" in part.extra.get("openai_responses~", {}):
+        if words < 0 or ":item" in getattr(part, "extra", {}).get("openai_responses~", {}):
             item, words = item + 1, -1
         words += 1
         places.append(join(field, item, "content", words))

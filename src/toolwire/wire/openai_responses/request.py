@@ -12,7 +12,7 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Text
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request
-from ..params import NO_PARAMS, read_params, restore_numbers, rows, write_params
+from ..params import NO_PARAMS, read_params, restore_spelling, rows, write_params
 from ..protocol import Encoded
 from ..shape import boolean, finish, leftover, obj, optional_string
 from .content import NAME
@@ -54,7 +54,7 @@ def decode_request(body: Object) -> Request:
     respelled = read_params(obj(body), _PARAMS, params)
     extra = leftover(body, _KNOWN, NAME)
     if respelled:
-        extra[_FORM] = {**extra.get(_FORM, {}), ":numbers": respelled}
+        extra[_FORM] = {**extra.get(_FORM, {}), ":spelled": respelled}
     if body.get("store") is None:
         extra[_FORM] = {**extra.get(_FORM, {}), ":store": "absent"}
     output = _read_text(body.get("text"), params, extra)
@@ -157,7 +157,7 @@ def encode_request(request: Request) -> Encoded:
     if request.parallel is not None:
         out["parallel_tool_calls"] = request.parallel
     write_params(request.params, _KEYS, out, NAME, losses)
-    restore_numbers(out, request.extra.get(_FORM, {}).get(":numbers", {}))
+    restore_spelling(out, request.extra.get(_FORM, {}))
     if request.params.store is None and ":store" not in request.extra.get(_FORM, {}):
         out["store"] = False  # left out it means true on this wire, and only here
     if request.reasoning is not None:

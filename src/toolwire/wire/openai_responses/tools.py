@@ -24,6 +24,7 @@ __all__ = ["discovered", "read_choice", "read_tools", "write_choice", "write_too
 
 _FORM = "openai_responses~"
 _SPACE = "openai_responses/namespace"
+_FORMAT = "openai_responses/format"
 _SPACE_FORM = "openai_responses/namespace~"
 _FUNCTION = frozenset({"type", "name", "description", "parameters", "strict", "output_schema", "defer_loading"})
 _CUSTOM = frozenset({"type", "name", "description", "format", "defer_loading"})
@@ -105,7 +106,8 @@ def _read_custom(raw: Object) -> Tool:
         kind = obj(form, "format").get("type")
         if kind == "grammar":
             grammar = Grammar(string(form, "syntax"), string(form, "definition"))
-        elif kind == "text":
+            leftover(form, ("type", "syntax", "definition"), _FORMAT, extra)
+        elif kind == "text" and len(form) == 1:
             extra[_FORM] = {**extra.get(_FORM, {}), ":format": "text"}
         else:
             extra.setdefault(NAME, {})["format"] = form
@@ -175,7 +177,8 @@ def _write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
         out["description"] = tool.description
     if tool.kind == "freeform":
         if tool.grammar is not None:
-            out["format"] = {"type": "grammar", "syntax": tool.grammar.syntax, "definition": tool.grammar.definition}
+            rules: Object = {"type": "grammar", "syntax": tool.grammar.syntax, "definition": tool.grammar.definition}
+            out["format"] = finish(rules, tool.extra, _FORMAT)
         elif ":format" in tool.extra.get(_FORM, {}):
             out["format"] = {"type": "text"}
     else:
