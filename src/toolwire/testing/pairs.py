@@ -104,8 +104,9 @@ def _compare_tools(before: tuple[Tool, ...], after: tuple[Tool, ...], losses: li
 
 def _tool_fields(tool: Tool) -> dict[str, Any]:
     fields = {name: value for name, value in plain(tool).items() if name not in ("extra", "effect", "function")}
-    if not fields.get("strict"):
-        fields.pop("strict", None)  # unset and false are the same to whoever is not asked for strictness
+    for name in ("strict", "deferred"):
+        if not fields.get(name):
+            fields.pop(name, None)  # unset and false are the same on a wire that has no such setting
     if tool.input_schema is None and tool.kind == "function":
         fields["input_schema"] = {"type": "object", "properties": {}}
     return fields

@@ -64,7 +64,7 @@ _WORDS: dict[FaultKind, str] = {
 }
 _STATUSES: dict[FaultKind, tuple[int, ...]] = {
     "invalid_request": (400,),
-    "authentication": (401,),
+    "authentication": (401, 400),
     "billing": (400,),
     "permission": (403,),
     "not_found": (404,),

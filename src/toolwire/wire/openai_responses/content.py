@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from ...ir.losses import Losses
 from ...ir.parts import Extra, Media, Opaque, Part, Refusal, Text, what_is
 from ...ir.pointer import JSON, Object
@@ -65,7 +67,7 @@ def read_part(raw: JSON) -> Part:
     return Opaque(NAME, f"{CONTENT}{string(raw, 'type')}", raw)
 
 
-def is_content(part: Part) -> bool:
+def is_content(part: Part) -> TypeGuard[Opaque]:
     """Whether an opaque part stands inside a message; others are items by themselves."""
     return isinstance(part, Opaque) and part.wire == NAME and part.type.startswith(CONTENT)
 

@@ -81,6 +81,7 @@ def _read_input(body: Object, extra: Extra) -> tuple[Message, ...]:
         messages = _mark_leading_system(read_items(body))
     elif value is None and ("prompt" in body or "previous_response_id" in body or "conversation" in body):
         messages = ()
+        extra[_FORM] = {**extra.get(_FORM, {}), ":input": "absent"}  # or null, which the form has then
     else:
         raise ProtocolError("expected a string or an array of items", pointer="/input")
     if instructions := optional_string(body, "instructions"):
@@ -183,13 +184,18 @@ def _write_input(request: Request, out: Object, losses: Losses) -> None:
         out["instructions"] = first.text
         start = 1
     rest = messages[start:]
-    if ":input" in form and len(rest) == 1 and len(rest[0].parts) == 1 and isinstance(rest[0].parts[0], Text):
+    if (
+        form.get(":input") == "string"
+        and len(rest) == 1
+        and len(rest[0].parts) == 1
+        and isinstance(rest[0].parts[0], Text)
+    ):
         out["input"] = rest[0].parts[0].text
         return
     items: list[Object] = []
     for index, message in enumerate(rest):
         items.extend(write_items(message, f"/messages/{start + index}", losses))
-    if items or "input" not in form:
+    if items or form.get(":input") != "absent":
         out["input"] = items
 
 
