@@ -13,11 +13,21 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..ir.losses import Losses
+from ..ir.parts import Extra
 from ..ir.pointer import JSON, Object, join
 from ..ir.request import Params
 from .shape import wrong
 
-__all__ = ["NO_PARAMS", "ParamRow", "as_integer", "read_params", "restore_spelling", "rows", "write_params"]
+__all__ = [
+    "NO_PARAMS",
+    "ParamRow",
+    "as_integer",
+    "read_params",
+    "restore_spelling",
+    "rows",
+    "set_own_tier_aside",
+    "write_params",
+]
 
 _NUMBER = (int, float)
 # what each canonical parameter is, and what losing it means
@@ -110,6 +120,17 @@ def as_integer(raw: Object, key: str, respelled: Object) -> int | None:
         raise wrong("an integer", value, key)
     respelled[key] = value
     return int(number)
+
+
+TIERS = frozenset({"auto", "default", "flex", "scale", "priority"})
+"""Service tiers that both OpenAI wires know; compatible servers have others."""
+
+
+def set_own_tier_aside(params: dict[str, Any], own: Extra, wire: str) -> None:
+    """Keep a service tier that only one server knows as a field of its wire."""
+    tier = params.get("service_tier")
+    if tier is not None and tier not in TIERS:
+        own.setdefault(wire, {})["service_tier"] = params.pop("service_tier")
 
 
 def restore_spelling(out: Object, form: Object) -> None:

@@ -10,7 +10,7 @@ from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
 from ...ir.tools import ToolChoice
-from ..params import NO_PARAMS, read_params, restore_spelling, rows, write_params
+from ..params import NO_PARAMS, read_params, restore_spelling, rows, set_own_tier_aside, write_params
 from ..protocol import Encoded
 from ..shape import boolean, each, finish, leftover, obj, optional_string
 from .content import NAME
@@ -69,6 +69,7 @@ def decode_request(body: Object) -> Request:
     extra = _read_extra(body, params)
     if respelled:
         extra[_FORM] = {**extra.get(_FORM, {}), ":spelled": respelled}
+    set_own_tier_aside(params, extra, NAME)
     effort = optional_string(body, "reasoning_effort")
     return Request(
         model,

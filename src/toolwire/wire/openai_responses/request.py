@@ -12,7 +12,7 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Text
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request
-from ..params import NO_PARAMS, read_params, restore_spelling, rows, write_params
+from ..params import NO_PARAMS, read_params, restore_spelling, rows, set_own_tier_aside, write_params
 from ..protocol import Encoded
 from ..shape import boolean, finish, leftover, obj, optional_string
 from .content import NAME
@@ -55,6 +55,7 @@ def decode_request(body: Object) -> Request:
     extra = leftover(body, _KNOWN, NAME)
     if respelled:
         extra[_FORM] = {**extra.get(_FORM, {}), ":spelled": respelled}
+    set_own_tier_aside(params, extra, NAME)
     if body.get("store") is None:
         extra[_FORM] = {**extra.get(_FORM, {}), ":store": "absent"}
     output = _read_text(body.get("text"), params, extra)
