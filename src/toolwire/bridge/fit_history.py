@@ -202,7 +202,7 @@ class _Fitter:
         new_id = self._ids.assign(old_id, call.name)
         name = self._names.to_wire(call.namespace, call.name)
         if name in self._lifts and call.arguments is not None:
-            call = replace(call, arguments=self._lifts[name].encode(call.arguments), raw=None)
+            call = self._encode_arguments(call, self._lifts[name], place)
         if new_id != old_id or name != call.name or (call.namespace is not None and not can.namespaces):
             call = replace(call, id=new_id, name=name, namespace=call.namespace if can.namespaces else None)
         waiting = self._waiting.get(old_id)
@@ -211,6 +211,14 @@ class _Fitter:
         else:
             waiting.append(call)
         return call
+
+    def _encode_arguments(self, call: ToolCall, lowered: Lowered, place: Place) -> ToolCall:
+        """The arguments in the shape of the schema that the target gets."""
+        arguments = lowered.encode(call.arguments)
+        if arguments != call.arguments:
+            detail = "written as the schema of the tool is written for the target"
+            self._losses.add(f"{pointer_to(place)}/arguments", "arguments", "rewritten", detail, "info")
+        return replace(call, arguments=arguments, raw=None)
 
     def _strip_call(self, call: ToolCall, place: Place) -> ToolCall:
         where = pointer_to(place)
@@ -226,7 +234,8 @@ class _Fitter:
         if structured is not None and not can.result_structured:
             parts, structured = in_words(result, pointer_to(place), self._losses), None
             result = replace(result, parts=parts, structured=None)
-        if len(parts) != 1 or type(parts[0]) is not Text or parts[0].cache is not None or parts[0].extra:
+        only = parts[0] if len(parts) == 1 else None
+        if type(only) is not Text or not only.text or only.cache is not None or only.extra:
             parts = self._result_parts(result, place)
         is_error = result.is_error
         if is_error and not can.result_error:

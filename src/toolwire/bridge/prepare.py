@@ -79,6 +79,8 @@ def prepare(request: Request, wire: Wire | str, *, spoken_by: str | None = None)
     reasoning = fit_reasoning(request, wire, losses)
     turns = fit_history(request, wire, names, losses, spoken_by, lifts)
     _report_extras(request, wire.name, losses)
+    if request.parallel is False and not tools:
+        losses.add(join("parallel"), "one call at a time", "dropped", "no tools are declared", "info")
     fitted = Request(
         request.model,
         tuple([turn.message for turn in turns]),

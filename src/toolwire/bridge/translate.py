@@ -218,7 +218,7 @@ def _write_fault(fault: Fault, writer: Wire, losses: Losses | None = None) -> Tr
     status, body, headers = writer.encode_error(fault)
     told = writer.decode_error(status, body, headers)
     losses = Losses() if losses is None else losses
-    report_extra(fault.extra, "/error", writer.name, losses, small=True)
+    report_extra(fault.extra, "/error", writer.name, losses, small=True, scoped=False)
     for field in ("code", "param"):
         if getattr(fault, field) not in (None, getattr(told, field)):
             losses.add(f"/error/{field}", field, "dropped", f"errors of {writer.name} have no place for it", "info")

@@ -44,12 +44,17 @@ def resolve(document: JSON, pointer: str) -> JSON:
 
 
 def existing(document: JSON, pointer: str) -> str:
-    """The pointer, or what is left of it where the document really has something."""
-    while pointer:
+    """The longest part of the pointer that exists in the document.
+
+    A field may be spelled in snake_case there: protobuf JSON accepts `generation_config` for `generationConfig`.
+    """
+    found = ""
+    for segment in split(pointer):
+        if isinstance(document, dict) and segment not in document:
+            segment = "".join([f"_{letter.lower()}" if letter.isupper() else letter for letter in segment])
         try:
-            resolve(document, pointer)
+            document = document[int(segment)] if isinstance(document, list) else document[segment]
         except (KeyError, IndexError, TypeError, ValueError):
-            pointer = pointer.rpartition("/")[0]
-        else:
-            return pointer
-    return pointer
+            break
+        found += join(segment)
+    return found
