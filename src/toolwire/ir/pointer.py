@@ -44,12 +44,13 @@ def resolve(document: JSON, pointer: str) -> JSON:
 
 
 def existing(document: JSON, pointer: str) -> str:
-    """The pointer, or what is left of it where the document really has something."""
-    while pointer:
+    """Return the longest prefix of `pointer` that points at something in the document."""
+    end = 0
+    for segment in pointer.split("/")[1:]:
+        key = segment.replace("~1", "/").replace("~0", "~")
         try:
-            resolve(document, pointer)
+            document = document[int(key)] if isinstance(document, list) else document[key]
         except (KeyError, IndexError, TypeError, ValueError):
-            pointer = pointer.rpartition("/")[0]
-        else:
-            return pointer
-    return pointer
+            break
+        end += 1 + len(segment)
+    return pointer[:end]
