@@ -1,4 +1,4 @@
-"""TW020 to TW040: what in a schema is refused, ignored or collapsed, and by whom."""
+"""TW020 to TW042: what in a schema is refused, ignored or collapsed, and by whom."""
 
 from __future__ import annotations
 
@@ -244,6 +244,18 @@ def grammar(schema: Schema) -> Iterator[Hit]:
             yield Hit(f"{at}/maxLength", f"{node['maxLength']} is unrolled into a grammar")
         if node.get("uniqueItems") is True:
             yield Hit(f"{at}/uniqueItems", "it is not enforced")
+
+
+@schema_rule(
+    "TW042",
+    "warning",
+    "all",
+    "a pattern that is not checked before a call is run",
+    "write it without lookaround, backreferences and large repetitions",
+)
+def unchecked_pattern(schema: Schema) -> Iterator[Hit]:
+    for one in schema.source.unchecked:
+        yield Hit(one.at, one.reason)
 
 
 @schema_rule("TW040", "warning", "all", "a keyword of an older draft", "write 2020-12")

@@ -48,7 +48,7 @@ def existing(document: JSON, pointer: str) -> str:
 
     A field may be spelled in snake_case there: protobuf JSON accepts `generation_config` for `generationConfig`.
     """
-    found = ""
+    found: list[str] = []
     for segment in split(pointer):
         if isinstance(document, dict) and segment not in document:
             segment = "".join([f"_{letter.lower()}" if letter.isupper() else letter for letter in segment])
@@ -56,5 +56,5 @@ def existing(document: JSON, pointer: str) -> str:
             document = document[int(segment)] if isinstance(document, list) else document[segment]
         except (KeyError, IndexError, TypeError, ValueError):
             break
-        found += join(segment)
-    return found
+        found.append(segment)
+    return join(*found)

@@ -51,6 +51,9 @@ class Emitter:
         self.defs: dict[str, Object] = {}
         self.changed = set(changed)  # definitions whose values are carried in another shape
         self._source = source
+        self._unchecked = {one.pattern: one.reason for one in source.unchecked}
+        self.reported: set[str] = set()
+        """Patterns whose place in the dialect is reported."""
         self._names: dict[str, str] = {}
         self._free_names = Keys(None, ())
         self._codecs: dict[str, Codec | None] = {}
@@ -194,6 +197,21 @@ class Emitter:
     def unenforced(self, node: Node, keyword: str, detail: str = "") -> None:
         told = "told in the description" if self._is_read(node) else "told nowhere"
         self.losses.add(node.at + join(keyword), keyword, "weakened", detail or f"{told}, checked afterwards")
+
+    def report_pattern(self, node: Node, pattern: str, is_sent: bool) -> None:
+        """Report a pattern that the provider or the local validator does not check."""
+        self.reported.add(pattern)
+        reason = self._unchecked.get(pattern)
+        if reason is None:
+            if not is_sent:
+                self.unenforced(node, "pattern")
+        elif is_sent:
+            self.losses.add(
+                f"{node.at}/pattern", "pattern", "weakened", f"checked by the provider only: {reason}", "info"
+            )
+        else:
+            told = "told in the description" if self._is_read(node) else "told nowhere"
+            self.unenforced(node, "pattern", f"{told}, checked nowhere: {reason}")
 
     def unsaid(self, node: Node, keyword: str, detail: str) -> None:
         """What changes nothing by not being said."""

@@ -7,13 +7,12 @@ that doubles with every level; unions of many branches in front of large values 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TypeAlias
 
 from ..ir.pointer import JSON
 from .nodes import Any, Array, Boolean, Enum, Node, Null, Number, Record, Ref, String, Tuple, Union, hashable
+from .patterns import MATCH_LIMIT, match_cost, matches
 from .step_budget import StepBudget, size_of
 
 __all__ = ["Target", "fits", "is_integer", "same"]
@@ -24,6 +23,7 @@ Target: TypeAlias = Callable[[str], Node | None]
 
 _MOST_HOPS = 3
 _STEPS, _STEPS_PER_VALUE = 20_000, 20
+_UNITS_PER_STEP = 200  # of `match_cost`
 
 
 def fits(node: Node, value: JSON, target: Target, budget: StepBudget | None = None) -> bool:
@@ -56,7 +56,7 @@ class _Fitting:
         if isinstance(node, Boolean):
             return type(value) is bool
         if isinstance(node, String):
-            return type(value) is str and _string_fits(node, value)
+            return type(value) is str and self._string(node, value)
         if isinstance(node, Number):
             return type(value) in (int, float) and _number_fits(node, value)
         key = (id(node), id(value), hops)
@@ -64,6 +64,16 @@ class _Fitting:
         if found is None:
             found = self._known[key] = self._composite(node, value, hops)
         return found
+
+    def _string(self, node: String, value: str) -> bool:
+        if len(value) < node.min_length or (node.max_length is not None and len(value) > node.max_length):
+            return False
+        if node.pattern is None:
+            return True
+        units = match_cost(node.pattern) * len(value)
+        if units > MATCH_LIMIT:
+            return True  # a pattern that is not matched here excludes nothing: the validator has the last word
+        return self._budget.spend(units // _UNITS_PER_STEP) and matches(node.pattern, value) is not False
 
     def _composite(self, node: Node, value: JSON, hops: int) -> bool:
         if isinstance(node, Ref):
@@ -98,22 +108,6 @@ class _Fitting:
         nodes = [*node.items, *([node.rest] * max(len(value) - len(node.items), 0))]
         pairs = zip(nodes, value, strict=False)
         return all(inner is None or self.fits(inner, one, 0) for inner, one in pairs)
-
-
-def _string_fits(node: String, value: str) -> bool:
-    if len(value) < node.min_length or (node.max_length is not None and len(value) > node.max_length):
-        return False
-    pattern = None if node.pattern is None else _compiled(node.pattern)
-    return pattern is None or pattern.search(value) is not None
-
-
-@lru_cache(1024)
-def _compiled(pattern: str) -> re.Pattern[str] | None:
-    """None for what Python does not read; the validator has the last word on those."""
-    try:
-        return re.compile(pattern)
-    except re.error:
-        return None
 
 
 def _number_fits(node: Number, value: float) -> bool:

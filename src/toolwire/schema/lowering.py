@@ -27,6 +27,7 @@ from .emit import Emitter
 from .leaves import Emitted
 from .read import Source, read
 from .strain import doubts
+from .unchecked import unchecked_patterns
 
 __all__ = ["Lowered", "lower", "lower_all"]
 
@@ -98,6 +99,8 @@ def _read(content: bytes) -> Source:
 def _lower(schema: JSON, row: Dialect, reading: Callable[[], Source]) -> Lowered:
     if type(schema) is dict and conforms(schema, row):
         losses = Losses()
+        for one in unchecked_patterns(schema):
+            losses.add(one.at, "pattern", "weakened", f"checked by the provider only: {one.reason}", "info")
         _report_doubts(schema, row, losses)
         whole = Lowered(schema, None, tuple(losses), row)
         whole.unchanged = True
@@ -130,6 +133,9 @@ def _emit(source: Source, row: Dialect, losses: Losses) -> Emitted:
         if emitter.changed <= changed:
             break
         changed = emitter.affected()
+    for one in source.unchecked:
+        if one.pattern not in emitter.reported:
+            losses.add(one.at, "pattern", "weakened", f"checked nowhere: {one.reason}")
     if not emitter.defs:
         return emitted
     return Emitted({**emitted.schema, "$defs": emitter.defs}, emitted.codec)

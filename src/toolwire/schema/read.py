@@ -19,6 +19,7 @@ from ..ir.pointer import JSON, Object, below, join, resolve
 from .intersect import Intersection
 from .nodes import Any, Array, Boolean, Enum, Never, Node, Null, Number, Record, Ref, String, Tuple, Union, hashable
 from .step_budget import StepBudget, size_of
+from .unchecked import Unchecked, unchecked_patterns
 
 __all__ = ["DEPTH", "Finding", "Source", "read"]
 
@@ -80,7 +81,7 @@ class Finding(NamedTuple):
 
 class Source(NamedTuple):
     """A schema as nodes. `defs` are what its references lead to, `unread` the keywords that say nothing here, both by
-    JSON pointer."""
+    JSON pointer. `unchecked` are patterns that the local validator does not check."""
 
     root: Node
     defs: dict[str, Node]
@@ -88,13 +89,15 @@ class Source(NamedTuple):
     unread: tuple[str, ...] = ()
     size: int = 0
     """The size of the document (`size_of`), from which allowances for further work are derived."""
+    unchecked: tuple[Unchecked, ...] = ()
 
 
 def read(schema: JSON) -> Source:
     reader = _Reader(schema)
     root = reader.node(schema, "", 0)
     reader.read_postponed()
-    return Source(root, reader.defs, tuple(dict.fromkeys(reader.findings)), tuple(reader.unread), reader.size)
+    findings, unread = tuple(dict.fromkeys(reader.findings)), tuple(reader.unread)
+    return Source(root, reader.defs, findings, unread, reader.size, tuple(unchecked_patterns(schema)))
 
 
 class _Reader:

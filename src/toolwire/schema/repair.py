@@ -27,7 +27,7 @@ from .fits import fits
 from .nodes import Node, Record
 from .read import read
 from .steps import Step
-from .validate import DEPTH, Problem, Validator, depth_of, validator
+from .validate import DEPTH, Problem, Validator, depth_of, has_large_patterns, validator
 
 __all__ = ["POLICIES", "Policy", "Repair", "Step", "repair_arguments"]
 
@@ -57,7 +57,8 @@ def repair_arguments(given: JSON, schema: JSON, *, policy: Policy = "safe", fini
     """
     if policy not in POLICIES:
         raise ConfigError(f"unknown policy {policy!r}", hint=f"one of {', '.join(POLICIES)}")
-    ladder = _ladder(to_bytes(schema))
+    content = to_bytes(schema)
+    ladder = _large_ladder(content) if has_large_patterns(content) else _ladder(content)
     if type(given) is not str:
         return ladder.from_value(given, (), policy)
     return ladder.from_text(given, policy, finished)
@@ -66,6 +67,9 @@ def repair_arguments(given: JSON, schema: JSON, *, policy: Policy = "safe", fini
 @lru_cache(1024)
 def _ladder(schema: bytes) -> _Ladder:
     return _Ladder(parse(schema))
+
+
+_large_ladder = lru_cache(16)(_ladder.__wrapped__)  # as the validator that it holds
 
 
 class _Ladder:

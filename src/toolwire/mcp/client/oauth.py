@@ -32,7 +32,7 @@ __all__ = ["App", "Challenge", "Fetch", "Fetched", "Grant", "Registered", "Steps
 _FORM = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
-_PARAMETER = re.compile(r'([a-zA-Z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_PARAMETER = re.compile(r'(?<![a-zA-Z_])([a-zA-Z_]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s,"]++))')
 
 
 class Fetch(Value, frozen=True):
