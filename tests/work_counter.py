@@ -33,3 +33,10 @@ def count_work(action: Callable[[], Any]) -> int:
         sys.setprofile(profiling)
         sys.settrace(tracing)
     return steps
+
+
+def assert_linear(costs: list[tuple[int, int]], slack: float = 1.4) -> None:
+    """Check (input size, steps) pairs in ascending order: steps per unit of input do not grow."""
+    (first_size, first_steps), *others = costs
+    for size, steps in others:
+        assert steps / size <= slack * first_steps / first_size, f"cost grows faster than the input: {costs}"

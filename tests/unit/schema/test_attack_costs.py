@@ -7,15 +7,15 @@ import json
 
 import pytest
 
-from step_counter import assert_linear, count_steps
 from toolwire.schema import lower, validator
 from toolwire.schema.dialects import DIALECTS
 from toolwire.schema.lowering import _lower
 from toolwire.schema.read import read
 from toolwire.schema.repair import _Ladder
 from toolwire.schema.validate import Validator
+from work_counter import assert_linear, count_work
 
-TARGETS = ("openai", "openai_strict", "anthropic_strict", "gemini", "ollama")
+TARGETS = ("openai_strict", "anthropic_strict", "gemini")
 
 
 def record(**properties):
@@ -162,7 +162,7 @@ def check_lowering(attack, sizes, target):
     costs = []
     for n in sizes:
         schema = attack(n)
-        steps = count_steps(lambda schema=schema: _lower(schema, DIALECTS[target], lambda: read(schema)))
+        steps = count_work(lambda schema=schema: _lower(schema, DIALECTS[target], lambda: read(schema)))
         costs.append((len(json.dumps(schema)), steps))
     assert_linear(costs)
 
@@ -252,7 +252,7 @@ def test_values_cost_steps_in_proportion_to_schema_and_value(schema_of, value_of
             "repair": lambda ladder=ladder, value=value: ladder.from_value(value, (), "aggressive"),
             "problems": lambda compiled=compiled, value=value: compiled.problems(value),
         }[action]
-        costs.append((len(json.dumps(schema)) + len(json.dumps(value)), count_steps(work)))
+        costs.append((len(json.dumps(schema)) + len(json.dumps(value)), count_work(work)))
     assert_linear(costs)
 
 
