@@ -1,9 +1,9 @@
 """Addresses of resources matched against templates."""
 
 import pytest
-from work_counter import count_work
 
 from toolwire.mcp.offers import Resource
+from work_counter import count_work
 
 
 def resource(template):
