@@ -270,7 +270,8 @@ def test_siblings_of_known_requests_are_refused_or_identical(wire):
             used.update(rows)
             changes += [] if rows else [f"{name}: {site} changed at {differences(written, request)}"]
     assert not changes, "\n".join(changes)
-    assert used == {row for row in REPAIRED if row[0] == wire}
+    if COMPLETE:
+        assert used == {row for row in REPAIRED if row[0] == wire}
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -77,6 +77,8 @@ def _locate(tools: list[str], items: list[str], parts: list[list[str]], path: st
             return parts[int(index)][int(number)] + join(*(_FIELDS.get(name, name) for name in rest))
         case ["messages", index, *rest]:
             return items[int(index)] + join(*rest)
+        case ["choice", "choice", *rest]:
+            return join("tool_choice", *rest)
         case ["output", *rest]:
             return join("text", "format", *rest)
         case [field, *rest]:

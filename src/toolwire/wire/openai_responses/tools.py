@@ -25,6 +25,7 @@ __all__ = ["discovered", "read_choice", "read_tools", "write_choice", "write_too
 _FORM = "openai_responses~"
 _SPACE = "openai_responses/namespace"
 _FORMAT = "openai_responses/format"
+_CHOICE = "openai_responses/choice"
 _SPACE_FORM = "openai_responses/namespace~"
 _FUNCTION = frozenset({"type", "name", "description", "parameters", "strict", "output_schema", "defer_loading"})
 _CUSTOM = frozenset({"type", "name", "description", "format", "defer_loading"})
@@ -221,14 +222,16 @@ def read_choice(value: JSON) -> ToolChoice | None:
             names = tuple(each(value, "tools", _name_of))
         except ProtocolError as error:
             raise error.within("tool_choice") from None
-        return ToolChoice("allowed", names, value.get("mode") == "required", _given(value, *names))
+        known = ("type", "tools", "mode") if value.get("mode") in ("auto", "required") else ("type", "tools")
+        extra = {**leftover(value, known, _CHOICE), **_given(value, *names)}
+        return ToolChoice("allowed", names, value.get("mode") == "required", extra)
     name = _name_of(value)
-    return ToolChoice("tool", (name,), extra=_given(value, name))
+    return ToolChoice("tool", (name,), extra={**leftover(value, ("type", "name"), _CHOICE), **_given(value, name)})
 
 
 def _given(value: Object, *names: str) -> Extra:
     """A choice as it was written, for as long as it is about the same names."""
-    return {f"{NAME}/choice~": {"names": names, "value": value}}
+    return {f"{_CHOICE}~": {"names": names, "value": value}}
 
 
 def _name_of(entry: JSON) -> str:
@@ -238,7 +241,7 @@ def _name_of(entry: JSON) -> str:
 
 
 def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], losses: Losses) -> JSON:
-    given = choice.extra.get(f"{NAME}/choice~")
+    given = choice.extra.get(f"{_CHOICE}~")
     if given is not None and given["names"] == choice.names:
         return given["value"]
     form = choice.extra.get(_FORM, {})
