@@ -114,7 +114,7 @@ class LineBridge:
             _log.warning("cannot deliver a message to the server: %s", error)
 
     async def close(self, *, now: bool = False) -> None:
-        """Answer pending requests first, or cancel them if the client is gone (`now`). Subscriptions have no answer."""
+        """Answer pending requests first, or cancel them if the client is gone (`now`). A subscription has no answer."""
         for number in self._tasks if now else self._listening & self._tasks.keys():
             self._tasks[number].cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)

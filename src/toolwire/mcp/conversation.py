@@ -1,4 +1,4 @@
-"""The conversation with one client: perform the actions of its Peer, send it requests, and cancel work on its request.
+"""The conversation with one client: perform the actions of its Peer, send it questions, and stop cancelled requests.
 
 Transports pass in messages (`receive`) and a function that writes messages (`emit`).
 """

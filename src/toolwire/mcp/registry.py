@@ -30,7 +30,7 @@ def server_json(
     """Return the document. Raise ConfigError for values that the registry rejects."""
     _check(name, version, description)
     if pypi is None and url is None:
-        raise ConfigError("the server has no location", hint="pass --pypi PACKAGE, --url URL, or both")
+        raise ConfigError("neither a package nor a URL is given", hint="pass --pypi PACKAGE, --url URL, or both")
     out: Object = {"$schema": _SCHEMA, "name": name}
     if title is not None:
         out["title"] = title
@@ -49,7 +49,7 @@ def server_json(
         ]
     if url is not None:
         if not url.startswith("https://"):
-            raise ConfigError(f"url must start with https://, got {url}", hint="the registry requires https")
+            raise ConfigError(f"url must start with https://, got {url}", hint="use https://, as the registry requires")
         out["remotes"] = [{"type": "streamable-http", "url": url}]
     return out
 

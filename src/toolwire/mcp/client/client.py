@@ -140,7 +140,7 @@ class McpClient:
     def _hear(self, message: Message, link: Link) -> None:
         if isinstance(message, Request):
             if len(self.connection.tasks) >= _MOST_QUESTIONS:
-                raise ProtocolError(f"more than {_MOST_QUESTIONS} unanswered requests by the server", status=502)
+                raise ProtocolError("too many unanswered requests by the server", status=502)
             self.connection.spawn(self._reply(message, link))
         elif isinstance(message, Notification):
             if message.method == "notifications/tools/list_changed":

@@ -82,7 +82,7 @@ class HttpLink:
         self._closed = False
 
     async def open(self) -> None:
-        """Do nothing: every request opens its own connection."""
+        """Do nothing: HTTP needs no connection in advance."""
 
     async def ask(self, request: Request, marks: Mirrored | None = None) -> Result | Failure:
         self._asked += 1
@@ -121,7 +121,7 @@ class HttpLink:
         self._stateless = greeting.is_stateless
         if listen:
             self._spawn(self._listen())
-            with suppress(TimeoutError):  # notifications that precede the stream may be lost
+            with suppress(TimeoutError):  # messages that the server sends before the stream is open may be lost
                 await asyncio.wait_for(self._listens.wait(), _PATIENCE)
 
     async def close(self) -> None:

@@ -128,7 +128,7 @@ class Browser:
             line = await reader.readline()
             target = line.decode("latin-1").split(" ")[1] if line.count(b" ") == 2 else ""
             mine = urlsplit(target).path == self._path
-            words = b"You can close this window." if mine else b"Not found."
+            words = b"You can close this window." if mine else b"Not here."
             head = b"HTTP/1.1 200 OK" if mine else b"HTTP/1.1 404 Not Found"
             writer.write(head + b"\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n" + words)
             writer.close()

@@ -20,7 +20,8 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def legal(name: str) -> str:
-    """
+    """Return the name if every provider accepts it, otherwise a cleaned form with a hash.
+
     >>> legal("get_weather"), legal("files.read")
     ('get_weather', 'files_read_pbmm')
     """

@@ -88,9 +88,7 @@ def call_request(
 ) -> Request:
     """Build the request of a call. Raise EncodeError if the call is not complete."""
     if call.state != "complete" or call.arguments is None:
-        raise EncodeError(
-            f"the call of {call.name} has no complete arguments", hint="send only calls in the state complete"
-        )
+        raise EncodeError(f"the call of {call.name} has no complete arguments", hint="send only complete calls")
     params: Object = {"name": call.name, "arguments": call.arguments}
     if answers is not None:
         params["inputResponses"] = answers
@@ -133,7 +131,7 @@ def encode_result(
         if stateless or (type(structured) is dict and since(version, "2025-06-18")):
             out["structuredContent"] = structured
         elif losses is not None:
-            losses.add("/structuredContent", "structured result", "weakened", f"{version} has no place for it", "info")
+            losses.add("/structuredContent", "structured result", "weakened", f"{version} has no field for it", "info")
     if result.is_error:
         out["isError"] = True
     if stateless:

@@ -92,7 +92,7 @@ def mirrored(schema: Object | None) -> Mirrored:
         where = join("properties", *path)
         if not path:
             raise SchemaError(
-                f"{MIRROR} is not on an argument", hint="use it only on properties that are reached by properties"
+                f"{MIRROR} is not on an argument", hint="use it only on a property whose parents are properties"
             )
         if type(name) is not str or not _TOKEN(name):
             raise SchemaError(f"{MIRROR} {name!r} is not a valid header name", pointer=where)

@@ -96,7 +96,7 @@ def encode_tools(tools: tuple[Tool, ...], *, version: str = LATEST) -> tuple[lis
             continue
         for concept, severity in _UNWRITABLE:
             if getattr(tool, concept):
-                losses.add(f"{path}/{concept}", concept, "dropped", "MCP declarations have no place for it", severity)
+                losses.add(f"{path}/{concept}", concept, "dropped", "MCP declarations have no field for it", severity)
         out.append(_write_tool(tool, version, losses, path))
     return out, losses
 
@@ -110,7 +110,7 @@ def _write_tool(tool: Tool, version: str, losses: Losses, path: str) -> Object:
         if _has_place(tool.output_schema, version):
             out["outputSchema"] = tool.output_schema
         else:
-            losses.add(f"{path}/output_schema", "output schema", "dropped", f"{version} has no place for it", "info")
+            losses.add(f"{path}/output_schema", "output schema", "dropped", f"{version} has no field for it", "info")
     own = tool.extra.get(NAME, {})
     if tool.effect != "write" and "annotations" not in own and since(version, "2025-03-26"):
         out["annotations"] = {"readOnlyHint": tool.effect in ("pure", "read"), "idempotentHint": True}
