@@ -178,7 +178,7 @@ def add(a: int, b: int) -> int:
     script = [says(ToolCall("c1", "add", {"a": 1, "b": 2})), DONE]
     code, out, err, _ = toolwire_run(tmp_path, script, "Add.", "--store", "none", "--yes", "--mcp", str(config))
     assert (code, out) == (0, "All done.\n"), err
-    assert "left out: gone: gone cannot be started" in err
+    assert "left out: gone: cannot start gone" in err
     assert "✓ add 3" in err
 
 
