@@ -77,12 +77,13 @@ class Validator:
         self._check = _compile(schema)
 
     def accepts(self, value: JSON) -> bool:
-        if type(value) is dict and self._matching is None:
+        if type(value) is dict:
             for inner in value.values():
                 if type(inner) is dict or type(inner) is list:
                     break
-            else:
-                return self._check.is_valid(value)  # an object of plain values: what most calls are
+            else:  # an object of plain values: what most calls are
+                too_long = self._matching is not None and self._matching.exceeds_budget(value)
+                return not too_long and self._check.is_valid(value)
         return depth_of(value) <= DEPTH and self._too_much(value) is None and self._check.is_valid(value)
 
     def _too_much(self, value: JSON) -> str | None:
