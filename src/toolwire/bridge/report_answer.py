@@ -6,6 +6,7 @@ from ..ir.events import (
     CallEnd,
     CallStart,
     Event,
+    PartStart,
     ReasoningEnd,
     ReasoningStart,
     ResponseEnd,
@@ -22,7 +23,7 @@ from .foreign import report_extra
 
 __all__ = ["AnswerReporter"]
 
-_STARTS = (TextStart, ReasoningStart, CallStart, WholePart)
+_STARTS = (TextStart, ReasoningStart, CallStart, PartStart, WholePart)
 _ENDS = (TextEnd, ReasoningEnd, CallEnd)
 
 
@@ -50,11 +51,11 @@ class AnswerReporter:
 
     def event(self, event: Event) -> None:
         if isinstance(event, _STARTS):
-            number = self._sizes.get(event.choice, 0)
-            self._sizes[event.choice] = number + 1
-            path = self._paths[event.key] = f"{_path_of(event.choice)}/parts/{number}"
-            extra = getattr(event.part, "extra", {}) if isinstance(event, WholePart) else event.extra
-            report_extra(extra, path, self._wire, self._losses)
+            path = self._paths.get(event.key) or self._place(event.key, event.choice)
+            if isinstance(event, WholePart):
+                report_extra(getattr(event.part, "extra", {}), path, self._wire, self._losses)
+            elif not isinstance(event, PartStart):
+                report_extra(event.extra, path, self._wire, self._losses)
         elif isinstance(event, _ENDS):
             report_extra(event.extra, self._paths.get(event.key, "/parts"), self._wire, self._losses)
         elif isinstance(event, UsageUpdate):
@@ -65,6 +66,12 @@ class AnswerReporter:
             self._around(event.extra, "")
             for choice, stop in enumerate(event.stops):
                 self._stop(stop, _path_of(choice))
+
+    def _place(self, key: int, choice: int) -> str:
+        number = self._sizes.get(choice, 0)
+        self._sizes[choice] = number + 1
+        path = self._paths[key] = f"{_path_of(choice)}/parts/{number}"
+        return path
 
     def _parts(self, parts: tuple[Part, ...], path: str) -> None:
         for number, part in enumerate(parts):

@@ -33,7 +33,15 @@ from ..shape import each, finish, leftover, obj, optional_string, string, wrong
 from ..structured import in_words
 from .content import NAME, read_content, read_part, write_content
 
-__all__ = ["PROVIDER", "read_items", "read_output", "write_items", "write_output", "write_result"]
+__all__ = [
+    "PROVIDER",
+    "read_items",
+    "read_output",
+    "read_output_item",
+    "write_items",
+    "write_output",
+    "write_result",
+]
 
 PROVIDER = "openai"
 _FORM = "openai_responses~"
@@ -65,10 +73,13 @@ def read_items(raw: Object) -> tuple[Message, ...]:
 
 def read_output(raw: Object) -> tuple[Part, ...]:
     """The parts under `output`; whatever is not the model's own words and calls stays opaque."""
-    parts: list[Part] = []
-    for item in each(raw, "output", read_item):
-        parts.extend(item.parts if isinstance(item, Message) else item)
-    return tuple(parts)
+    return tuple([part for parts in each(raw, "output", read_output_item) for part in parts])
+
+
+def read_output_item(raw: JSON) -> list[Part]:
+    """Read one item of an answer. An item that is not the model's own (the output of a hosted tool) stays opaque."""
+    item = read_item(raw)
+    return item if isinstance(item, list) else [Opaque(NAME, raw.get("type", "message"), raw)]
 
 
 def read_item(raw: JSON) -> Message | list[Part]:
