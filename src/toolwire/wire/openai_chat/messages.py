@@ -15,7 +15,7 @@ from ...ir.request import Message
 from ...stream.strict import parse_arguments
 from ..shape import each, finish, leftover, obj, optional_string, string, wrong
 from ..structured import in_words
-from .content import NAME, read_content, write_content
+from .content import NAME, in_content, read_answer_part, read_content, write_content
 
 __all__ = [
     "read_assistant",
@@ -24,6 +24,7 @@ __all__ = [
     "read_message",
     "write_assistant",
     "write_call",
+    "write_function",
     "write_message",
     "write_result",
 ]
@@ -101,12 +102,12 @@ def _read_any_assistant(raw: Object) -> Message:
     parts: list[Part] = []
     known = {"role", "content"}
     for field in REASONING_FIELDS:
-        thoughts = optional_string(raw, field)
-        if thoughts and not parts:
+        thoughts = raw.get(field)
+        if thoughts and type(thoughts) is str and not parts:
             parts.append(Reasoning(thoughts, extra={_FORM: {":field": field}}))
             known.add(field)
     if "content" in raw:
-        parts += read_content(raw, form)
+        parts += read_content(raw, form, read_answer_part)
     else:
         form[":content"] = "absent"
     if refusal := optional_string(raw, "refusal"):
@@ -165,6 +166,8 @@ def _read_any_call(raw: JSON) -> ToolCall:
     artefacts = read_signature(raw)
     extra = leftover(raw, (*_CALL, "extra_content") if artefacts else _CALL, NAME)
     extra = leftover(function, _FUNCTION, f"{NAME}/function", extra)
+    if "arguments" not in function:
+        extra.setdefault(f"{NAME}/function~", {})[":arguments"] = "absent"
     form = {":type": "absent"} if "type" not in raw else {}
     if raw.get("id") == NO_ID:
         form["id"] = NO_ID
@@ -252,10 +255,10 @@ def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Lo
     for number, part in enumerate(parts):
         if isinstance(part, ToolCall):
             if ":call" in part.extra.get(_FORM, {}):
-                out["function_call"] = finish(_write_function(part), part.extra, f"{NAME}/function")
+                out["function_call"] = finish(write_function(part), part.extra, f"{NAME}/function")
             else:
                 calls.append(write_call(part, losses, f"{path}/parts/{number}"))
-        elif isinstance(part, Reasoning):
+        elif isinstance(part, Reasoning) and not in_content(part):
             _write_reasoning(part, out, losses, f"{path}/parts/{number}")
         elif isinstance(part, ToolResult):
             losses.add(f"{path}/parts/{number}", "result", "dropped", "an assistant message has none", "error")
@@ -265,7 +268,7 @@ def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Lo
                 losses.add(f"{path}/parts/{number}", "order of text and calls", "moved", detail)
             content.append(part)
     last = content[-1] if content else None
-    if isinstance(last, Refusal) and ":place" not in last.extra.get(_FORM, {}):  # followed by words it is content
+    if isinstance(last, Refusal) and not in_content(last):  # followed by words it is content
         out["refusal"] = last.text
         content.pop()
     form = extra.get(_FORM, {})
@@ -284,7 +287,10 @@ def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) ->
         out[form[":field"]] = part.text
 
 
-def _write_function(call: ToolCall) -> Object:
+def write_function(call: ToolCall) -> Object:
+    form = call.extra.get(f"{NAME}/function~") if call.extra and call.raw == "" else None
+    if form and ("arguments" in form or ":arguments" in form):  # null or absent, which means none
+        return {"name": call.name}
     return {"name": call.name, "arguments": call.text}
 
 
@@ -294,7 +300,7 @@ def write_call(call: ToolCall, losses: Losses, path: str) -> Object:
     if call.kind == "freeform":
         custom: Object = finish({"name": call.name, "input": call.raw or ""}, call.extra, f"{NAME}/function")
         return finish({"id": call.id, "type": "custom", "custom": custom}, call.extra, NAME)
-    out: Object = {"id": call.id, "type": "function", "function": _write_function(call)}
+    out: Object = {"id": call.id, "type": "function", "function": write_function(call)}
     for artefact in call.artefacts:
         if artefact.provider == "google":
             out["extra_content"] = {"google": {"thought_signature": artefact.data}}

@@ -11,6 +11,7 @@ from ...ir.request import Request
 from ...ir.response import Response
 from ..protocol import Kind
 from ..signs import blocks, score, tools_of
+from .content import in_content
 
 __all__ = ["SIGNS", "locator"]
 
@@ -50,9 +51,9 @@ def _places(parts: tuple[Part, ...]) -> Iterator[str]:
         elif isinstance(part, ToolCall):
             yield join("tool_calls", calls)
             calls += 1
-        elif isinstance(part, Refusal):
+        elif isinstance(part, Refusal) and not in_content(part):
             yield join("refusal")
-        elif isinstance(part, Reasoning):
+        elif isinstance(part, Reasoning) and not in_content(part):
             yield join(part.extra.get("openai_chat~", {}).get(":field", "reasoning_content"))
         else:
             yield join("content", content)
@@ -123,7 +124,7 @@ SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
         (
             5,
             lambda b: (
-                type(b["choices"]) is list and ("message" in b["choices"][0] or b.get("object") == "chat.completion")
+                type(b["choices"]) is list and (b.get("object") == "chat.completion" or "message" in b["choices"][0])
             ),
         ),
     ),
