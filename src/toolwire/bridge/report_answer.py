@@ -19,6 +19,7 @@ from ..ir.events import (
 from ..ir.losses import Losses
 from ..ir.parts import Extra, Part
 from ..ir.response import Response, Stop, Usage
+from ..wire import get
 from .foreign import report_extra
 
 __all__ = ["AnswerReporter"]
@@ -30,10 +31,11 @@ _ENDS = (TextEnd, ReasoningEnd, CallEnd)
 class AnswerReporter:
     """Reports for one answer, on its way to `wire`. What is around the words is information, what is in them more."""
 
-    __slots__ = ("_losses", "_paths", "_sizes", "_wire")
+    __slots__ = ("_counts_tool_input", "_losses", "_paths", "_sizes", "_wire")
 
     def __init__(self, wire: str, losses: Losses) -> None:
         self._wire = wire
+        self._counts_tool_input = get(wire).capabilities.counts_tool_input
         self._losses = losses
         self._paths: dict[int, str] = {}  # where each item of a stream stands
         self._sizes: dict[int, int] = {}  # how many items each choice has
@@ -83,8 +85,12 @@ class AnswerReporter:
             self._around(stop.extra, f"{path}/stop")
 
     def _usage(self, usage: Usage | None) -> None:
-        if usage is not None:
-            self._around(usage.extra, "/usage")
+        if usage is None:
+            return
+        self._around(usage.extra, "/usage")
+        if usage.tool_input and not self._counts_tool_input:
+            detail = f"{self._wire} does not count them apart"
+            self._losses.add("/usage/tool_input", "input tokens of hosted tools", "dropped", detail, "info")
 
     def _around(self, extra: Extra, path: str) -> None:
         if extra:

@@ -93,16 +93,18 @@ class Restorer:
         self._unwrapping = False
         self._cut_short: set[int] = set()  # choices with a call that was
 
-    def answer(self, choice: int, parts: tuple[Part, ...], stop: Stop | None) -> tuple[tuple[Part, ...], Stop | None]:
+    def answer(self, choice: int, parts: tuple[Part, ...], stop: Stop | None) -> tuple[tuple[Part, ...], Stop]:
         """What a whole choice becomes."""
         restored: list[Part] = []
         for number, part in enumerate(parts):
             kept = self._restore(part, choice, number) if isinstance(part, ToolCall) else part
             if kept is not None:
                 restored.append(kept)
-        if stop is not None and (words := self._refusal_in(stop)) and not any(type(p) is Refusal for p in restored):
+        if stop is None:  # an answer that is not finished, or that ends without a reason: no client can do without one
+            stop = Stop("tool_calls" if any(isinstance(part, ToolCall) for part in restored) else "unknown")
+        if (words := self._refusal_in(stop)) and not any(type(p) is Refusal for p in restored):
             restored.append(Refusal(words))
-        return tuple(restored), None if stop is None else self._stop(choice, stop)
+        return tuple(restored), self._stop(choice, stop)
 
     def _refusal_in(self, stop: Stop) -> str | None:
         """Why the model refuses, where one provider says it beside the stop reason and the client looks for words."""
