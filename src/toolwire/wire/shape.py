@@ -152,7 +152,8 @@ def restore_form(out: Object, form: Object, derived: Collection[str] = ()) -> Ob
         if key in derived or not out.get(key):
             out.pop(key, None)
     for key, value in form.items():
-        if key in out and (not out[key] or (type(value) is float and out[key] == floor(value))):
+        is_fraction = type(value) is float and out.get(key) == floor(value)
+        if key in out and (key in derived or not out[key] or is_fraction):
             out[key] = value
     return out
 

@@ -1,6 +1,7 @@
 """Answers in shapes that providers and gateways send beyond their documentation."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -24,10 +25,13 @@ from toolwire.ir import (
     fold,
 )
 from toolwire.ir.errors import EncodeError
+from toolwire.testing import load_vectors, same
+from toolwire.testing.compare import plain, without_extra
 from toolwire.testing.stream_checks import decode_stream
 from toolwire.wire import get
 from toolwire.wire.fragments import Fragments
 
+VECTORS = Path(__file__).parents[2] / "vectors" / "wire"
 WIRES = ["openai_chat", "openai_responses", "anthropic", "gemini", "ollama"]
 
 
@@ -102,6 +106,17 @@ def test_a_responses_stream_may_begin_with_its_first_item():
     events = decode_stream(get("openai_responses"), [data])
     assert isinstance(events[0], ResponseStart)
     assert fold(events).text == "hi"
+
+
+def test_a_responses_stream_may_leave_out_the_start_of_an_item():
+    item = {"id": "m", "type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hi"}]}
+    delta = {"type": "response.output_text.delta", "item_id": "m", "output_index": 1, "content_index": 0, "delta": "hi"}
+    thought = {"type": "response.reasoning_text.delta", "output_index": 0, "content_index": 0, "delta": "so"}
+    reasoning = {"id": "r", "type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "so"}]}
+    final = {"id": "r", "object": "response", "model": "m", "status": "completed", "output": [reasoning, item]}
+    data = named(thought, delta, {"type": "response.completed", "response": final})
+    wire = get("openai_responses")
+    assert same(fold(decode_stream(wire, [data])).parts, wire.decode_response(final).parts)
 
 
 def test_a_text_that_differs_from_its_deltas_is_reported():
@@ -209,3 +224,25 @@ def test_joining_fragments_visits_each_of_them_once(count, monkeypatch):
         "details": [{"type": "t", "index": n, "text": "a" * (count // 7)} for n in range(7)],
         "channel": "final",
     }
+
+
+NOISE = {
+    "openai_chat": b'data: {"choices":[],"new_field":{"a":null}}\n\n: comment\n\n',
+    "openai_responses": b'event: response.new.delta\ndata: {"type":"response.new.delta","output_index":0,"delta":{"a":1}}\n\n',
+    "anthropic": b'event: new_event\ndata: {"type":"new_event","index":0,"a":null}\n\n',
+    "gemini": b'data: {"newField":{"a":null}}\n\n',
+    "ollama": b'{"new_field":{"a":null},"done":false}\n',
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_events_of_an_unknown_kind_change_nothing(wire):
+    """A provider may add events, chunks and fields at any time."""
+    end = b"\n" if wire == "ollama" else b"\n\n"
+    for vector in load_vectors(VECTORS / f"{wire}.json"):
+        if vector.kind != "stream" or end not in vector.data or vector.data.startswith(b"["):
+            continue
+        first, *rest = vector.data.split(end)
+        noisy = end.join([first, *(NOISE[wire].removesuffix(end) + end + frame if frame else frame for frame in rest)])
+        expected, found = fold(decode_stream(get(wire), [vector.data])), fold(decode_stream(get(wire), [noisy]))
+        assert same(without_extra(plain(found)), without_extra(plain(expected))), vector.name

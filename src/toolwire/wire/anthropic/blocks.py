@@ -80,7 +80,10 @@ def read_block(raw: JSON) -> Part:
 def _read_thinking(raw: Object) -> Reasoning:
     signature = optional_string(raw, "signature")
     artefacts = (Artefact(PROVIDER, "signature", signature),) if signature else ()
-    return Reasoning(string(raw, "thinking"), (), artefacts, leftover(raw, ("type", "thinking", "signature"), NAME))
+    extra = leftover(raw, ("type", "thinking", "signature"), NAME)
+    if "signature" not in raw:  # of a compatible server
+        extra[_FORM] = {**extra.get(_FORM, {}), ":signature": "absent"}
+    return Reasoning(string(raw, "thinking"), (), artefacts, extra)
 
 
 def _read_call(raw: Object) -> ToolCall:
@@ -268,7 +271,8 @@ def write_thinking(part: Reasoning, losses: Losses, path: str) -> Object | None:
             return finish(out, part.extra, NAME)
         if artefact.provider == PROVIDER and artefact.kind == "redacted":
             return finish({"type": "redacted_thinking", "data": artefact.data}, part.extra, NAME)
-    if "signature" in part.extra.get(_FORM, {}):  # it came from here with an empty signature
+    form = part.extra.get(_FORM, {})
+    if "signature" in form or ":signature" in form:  # it came from here without a signature
         return finish({"type": "thinking", "thinking": part.text}, part.extra, NAME)
     losses.add(path, "reasoning", "dropped", "Anthropic takes back only thoughts that it signed")
     return None

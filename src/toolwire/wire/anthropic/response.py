@@ -188,7 +188,9 @@ def write_answer(part: Part, losses: Losses, path: str) -> Object | None:
         if not words:
             losses.add(path, "reasoning", "dropped", "it has no text", "info")
             return None
-        return {"type": "thinking", "thinking": words, "signature": ""}
+        form = part.extra.get(_FORM, {})
+        signature = {} if "signature" in form or ":signature" in form else {"signature": ""}
+        return finish({"type": "thinking", "thinking": words, **signature}, part.extra, NAME)
     artefacts = getattr(part, "artefacts", ())
     if any(artefact.provider != NAME for artefact in artefacts):
         losses.add(f"{path}/artefacts", "artefact", "dropped", "it is another provider's")

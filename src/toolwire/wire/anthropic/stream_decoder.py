@@ -242,7 +242,8 @@ class MessagesStreamDecoder(SSEStreamDecoder):
         return block
 
     def _message_delta(self, event: Object, events: list[Event]) -> None:
-        self._stop.update(obj(event.get("delta"), "delta"))
+        delta = event.get("delta")
+        self._stop.update({} if delta is None else obj(delta, "delta"))
         self._stop.update((key, value) for key, value in event.items() if key not in _MESSAGE_DELTA)
         self._count(event.get("usage"), events)
 

@@ -147,7 +147,7 @@ def _read_parts(content: Object, outer: Extra) -> list[Part]:
 def read_stop(candidate: Object, parts: tuple[Part, ...], extra: Extra) -> Stop | None:
     word, detail = optional_string(candidate, "finishReason"), optional_string(candidate, "finishMessage")
     form: Object = {}
-    if "index" not in candidate:
+    if candidate.get("index") is None:
         form[":index"] = "absent"
     if word is None:
         return None if not extra else Stop("unknown", extra={**extra, _FORM: {**form, ":finishReason": None}})
@@ -254,7 +254,7 @@ def _write_candidate(index: int, answer: Response | Alternative, losses: Losses)
         content: Object = {"role": form.get(":role", "model"), "parts": parts}
         if content["role"] is None:
             del content["role"]
-        if not parts and ":parts" in form:
+        if not parts and (":parts" in form or form.get("parts", ()) is None):
             del content["parts"]
         out["content"] = put(content, answer.extra, _CONTENT)
     out.update(write_stop(stop, losses, path))

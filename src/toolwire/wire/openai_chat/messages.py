@@ -119,7 +119,7 @@ def _read_any_assistant(raw: Object) -> Message:
     elif raw.get("function_call"):
         parts.append(_read_function_call(obj(raw["function_call"], "function_call")))
         known.add("function_call")
-    if len(raw) == len(known) and parts and not form:
+    if parts and not form and known.issuperset(raw):
         return Message("assistant", tuple(parts))
     extra = leftover(raw, known, NAME)
     if raw.get("content", 0) is None:
@@ -151,7 +151,7 @@ def read_call(raw: JSON) -> ToolCall:
 
 
 def _read_any_call(raw: JSON) -> ToolCall:
-    kind = obj(raw).get("type", "custom" if "custom" in raw else "function")
+    kind = obj(raw).get("type") or ("custom" if raw.get("custom") else "function")
     call_id = read_id(raw)
     if kind == "custom":
         return _read_custom_call(raw, call_id)
@@ -168,7 +168,9 @@ def _read_any_call(raw: JSON) -> ToolCall:
     extra = leftover(function, _FUNCTION, f"{NAME}/function", extra)
     if "arguments" not in function:
         extra.setdefault(f"{NAME}/function~", {})[":arguments"] = "absent"
-    form = {":type": "absent"} if "type" not in raw else {}
+    form = {":type": "absent"} if raw.get("type") is None else {}
+    if "id" not in raw:
+        form[":id"] = "absent"
     if raw.get("id") == NO_ID:
         form["id"] = NO_ID
     return ToolCall(call_id, name, arguments, text, state, artefacts=artefacts, extra=_with_form(extra, form))

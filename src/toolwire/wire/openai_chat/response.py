@@ -105,7 +105,8 @@ def fault_of(stop: Stop | None) -> Fault | None:
 
 
 def _read_choice(raw: JSON) -> Alternative:
-    message = obj(obj(raw).get("message"), "message")
+    given = obj(raw).get("message")
+    message = {} if given is None else obj(given, "message")
     try:
         read = read_assistant(message)
     except ProtocolError as error:
@@ -116,6 +117,8 @@ def _read_choice(raw: JSON) -> Alternative:
         form[":content"] = "list"
     if absent := [key for key in ("index", "finish_reason") if key not in raw]:
         form[":choice"] = absent
+    if given is None:
+        form[":message"] = "null" if "message" in raw else "absent"
     if remember_form(message, ("role",), form):
         extra[f"{_MESSAGE}~"] = form
     parts = _with_last_cut(read.parts) if is_cut(raw.get("finish_reason")) else read.parts
@@ -246,6 +249,10 @@ def _write_choice(index: int, answer: Response | Alternative, losses: Losses, pa
     word = write_stop(answer.stop, losses, path, "refusal" in message)
     out: Object = {"index": index, "message": message, "finish_reason": word}
     restore_form(out, {":absent": form[":choice"]} if ":choice" in form else {})
+    if ":message" in form and not answer.parts:
+        out["message"] = None
+        if form[":message"] == "absent":
+            del out["message"]
     return out if answer.stop is None else finish(out, answer.stop.extra, f"{NAME}/choice")
 
 

@@ -257,7 +257,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
         events.append(ReasoningEnd(opened.key, (), extra) if is_reasoning else TextEnd(opened.key, (), extra))
 
     def _read_call(self, choice: GrowingChoice, raw: Object, events: list[Event]) -> None:
-        kind: CallKind = "freeform" if "custom" in raw else "function"
+        kind: CallKind = "freeform" if raw.get("custom") is not None else "function"
         inner = raw.get("custom" if kind == "freeform" else "function")
         inner = {} if inner is None else obj(inner, "function")
         call_id, name = read_id(raw), optional_string(inner, "name") or ""

@@ -181,7 +181,8 @@ def encode_response(response: Response) -> Encoded:
     base["output"] = write_output(response.parts, response.id, losses)
     refused = any(isinstance(part, Refusal) for part in response.parts)
     base.update(write_status(response.stop, response.fault, refused, losses))
-    if response.stop is None and ":status" in form:
+    stop_form = {} if response.stop is None else response.stop.extra.get(_FORM, {})
+    if ":status" in form and (response.stop is None or stop_form.get(":status") == "absent"):
         base["status"] = form[":status"]
     if base.get("status") == "absent":
         del base["status"]

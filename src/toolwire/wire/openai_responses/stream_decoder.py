@@ -152,15 +152,19 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
             events.append(ReasoningStart(item.key, 0, own_fields(NAME, item.id)))
         return item
 
-    def _item_of(self, event: Object) -> GrowingItem:
-        item = self._items.get(read_index(event, "output_index"))
+    def _item_of(self, event: Object, kind: str | None = None, events: list[Event] | None = None) -> GrowingItem:
+        """The item of an event. One of `kind` is opened where the server has left out `output_item.added`."""
+        index = read_index(event, "output_index")
+        item = self._items.get(index)
+        if item is None and kind is not None and events is not None:
+            item = self._open(index, {"type": kind, "id": event.get("item_id")}, events)
         if item is None or item.ended:
             raise ProtocolError("the output item is not open", pointer="/output_index", status=502)
         return item
 
     def _part_added(self, event: Object, events: list[Event]) -> None:
-        item = self._item_of(event)
         part = obj(event.get("part"), "part")
+        item = self._item_of(event, "reasoning" if part.get("type") == "reasoning_text" else "message", events)
         if item.kind == "message":
             number = read_index(event, "content_index")
             self._open_content(item, number, part.get("type") == "refusal", events)
@@ -184,14 +188,14 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
                 events.append(TextDelta(key, escaped))
 
     def _text_delta(self, event: Object, events: list[Event]) -> None:
-        item, number = self._item_of(event), read_index(event, "content_index")
+        item, number = self._item_of(event, "message", events), read_index(event, "content_index")
         if item.kind == "message":
             self._open_content(item, number, event["type"] == "response.refusal.delta", events)
             self._say(item, number, optional_string(event, "delta"), events)
 
     def _text_done(self, event: Object, events: list[Event]) -> None:
         """Fill in what the deltas left out."""
-        item, number = self._item_of(event), read_index(event, "content_index")
+        item, number = self._item_of(event, "message", events), read_index(event, "content_index")
         if item.kind == "message":
             refusal = event["type"] == "response.refusal.done"
             self._open_content(item, number, refusal, events)
@@ -225,7 +229,7 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
 
     def _reasoning_delta(self, event: Object, events: list[Event]) -> None:
         section = read_index(event, "summary_index") if "summary_index" in event else None
-        self._think(self._item_of(event), section, optional_string(event, "delta") or "", events)
+        self._think(self._item_of(event, "reasoning", events), section, optional_string(event, "delta") or "", events)
 
     def _think(self, item: GrowingItem, section: int | None, words: str, events: list[Event]) -> None:
         if item.kind == "reasoning" and (escaped := self._escape(item.key, words)):
