@@ -3,7 +3,8 @@
 CASES are the tricky cases of the wires (the numbers are those of the fact sheet that the product was built from), BAD_INPUTS
 the inputs that must end in a typed error, GATEWAY_BAD_INPUTS the same and more for a running gateway, PAINS what users have
 reported of others, AMBIGUITIES what a grammar of raw text must decide, PARSER_BUGS what went wrong in parsers of text in
-the field, FAILURES what can happen between a claim and its completion, on every store. A test names its number by a marker:
+the field, FAILURES what can happen between a claim and its completion, on every store, FINDINGS the defects that reviews found.
+A test names its number by a marker:
 
     @pytest.mark.case("57")
     def test_...
@@ -321,4 +322,17 @@ FAILURES = {
     11: Entry(
         "what a store has acknowledged survives its death, as far as it is set up to; where it is not, the docs say so"
     ),
+}
+
+FINDINGS = {
+    "Z1": Entry("intersections, unions, references and inlined text of a schema cost steps in proportion to its size"),
+    "Z2": Entry("patterns of schemas run on a linear engine only; those that it refuses are reported"),
+    "Z3": Entry("the search for the place of an error in large JSON is bounded"),
+    "Z4": Entry("enums are compared by hash"),
+    "Z5": Entry("a path is checked in the form in which the tool opens it"),
+    "Z6": Entry("an amount is checked after coercion, as the tool receives it"),
+    "Z7": Entry("MCP is not served to other machines without a token"),
+    "U1": Entry("terminal output keeps newlines, tabs, joined emoji and right-to-left text, and no control sequences"),
+    "U2": Entry("an MCP server that announces changes while it is listed keeps its tools"),
+    "G5": Entry("references to stored conversations are refused across wires"),
 }

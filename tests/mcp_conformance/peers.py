@@ -66,6 +66,22 @@ def test_everything():
     assert [progress.progress for _, progress in seen] == [1, 2]
 
 
+@pytest.mark.finding("U2")
+def test_everything_has_its_tools_twenty_times_in_a_row():
+    """It announces a change of its tools as soon as it has been greeted."""
+
+    async def names():
+        async with McpServers([in_node("everything")], strict=True) as servers:
+            return [tool.name for tool in servers.toolbox().tools]
+
+    async def test():
+        return [await names() for _ in range(20)]
+
+    found = run(test())
+    assert len(found[0]) > 10
+    assert found == [found[0]] * 20
+
+
 def _sampled(_):
     return {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "none", "stopReason": "endTurn"}
 

@@ -54,7 +54,14 @@ def test_every_failure_has_a_test():
 
 
 def test_what_comes_later_has_a_part_that_holds_today():
-    tables = (ledger.CASES, ledger.BAD_INPUTS, ledger.GATEWAY_BAD_INPUTS, ledger.PAINS, ledger.FAILURES)
+    tables = (
+        ledger.CASES,
+        ledger.BAD_INPUTS,
+        ledger.GATEWAY_BAD_INPUTS,
+        ledger.PAINS,
+        ledger.FAILURES,
+        ledger.FINDINGS,
+    )
     for entry in (entry for table in tables for entry in table.values()):
         assert not (entry.deferred and entry.later)
 
@@ -65,3 +72,7 @@ def test_every_ambiguity_has_a_test():
 
 def test_every_bug_of_a_parser_has_a_test():
     _check(dict(ledger.PARSER_BUGS), "parser_bug")
+
+
+def test_every_finding_has_a_test():
+    _check(dict(ledger.FINDINGS), "finding")

@@ -114,7 +114,7 @@ _SECRET_VALUE = re.compile(
 ).search
 # a reference, a thing to be filled in, a path, a number, a switch
 _HARMLESS = re.compile(
-    r".*\$\{?\w.*|.*%\w+%.*|.*\{\{.*|.*<.*>.*|.*\.\.\..*|.*(?:your|insert|replace|example|changeme|placeholder|x{4}|\*{3}).*"
+    r".*\$\{?\w.*|.*%\w+%.*|.*\{\{.*|[^<]*+<.*>.*|.*\.\.\..*|.*(?:your|insert|replace|example|changeme|placeholder|x{4}|\*{3}).*"
     r"|[~./].*|[a-zA-Z]:\\.*|\d{1,6}|true|false|yes|no|none|password|secret|token|",
     re.IGNORECASE | re.DOTALL,
 ).fullmatch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from ..ir.text import printable
+from ..ir.terminal import neutralise_line
 from .findings import LEVELS, RULES, Finding
 from .report import Report, counts, matrix, ranked
 
@@ -53,7 +53,7 @@ def as_html(report: Report, version: str) -> str:
 
 
 def _safe(text: str) -> str:
-    return escape(printable(text.replace("\n", " ")))
+    return escape(neutralise_line(text.replace("\n", " ")))
 
 
 def _fares(report: Report) -> Iterable[str]:

@@ -122,7 +122,7 @@ def should_be_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 @rule("TQ07", "warning", "models", "allowed values listed in prose", "make them an enum")
 def prose_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     listed = re.compile(
-        r"\b(?:one of|either|must be|allowed values?|options?|valid values?)\b[^.]*?['\"`(]", re.IGNORECASE
+        r"\b(?:one of|either|must be|allowed values?|options?|valid values?)\b[^.]{0,300}?['\"`(]", re.IGNORECASE
     )
     for index, name, field in _each(tools):
         if _plain_string(field) and listed.search(_words(field)):

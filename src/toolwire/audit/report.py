@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..ir.pointer import Object
-from ..ir.text import printable
+from ..ir.terminal import neutralise_line
 from ..ir.tools import Tool
 from .explain import explain, page_of
 from .findings import LEVELS, RULES, Finding, Level
@@ -63,12 +63,12 @@ def as_markdown(report: Report) -> str:
     lines = [_row(header), _row(["---"] * len(header)), *map(_row, rows), ""] if rows else []
     lines += [_row(["rule", "level", "tool", "where", "what", "fix"]), _row(["---"] * 6)]
     lines += [_row([f.rule, f.level, f.tool, f"`{f.where}`", f.message, f.fix]) for f in ranked(report.findings)]
-    return "\n".join([*lines, *(f"\n{note}" for note in report.notes)])
+    return "\n".join([*lines, *(f"\n{neutralise_line(note)}" for note in report.notes)])
 
 
 def _row(cells: Sequence[str]) -> str:
     """Without what markdown would take for columns, lines or HTML."""
-    plain = (printable(cell.replace("\n", " ")).replace("|", r"\|").replace("<", "&lt;") for cell in cells)
+    plain = (neutralise_line(cell.replace("\n", " ")).replace("|", r"\|").replace("<", "&lt;") for cell in cells)
     return f"| {' | '.join(plain)} |"
 
 

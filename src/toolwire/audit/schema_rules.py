@@ -1,4 +1,4 @@
-"""TW020 to TW040: what in a schema is refused, ignored or collapsed, and by whom."""
+"""TW020 to TW042: what in a schema is refused, ignored or collapsed, and by whom."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..schema.lowering import lower
 from ..schema.nodes import Node, Record, Union
 from ..schema.patterns import acceptable
 from ..schema.read import Source, read
-from ..schema.refs import contains_itself
+from ..schema.refs import recursive_definitions
 from ..schema.strain import doubts
 from .findings import Hit, registering
 
@@ -131,9 +131,10 @@ def dangling(schema: Schema) -> Iterator[Hit]:
 @schema_rule(
     "TW028", "error", "anthropic_strict gemini", "a schema that contains itself", "bound the depth, or send it lowered"
 )
-def recursive(schema: Schema) -> Iterator[Hit]:
+def contains_itself(schema: Schema) -> Iterator[Hit]:
+    recursive = recursive_definitions(schema.source.root, schema.source.defs)
     for target in schema.source.defs:
-        if contains_itself(target, schema.target):
+        if target in recursive:
             yield Hit(target, "it contains itself")
 
 
@@ -243,6 +244,18 @@ def grammar(schema: Schema) -> Iterator[Hit]:
             yield Hit(f"{at}/maxLength", f"{node['maxLength']} is unrolled into a grammar")
         if node.get("uniqueItems") is True:
             yield Hit(f"{at}/uniqueItems", "it is not enforced")
+
+
+@schema_rule(
+    "TW042",
+    "warning",
+    "all",
+    "a pattern that is not checked before a call is run",
+    "write it without lookaround, backreferences and large repetitions",
+)
+def unchecked_pattern(schema: Schema) -> Iterator[Hit]:
+    for one in schema.source.unchecked:
+        yield Hit(one.at, one.reason)
 
 
 @schema_rule("TW040", "warning", "all", "a keyword of an older draft", "write 2020-12")

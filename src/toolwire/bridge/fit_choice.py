@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ..ir.errors import EncodeError
-from ..ir.losses import Losses
+from ..ir.losses import Losses, Severity
 from ..ir.pointer import join
 from ..ir.request import Request
 from ..ir.tools import Tool, ToolChoice
@@ -20,12 +20,12 @@ def fit_choice(
 ) -> ToolChoice | None:
     """`tools`: those that the target gets, each with its index in the request, or -1 where it only explains the history."""
     choice = request.choice
-    if not tools:
-        if choice is not None and choice.mode not in ("auto", "none"):
-            losses.add(join("choice"), "tool choice", "dropped", "no tools are declared")
-        return None
     if all(index < 0 for _, index in tools):
-        return ToolChoice("none")
+        fitted = ToolChoice("none") if tools else None
+        if choice is not None and choice.mode not in ("auto", fitted and fitted.mode):
+            severity: Severity = "info" if choice.mode == "none" else "warning"
+            losses.add(join("choice"), "tool choice", "dropped", "no tools are declared", severity)
+        return fitted
     if choice is None or choice.mode == "auto":
         return _validate_strict(choice, tools, can, losses)
     if choice.names:

@@ -24,11 +24,12 @@ from .cache import fit_ttl
 from .fit_system import hoist_system, something_to_answer
 from .fit_tools import wrap_freeform
 from .foreign import own_artefacts, report_extra
-from .history import Turn, merge_turns, normalise
+from .history import Turn, gather, merge_turns, normalise
 from .ids import Ids
 from .moved import Moved
 from .names import Names
 from .places import Place, message_of, pointer_to
+from .stored import continues_stored, summary_of
 
 __all__ = ["ERROR_MARK", "fit_history", "fit_results"]
 
@@ -51,8 +52,9 @@ def fit_history(
     _refuse_prefill(request)
     fitter = _Fitter(request, wire, names, losses, spoken_by, lifts or {})
     can = wire.capabilities
-    turns = fitter.fit_all(normalise(request.messages, losses))
-    if all(turn.message.role in ("system", "developer") for turn in turns):
+    is_part = continues_stored(request, wire.name)
+    turns = fitter.fit_all(gather(request.messages) if is_part else normalise(request.messages, losses))
+    if not is_part and all(turn.message.role in ("system", "developer") for turn in turns):
         turns = something_to_answer(turns, request, wire, losses)
     if not can.system_anywhere:
         turns = hoist_system(turns, losses)
@@ -200,7 +202,7 @@ class _Fitter:
         new_id = self._ids.assign(old_id, call.name)
         name = self._names.to_wire(call.namespace, call.name)
         if name in self._lifts and call.arguments is not None:
-            call = replace(call, arguments=self._lifts[name].encode(call.arguments), raw=None)
+            call = self._encode_arguments(call, self._lifts[name], place)
         if new_id != old_id or name != call.name or (call.namespace is not None and not can.namespaces):
             call = replace(call, id=new_id, name=name, namespace=call.namespace if can.namespaces else None)
         waiting = self._waiting.get(old_id)
@@ -209,6 +211,14 @@ class _Fitter:
         else:
             waiting.append(call)
         return call
+
+    def _encode_arguments(self, call: ToolCall, lowered: Lowered, place: Place) -> ToolCall:
+        """The arguments in the shape of the schema that the target gets."""
+        arguments = lowered.encode(call.arguments)
+        if arguments != call.arguments:
+            detail = "written as the schema of the tool is written for the target"
+            self._losses.add(f"{pointer_to(place)}/arguments", "arguments", "rewritten", detail, "info")
+        return replace(call, arguments=arguments, raw=None)
 
     def _strip_call(self, call: ToolCall, place: Place) -> ToolCall:
         where = pointer_to(place)
@@ -224,7 +234,8 @@ class _Fitter:
         if structured is not None and not can.result_structured:
             parts, structured = in_words(result, pointer_to(place), self._losses), None
             result = replace(result, parts=parts, structured=None)
-        if len(parts) != 1 or type(parts[0]) is not Text or parts[0].cache is not None or parts[0].extra:
+        only = parts[0] if len(parts) == 1 else None
+        if type(only) is not Text or not only.text or only.cache is not None or only.extra:
             parts = self._result_parts(result, place)
         is_error = result.is_error
         if is_error and not can.result_error:
@@ -306,9 +317,13 @@ class _Fitter:
             return part
         return replace(part, cache=fit_ttl(part.cache, "part", self._can, where, self._losses))
 
-    def _opaque(self, part: Opaque, place: Place) -> Opaque | None:
+    def _opaque(self, part: Opaque, place: Place) -> Opaque | Text | None:
         if part.wire == self._wire.name:
             return part
+        summary = summary_of(part)
+        if summary is not None:
+            self._losses.add(pointer_to(place), part.type, "rewritten", "the summary is sent as text", "info")
+            return summary
         self._losses.add(pointer_to(place), part.type, "dropped", f"only {part.wire} knows it", "error")
         return None
 

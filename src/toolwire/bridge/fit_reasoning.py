@@ -55,7 +55,9 @@ def _in_tokens(reasoning: ReasoningConfig, request: Request, wire: Wire, losses:
         return reasoning
     forced = request.choice is not None and (request.choice.mode in ("required", "tool") or request.choice.required)
     if forced and not wire.capabilities.forced_with_budget:
-        losses.add(_EFFORT, "thinking", "dropped", "this model does not think before a call that it must make")
+        losses.add(
+            join("reasoning"), "thinking", "dropped", "this model does not think before a call that it must make"
+        )
         return None
     if reasoning.effort is None and not wire.limits.min_budget:
         return reasoning
@@ -84,7 +86,8 @@ def _within_bounds(reasoning: ReasoningConfig, request: Request, wire: Wire, los
     if most is not None and fitted >= most:
         fitted = most - 1
     if fitted < least:
-        losses.add(_BUDGET, "thinking", "dropped", f"{most} tokens in all leave no room to think (at least {least})")
+        detail = f"{most} tokens in all leave no room to think (at least {least})"
+        losses.add(join("reasoning"), "thinking", "dropped", detail)
         return None
     if fitted != budget:
         detail = f"{budget} became {fitted}: at least {least}, and less than max_tokens"

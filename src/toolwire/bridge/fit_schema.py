@@ -86,7 +86,7 @@ def _lowered(tool: Tool, dialect: Dialect) -> Lowered | None:
 
 def _with(tool: Tool, lowered: Lowered, index: int, lifts: dict[str, Lowered], losses: Losses) -> Tool:
     if lowered.unchanged and not lowered.losses:
-        return tool
+        return _described_once(tool, lowered.dialect, index, losses)
     path = f"/tools/{index}/input_schema"
     for loss in lowered.losses:
         losses.add(path + loss.path, loss.concept, loss.action, loss.detail, loss.severity)
@@ -95,4 +95,19 @@ def _with(tool: Tool, lowered: Lowered, index: int, lifts: dict[str, Lowered], l
         losses.add(path, "schema", "rewritten", detail, "info")
     if lowered.changes_arguments:
         lifts[tool.name] = lowered
-    return replace(tool, input_schema=lowered.schema)
+    return _described_once(replace(tool, input_schema=lowered.schema), lowered.dialect, index, losses)
+
+
+def _described_once(tool: Tool, dialect: Dialect, index: int, losses: Losses) -> Tool:
+    """Without a description of the parameters as a whole, on a wire whose server does not read it."""
+    schema = tool.input_schema
+    if dialect.root_description or schema is None or not isinstance(schema.get("description"), str):
+        return tool
+    words = schema["description"]
+    path, concept = f"/tools/{index}/input_schema/description", "description of the parameters"
+    if tool.description:
+        losses.add(path, concept, "dropped", "the server does not read it; the tool has one of its own", "info")
+    else:
+        losses.add(path, concept, "moved", "to the tool: the server does not read it here", "info")
+    rest = {key: value for key, value in schema.items() if key != "description"}
+    return replace(tool, description=tool.description or words, input_schema=rest)

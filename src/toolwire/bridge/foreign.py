@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..ir.losses import Losses, Severity
 from ..ir.parts import Artefact, Extra
+from ..ir.pointer import join
 
 __all__ = ["own_artefacts", "report_extra"]
 
@@ -13,10 +14,13 @@ _BOOKKEEPING = frozenset({"id", "status", "index", "object", "phase"})
 _CONVERSATION = frozenset({"previous_response_id", "conversation", "prompt", "cachedContent", "container"})
 
 
-def report_extra(extra: Extra, path: str, wire: str, losses: Losses, *, small: bool = False) -> None:
+def report_extra(
+    extra: Extra, path: str, wire: str, losses: Losses, *, small: bool = False, scoped: bool = True
+) -> None:
     """A loss for each field that only another wire has a word for; `small` ones are information and no more.
 
-    Where the author has set fields for the target, too, they have seen to it themselves.
+    Where the author has set fields for the target, too, they have seen to it themselves. `scoped` puts the object around
+    a field into the path (`/output_config/task_budget`).
     """
     if wire in extra:
         return
@@ -31,7 +35,8 @@ def report_extra(extra: Extra, path: str, wire: str, losses: Losses, *, small: b
                 continue
             severity = "info" if small else _severity(field)
             detail = f"a field of {source}"
-            losses.add(f"{path}/{field}", f"{scope} {field}".strip(), "dropped", detail, severity)
+            where = f"{path}/{scope}" if scope and scoped else path
+            losses.add(f"{where}{join(field)}", f"{scope} {field}".strip(), "dropped", detail, severity)
 
 
 def _severity(field: str) -> Severity:

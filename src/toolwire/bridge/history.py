@@ -21,7 +21,7 @@ from ..ir.request import Message
 from ..ir.text import dumps
 from .places import Place, of_message, pointer_to
 
-__all__ = ["INTERRUPTED", "Turn", "merge_turns", "normalise"]
+__all__ = ["INTERRUPTED", "Turn", "gather", "merge_turns", "normalise"]
 
 INTERRUPTED = "No result: the call was interrupted before it was answered."
 
@@ -41,6 +41,13 @@ def normalise(messages: tuple[Message, ...], losses: Losses) -> list[Turn]:
     """The same conversation, every call followed by its result."""
     turns = _as_it_is(messages)
     return _put_right(messages, losses) if turns is None else turns
+
+
+def gather(messages: tuple[Message, ...]) -> list[Turn]:
+    """The messages as they are, for a conversation whose other calls and results are elsewhere."""
+    return [
+        Turn(message, message.parts, of_message(index, len(message.parts))) for index, message in enumerate(messages)
+    ]
 
 
 def _as_it_is(messages: tuple[Message, ...]) -> list[Turn] | None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ..ir.events import CallDelta, CallEnd, Event
 from ..ir.parts import ToolCall
 from ..ir.text import dumps
-from ..schema.codec import Field
+from ..schema.codec import Field, carry
 from ..schema.lowering import Lowered
 from ..stream.scanner import Scanner
 from ..stream.strict import parse
@@ -78,7 +78,7 @@ class Lifter:
         value = parse(raw)
         if field.fills and (value is None or value == field.absent):
             return ""
-        lifted = value if field.codec is None else field.codec.lift(value)
+        lifted = value if field.codec is None else carry(field.codec.lift, value)
         return self._opening(field) + (raw if field.codec is None else dumps(lifted))
 
     def _part(self, name_as_json: str, piece: str) -> str:

@@ -26,6 +26,7 @@ from .foreign import report_extra
 from .history import Turn
 from .names import Names
 from .places import message_of, pointer_to
+from .stored import find_stored
 
 __all__ = ["Prepared", "prepare"]
 
@@ -57,12 +58,16 @@ class Prepared:
 
 
 def prepare(request: Request, wire: Wire | str, *, spoken_by: str | None = None) -> Prepared:
-    """The request as `wire` takes it; EncodeError where it cannot be made to fit.
+    """The request as `wire` takes it; EncodeError where it cannot be made to fit. A reference to a conversation that the
+    provider of another wire keeps is a StoredStateError.
 
     `spoken_by` is the model that the history comes from, where it is not the one that is asked now: what one model has
     signed is of no use to another.
     """
     wire = get(wire) if isinstance(wire, str) else wire
+    stored = find_stored(request, wire.name)
+    if stored is not None:
+        raise stored
     losses = Losses()
     can = wire.capabilities
     names = Names(wire.limits, can.namespaces)
@@ -74,6 +79,8 @@ def prepare(request: Request, wire: Wire | str, *, spoken_by: str | None = None)
     reasoning = fit_reasoning(request, wire, losses)
     turns = fit_history(request, wire, names, losses, spoken_by, lifts)
     _report_extras(request, wire.name, losses)
+    if request.parallel is False and not tools:
+        losses.add(join("parallel"), "one call at a time", "dropped", "no tools are declared", "info")
     fitted = Request(
         request.model,
         tuple([turn.message for turn in turns]),

@@ -55,11 +55,11 @@ class AnswerReporter:
         if isinstance(event, _STARTS):
             path = self._paths.get(event.key) or self._place(event.key, event.choice)
             if isinstance(event, WholePart):
-                report_extra(getattr(event.part, "extra", {}), path, self._wire, self._losses)
+                report_extra(getattr(event.part, "extra", {}), path, self._wire, self._losses, scoped=False)
             elif not isinstance(event, PartStart):
-                report_extra(event.extra, path, self._wire, self._losses)
+                report_extra(event.extra, path, self._wire, self._losses, scoped=False)
         elif isinstance(event, _ENDS):
-            report_extra(event.extra, self._paths.get(event.key, "/parts"), self._wire, self._losses)
+            report_extra(event.extra, self._paths.get(event.key, "/parts"), self._wire, self._losses, scoped=False)
         elif isinstance(event, UsageUpdate):
             self._usage(event.usage)
         elif isinstance(event, ResponseStart):
@@ -78,7 +78,7 @@ class AnswerReporter:
     def _parts(self, parts: tuple[Part, ...], path: str) -> None:
         for number, part in enumerate(parts):
             if extra := getattr(part, "extra", None):
-                report_extra(extra, f"{path}/parts/{number}", self._wire, self._losses)
+                report_extra(extra, f"{path}/parts/{number}", self._wire, self._losses, scoped=False)
 
     def _stop(self, stop: Stop | None, path: str) -> None:
         if stop is not None:
@@ -94,7 +94,7 @@ class AnswerReporter:
 
     def _around(self, extra: Extra, path: str) -> None:
         if extra:
-            report_extra(extra, path, self._wire, self._losses, small=True)
+            report_extra(extra, path, self._wire, self._losses, small=True, scoped=False)
 
 
 def _path_of(choice: int) -> str:

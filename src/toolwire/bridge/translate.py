@@ -15,7 +15,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from ..ir.errors import ConfigError, ProtocolError
+from ..ir.errors import ConfigError, ProtocolError, StoredStateError
 from ..ir.losses import Loss, Losses, refuse
 from ..ir.parts import what_is
 from ..ir.pointer import JSON, Object, existing, join, split
@@ -32,6 +32,7 @@ from .names import Names
 from .prepare import Prepared, prepare
 from .readable import readable_tools
 from .report_answer import AnswerReporter
+from .stored import without_stored
 
 __all__ = ["Translation", "parsed", "translate"]
 
@@ -145,7 +146,11 @@ def _translate_request(body: JSON, source: str, target: str, model: JSON) -> Tra
         canonical = replace(canonical, model=model)
     if canonical.stream and writer.capabilities.counts_on_request and not reader.capabilities.counts_on_request:
         canonical = replace(canonical, params=replace(canonical.params, include_usage=True))
-    prepared = prepare(canonical, writer, spoken_by=spoken_by or None)
+    try:
+        prepared = prepare(canonical, writer, spoken_by=spoken_by or None)
+    except StoredStateError as error:
+        error.pointer = existing(document, reader.locator(canonical)(error.pointer))
+        raise
     written, more = writer.encode_request(prepared.request)
     if not len(prepared.losses) and not len(more):
         return Translation(written, model=canonical.model)
@@ -194,7 +199,7 @@ def _translate_response(body: JSON, source: str, target: str, request: JSON) -> 
 def _exchange(request: JSON, client: Wire, upstream: Wire) -> Exchange:
     if request is None:
         return Exchange()
-    return prepare(client.decode_request(parsed(request)), upstream).exchange
+    return prepare(without_stored(client.decode_request(parsed(request)), upstream.name), upstream).exchange
 
 
 def _lost_with(answer: Response) -> Losses:
@@ -213,7 +218,7 @@ def _write_fault(fault: Fault, writer: Wire, losses: Losses | None = None) -> Tr
     status, body, headers = writer.encode_error(fault)
     told = writer.decode_error(status, body, headers)
     losses = Losses() if losses is None else losses
-    report_extra(fault.extra, "/error", writer.name, losses, small=True)
+    report_extra(fault.extra, "/error", writer.name, losses, small=True, scoped=False)
     for field in ("code", "param"):
         if getattr(fault, field) not in (None, getattr(told, field)):
             losses.add(f"/error/{field}", field, "dropped", f"errors of {writer.name} have no place for it", "info")

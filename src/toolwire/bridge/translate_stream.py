@@ -19,6 +19,7 @@ from ..wire import get
 from .exchange import Exchange
 from .prepare import prepare
 from .report_answer import AnswerReporter
+from .stored import without_stored
 from .translate import parsed
 
 __all__ = ["StreamTranslation", "translate_stream"]
@@ -52,7 +53,7 @@ class StreamTranslation:
             return
         reader, writer = get(source), get(target)
         canonical = None if request is None else writer.decode_request(parsed(request))
-        exchange = Exchange() if canonical is None else prepare(canonical, reader).exchange
+        exchange = Exchange() if canonical is None else prepare(without_stored(canonical, reader.name), reader).exchange
         self._decoder = reader.stream_decoder()
         self._encoder = writer.stream_encoder(canonical)
         self._restorer = exchange.restorer(self.losses, writer.capabilities)

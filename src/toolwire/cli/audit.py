@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
-from ..ir.text import printable
+from ..ir.terminal import neutralise_line
 from .audit_input import Given, load, read_all
-from .show import paint, table
+from .show import json_text, paint, table
 
 if TYPE_CHECKING:
     from ..audit.findings import Finding
@@ -140,7 +140,7 @@ def _check_lock(file: str, tools: Sequence[Tool]) -> int:
 
     found = changes(load(file), tools)
     for change in found:
-        print(printable(change))
+        print(neutralise_line(change))
     print(f"{len(found)} changes" if found else "as it was", file=sys.stderr)
     return 1 if found else 0
 
@@ -151,9 +151,9 @@ def _print(form: str, report: Report) -> None:
     from ..audit.report import as_json, as_markdown, as_sarif, counts
 
     if form == "json":
-        print(json.dumps(as_json(report), indent=2, ensure_ascii=False))
+        print(json_text(as_json(report)))
     elif form == "sarif":
-        print(json.dumps(as_sarif(report, __version__), indent=2, ensure_ascii=False))
+        print(json_text(as_sarif(report, __version__)))
     elif form == "markdown":
         print(as_markdown(report))
     elif form == "html":
@@ -161,7 +161,7 @@ def _print(form: str, report: Report) -> None:
     else:
         print_table(report)
     for note in report.notes:
-        print(printable(note), file=sys.stderr)
+        print(neutralise_line(note), file=sys.stderr)
     if form == "table":
         total = ", ".join(f"{number} {level}" for level, number in counts(report.findings).items())
         print(paint(f"{f'{len(report.tools)} tools: ' if report.tools else ''}{total}", "bold"), file=sys.stderr)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ToolwireError
-from ..ir.text import printable
+from ..ir.terminal import neutralise_line
 from .live import Live
 from .run import ask_person, client_of
 from .show import paint
@@ -82,7 +82,7 @@ def _talk(talk: Talk, runner: asyncio.Runner) -> int:
         except ToolwireError as error:
             reason = str(error)
         if reason:
-            print(paint(f"no answer: {printable(reason)}", "red", sys.stderr), file=sys.stderr)
+            print(paint(f"no answer: {neutralise_line(reason)}", "red", sys.stderr), file=sys.stderr)
             answered = False
     return 0 if answered else 1
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from ..ir.errors import ConfigError, LossError, ToolwireError
 from ..ir.losses import Loss, refuse
-from ..ir.text import printable
-from .show import columns, losses_table, paint
+from ..ir.terminal import neutralise_json, neutralise_line
+from .show import columns, json_text, losses_table, paint
 
 __all__ = ["add_to"]
 
@@ -139,7 +138,7 @@ def _print_json(
     }
     if failures:
         document["failures"] = failures
-    print(json.dumps(document, indent=2, ensure_ascii=False))
+    print(json_text(document))
 
 
 def _print_results(
@@ -152,7 +151,7 @@ def _print_results(
 ) -> None:
     print(paint(f"{source} {kind}", "dim", sys.stderr), file=sys.stderr)
     texts = {
-        target: body if isinstance(body, str) else json.dumps(body, indent=2, ensure_ascii=False)
+        target: neutralise_json(body) if isinstance(body, str) else json_text(body)
         for target, (body, _) in results.items()
     }
     if not silent:
@@ -168,6 +167,6 @@ def _print_results(
             print(line, file=sys.stderr)
     for target, reason in failures.items():
         print(
-            f"\n{paint(target, 'bold', sys.stderr)}: {paint('refused', 'red', sys.stderr)}: {printable(reason)}",
+            f"\n{paint(target, 'bold', sys.stderr)}: {paint('refused', 'red', sys.stderr)}: {neutralise_line(reason)}",
             file=sys.stderr,
         )

@@ -59,8 +59,16 @@ def _title(number: int, words: str) -> None:
     print(paint(f"{number}/3 {words}", "bold"))
 
 
-def _mark(good: bool) -> str:
-    return paint("✓", "green") if good else paint("✗", "red")
+_MARKS = {True: "✓", False: "✗"}
+_COLOURS = {"✓": "green", "✗": "red"}
+
+
+def _print_rows(rows: list[tuple[str, ...]]) -> None:
+    """Colour the marks of the finished table; `table` would escape colours inside of a cell."""
+    for line in table(rows):
+        mark = line.lstrip()[:1]
+        print(line.replace(mark, paint(mark, _COLOURS[mark]), 1) if mark in _COLOURS else line)
+    print()
 
 
 def _one_function() -> bool:
@@ -80,8 +88,8 @@ def _one_function() -> bool:
         (back,) = codec.decode_tools(written)
         good = same([back.name, back.description, back.input_schema], plain) and not len(losses)
         healthy &= good
-        rows.append((f"  {_mark(good)} {name}", json.dumps(written[0], ensure_ascii=False)))
-    print("\n".join(table(rows)), "\n", sep="")
+        rows.append((f"  {_MARKS[good]} {name}", json.dumps(written[0], ensure_ascii=False)))
+    _print_rows(rows)
     return healthy
 
 
@@ -126,8 +134,8 @@ def _one_stream(random: Random) -> bool:
         good = equal == 1000 and calls == [call.arguments for call in response.calls]
         healthy &= good
         figures = f"{equal:,}/1,000 give the same {len(expected)} events · {len(data):,} bytes · {seconds:.2f} s"
-        rows.append((f"  {_mark(good)} {name}", figures))
-    print("\n".join(table(rows)), "\n", sep="")
+        rows.append((f"  {_MARKS[good]} {name}", figures))
+    _print_rows(rows)
     return healthy
 
 
@@ -166,8 +174,8 @@ def _one_turn() -> bool:
             healthy &= good
             noted = "; ".join(f"{loss.concept} {loss.action}" for loss in there.losses) or "none"
             figures = f"{sum(paired)}/2 results at their calls, {len(cities)}/2 calls back · {micros:,.0f} µs · losses: {noted}"
-            rows.append((f"  {_mark(good)} {source} → {target}", figures))
-    print("\n".join(table(rows)), "\n", sep="")
+            rows.append((f"  {_MARKS[good]} {source} → {target}", figures))
+    _print_rows(rows)
     return healthy
 
 

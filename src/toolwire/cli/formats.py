@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from ..text.engine.format import Format
 from ..wire.protocol import Wire
-from .show import paint, table
+from .show import json_text, paint, table
 
 __all__ = ["add_to"]
 
@@ -57,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     formats = [text.get(chosen)] if in_text else [] if chosen else [text.get(name) for name in text.names()]
     if arguments.json:
         document = {"wires": [_as_json(wire) for wire in wires], "text": [_format_as_json(form) for form in formats]}
-        print(json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False))
+        print(json_text(document, sort_keys=True))
         return 0
     lines = _overview(wires) if wires else []
     if in_text:

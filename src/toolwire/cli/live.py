@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..ir.text import dumps, printable
+from ..ir.terminal import TextNeutraliser, neutralise_line
+from ..ir.text import dumps
 from .show import paint
 
 if TYPE_CHECKING:
@@ -13,11 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Live"]
 
+_WIDE = 200  # characters of arguments and results
+
 
 class Live:
     def __init__(self, *, silent: bool = False) -> None:
         self._silent = silent
         self._calls: dict[int, str] = {}
+        self._texts: dict[int, TextNeutraliser] = {}
 
     def show(self, event: Any) -> Answer | None:
         from ..ir.events import CallEnd, CallStart, TextDelta, TextEnd
@@ -29,16 +33,21 @@ class Live:
         if self._silent:
             return None
         if isinstance(event, TextDelta):
-            print(printable(event.text), end="", flush=True)
+            text = self._texts.setdefault(event.key, TextNeutraliser())
+            print(text.feed(event.text), end="", flush=True)
         elif isinstance(event, TextEnd):
-            print(flush=True)
+            print(self._texts.pop(event.key, TextNeutraliser()).close(), flush=True)
         elif isinstance(event, CallStart):
             self._calls[event.key] = event.name
         elif isinstance(event, CallEnd):
-            given = printable(dumps(event.arguments) if event.arguments is not None else event.raw or "")
-            print(f"{paint('→', 'blue', sys.stderr)} {self._calls[event.key]} {given[:200]}", file=sys.stderr)
+            arguments = dumps(event.arguments) if event.arguments is not None else event.raw or ""
+            _print_line("→", "blue", self._calls[event.key], arguments)
         elif isinstance(event, ToolResult):
             colour, sign = ("red", "✗") if event.is_error else ("green", "✓")
-            words = printable(" ".join(event.text.split()))
-            print(f"{paint(sign, colour, sys.stderr)} {event.name} {words[:200]}", file=sys.stderr)
+            _print_line(sign, colour, event.name or "", " ".join(event.text.split()))
         return None
+
+
+def _print_line(sign: str, colour: str, tool: str, text: str) -> None:
+    line = f"{neutralise_line(tool)} {neutralise_line(text)[:_WIDE]}"
+    print(f"{paint(sign, colour, sys.stderr)} {line}", file=sys.stderr)

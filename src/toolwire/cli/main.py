@@ -13,8 +13,9 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..ir.errors import ToolwireError
-from ..ir.text import printable
+from ..ir.terminal import neutralise_line
 from . import audit, chat, convert, demo, formats, mcp, parse, run, serve, trace
+from .log_lines import neutralise_default_log
 
 __all__ = ["main"]
 
@@ -38,13 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a character is no reason to stop
             stream.reconfigure(errors="backslashreplace")
+    neutralise_default_log()
     chosen = parser.parse_args(arguments)
     try:
         code = int(chosen.run(chosen))
         sys.stdout.flush()
         return code
     except ToolwireError as error:
-        print(f"toolwire: {printable(str(error))}", file=sys.stderr)
+        print(f"toolwire: {neutralise_line(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         _let_go_of_output()  # the reader has seen enough

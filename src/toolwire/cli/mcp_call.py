@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
-from ..ir.text import printable
+from ..ir.terminal import neutralise_line, neutralise_text
 from .mcp_target import add_target, one_spec
+from .show import json_text
 
 if TYPE_CHECKING:
     from ..ir.parts import ToolResult
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         from ..wire.mcp.calls import encode_result
 
-        print(json.dumps(encode_result(result), indent=2, ensure_ascii=False))
+        print(json_text(encode_result(result)))
     else:
         _print(result)
     return 1 if result.is_error else 0
@@ -78,7 +78,7 @@ async def _call(arguments: argparse.Namespace, given: Object) -> ToolResult:
 
 def _watch(_: str, progress: Any) -> None:
     of = "" if progress.total is None else f"/{progress.total:g}"
-    print(printable(f"{progress.progress:g}{of} {progress.message or ''}".rstrip()), file=sys.stderr)
+    print(neutralise_line(f"{progress.progress:g}{of} {progress.message or ''}".rstrip()), file=sys.stderr)
 
 
 def _print(result: ToolResult) -> None:
@@ -86,8 +86,14 @@ def _print(result: ToolResult) -> None:
 
     for part in result.parts:
         if isinstance(part, Text):
-            print("\n".join(map(printable, part.text.splitlines())))
+            _print_text(part.text)
         else:
-            print(f"[{getattr(part, 'media_type', None) or getattr(part, 'type', 'something')}]")
+            kind = getattr(part, "media_type", None) or getattr(part, "type", "something")
+            print(neutralise_line(f"[{kind}]"))
     if not result.parts:
-        print(printable(result.text))
+        _print_text(result.text)
+
+
+def _print_text(text: str) -> None:
+    text = neutralise_text(text)
+    print(text, end="" if text.endswith("\n") else "\n")

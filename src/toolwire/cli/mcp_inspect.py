@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..ir.text import printable
+from ..ir.terminal import neutralise_line
 from .audit import print_table
 from .mcp_target import add_target, open_servers
-from .show import paint, table
+from .show import json_text, paint, table
 
 if TYPE_CHECKING:
     from ..audit.report import Report
@@ -71,7 +71,7 @@ async def _inspect(arguments: argparse.Namespace) -> int:
             return _write_lock(arguments.lock, servers)
         report = Report(tools, audit_tools(tools, ignore=arguments.ignore), targets)
         if arguments.json:
-            print(json.dumps(await _as_json(servers, report), indent=2, ensure_ascii=False))
+            print(json_text(await _as_json(servers, report)))
         elif wanted:
             _print_schemas(tools, wanted[0])
         else:
@@ -97,7 +97,7 @@ async def _print(servers: McpServers, report: Report) -> None:
         shown = f"{info.get('name', name)} {info.get('version', '')}".strip()
         print(
             paint(
-                printable(
+                neutralise_line(
                     f"{shown}, MCP {version}: {_counts(tools=len(client.tools), resources=resources, prompts=prompts)}"
                 ),
                 "bold",
@@ -106,7 +106,7 @@ async def _print(servers: McpServers, report: Report) -> None:
     print()
     print_table(report)
     for problem in servers.problems:
-        print(paint(printable(f"left out: {problem}"), "red", sys.stderr), file=sys.stderr)
+        print(paint(neutralise_line(f"left out: {problem}"), "red", sys.stderr), file=sys.stderr)
     total = ", ".join(f"{number} {level}" for level, number in counts(report.findings).items())
     count = "1 tool" if len(report.tools) == 1 else f"{len(report.tools)} tools"
     print(paint(f"{count}: {total}", "bold"), file=sys.stderr)
@@ -119,8 +119,8 @@ def _counts(**numbers: int) -> str:
 def _print_schemas(tools: tuple[Tool, ...], target: str) -> None:
     for tool in tools:
         found = _lowered(tool, target)
-        print(paint(printable(f"── {tool.name} ──"), "bold"))
-        print(json.dumps(found["schema"], indent=2, ensure_ascii=False))
+        print(paint(neutralise_line(f"── {tool.name} ──"), "bold"))
+        print(json_text(found["schema"]))
         rows = [
             (loss["severity"], loss["path"] or "/", f"{loss['concept']} {loss['action']}", loss["detail"])
             for loss in found["losses"]

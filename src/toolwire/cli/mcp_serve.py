@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError, MissingExtra
+from .log_lines import LogFormatter
 from .tools_file import load_tools, store_at
 
 if TYPE_CHECKING:
@@ -49,7 +50,11 @@ def add_to(commands: Any) -> None:
     parser.add_argument("tools", metavar="TOOLS.py", help="a file of functions")
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--stdio", action="store_true", help="standard input and output (this is the default)")
-    way.add_argument("--http", metavar="[HOST]:PORT", help="over HTTP; without a host on this machine alone")
+    way.add_argument(
+        "--http",
+        metavar="[HOST]:PORT",
+        help="over HTTP; without a host on this machine alone, other hosts need --token-env",
+    )
     parser.add_argument("--path", default="/mcp", help="where it answers over HTTP (/mcp)")
     parser.add_argument("--name", help="what the server is called (the name of the file)")
     parser.add_argument("--instructions", help="how a model should use the tools, in words")
@@ -75,18 +80,21 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    guard = None if arguments.http is None else guard_of(arguments, address_of(arguments.http)[0])
     with contextlib.redirect_stdout(
         sys.stderr
     ):  # standard output belongs to the protocol, while the file is loaded, too
         server = make_server(arguments)
     try:
-        if arguments.http is None:
+        if guard is None:
             from ..mcp.stdio import serve_stdio
 
             asyncio.run(serve_stdio(server))
         else:
-            _serve_http(server, arguments)
+            _serve_http(server, arguments, guard)
     finally:
         server.close()
     return 0
@@ -137,7 +145,7 @@ def _variable(name: str | None) -> str | None:
     return value
 
 
-def _serve_http(server: Server, arguments: argparse.Namespace) -> None:
+def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard) -> None:
     from ..mcp.http import HttpApp
 
     try:
@@ -145,7 +153,7 @@ def _serve_http(server: Server, arguments: argparse.Namespace) -> None:
     except ImportError:
         raise MissingExtra("HTTP needs uvicorn", hint="pip install 'toolwire[mcp]'") from None
     host, port = address_of(arguments.http)
-    app = HttpApp(server, path=arguments.path, guard=guard_of(arguments, host))
+    app = HttpApp(server, path=arguments.path, guard=guard)
     offered = ", ".join(tool.name for tool in server.runner.box.tools) or "no tools"
     print(f"http://{host}:{port}{arguments.path} serves {offered}", file=sys.stderr, flush=True)
     config = uvicorn.Config(
@@ -155,11 +163,17 @@ def _serve_http(server: Server, arguments: argparse.Namespace) -> None:
 
 
 def guard_of(arguments: argparse.Namespace, host: str) -> Guard:
+    """The guard of the options; ConfigError for an address that others can reach, where no token is asked for."""
     from ..mcp.guard import LOCAL, Guard
+    from ..net.listening import refuse_open
 
     token = _variable(arguments.token_env)
     hosts = [*LOCAL, *arguments.allow_host, *(() if host in ("0.0.0.0", "[::]") else (host,))]  # noqa: S104
-    return Guard(hosts, arguments.allow_origin, None if token is None else {token: "token"})
+    guard = Guard(hosts, arguments.allow_origin, None if token is None else {token: "token"})
+    if guard.is_open:
+        hint = "--token-env NAME asks for the bearer token in that variable; or listen on 127.0.0.1"
+        refuse_open(host, without="a token", hint=hint)
+    return guard
 
 
 def address_of(text: str) -> tuple[str, int]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
+from .show import json_text
 from .tools_file import load_tools
 
 __all__ = ["add_to"]
@@ -52,5 +52,5 @@ def run(arguments: argparse.Namespace) -> int:
         pypi=arguments.pypi,
         url=arguments.url,
     )
-    print(json.dumps(document, indent=2, ensure_ascii=False))
+    print(json_text(document))
     return 0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
-from .show import paint, table
+from ..ir.terminal import neutralise_line
+from .show import json_text, paint, table
 
 if TYPE_CHECKING:
     from ..ir.parts import Part
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         size for size in _sizes(arguments.stream_sizes) if _in_pieces(form, text, tools, size, arguments) != parsed
     ]
     if arguments.json:
-        print(json.dumps(_as_json(form, parsed, differing), indent=2, ensure_ascii=False))
+        print(json_text(_as_json(form, parsed, differing)))
     else:
         _print(form, parsed, differing, arguments.stream_sizes)
     return 1 if differing or any(note.code in _BROKEN for note in parsed.diagnostics) else 0
@@ -127,7 +127,8 @@ def _print(form: Format, parsed: Parsed, differing: list[int], sizes: str | None
         print("\n".join(table([_row(part) for part in parsed.parts], ("part", "name", "state", "content"))))
     for note in parsed.diagnostics:
         colour = "red" if note.code in _BROKEN else "yellow"
-        print(f"{paint(note.code, colour, sys.stderr)} at character {note.position}: {note.detail}", file=sys.stderr)
+        detail = neutralise_line(note.detail)
+        print(f"{paint(note.code, colour, sys.stderr)} at character {note.position}: {detail}", file=sys.stderr)
     if differing:
         print(f"{paint('different', 'red', sys.stderr)} in pieces of {differing}", file=sys.stderr)
     elif sizes:

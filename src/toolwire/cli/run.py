@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
-from ..ir.text import dumps, printable
+from ..ir.terminal import neutralise_line
+from ..ir.text import dumps
 from .live import Live
-from .show import paint, table
+from .show import json_text, paint, table
 from .tools_file import load_tools, store_at
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ async def _answer(arguments: argparse.Namespace) -> int:
     if arguments.json:
         _print_json(answer)
     elif not answer.finished:
-        print(paint(f"gave up: {answer.reason}", "red", sys.stderr), file=sys.stderr)
+        print(paint(neutralise_line(f"gave up: {answer.reason}"), "red", sys.stderr), file=sys.stderr)
     return 0 if answer.finished else 1
 
 
@@ -129,7 +130,7 @@ async def _servers(arguments: argparse.Namespace) -> AsyncIterator[McpServers | 
 
     async with McpServers.from_config(arguments.mcp) as servers:
         for problem in servers.problems:
-            print(paint(printable(f"left out: {problem}"), "yellow", sys.stderr), file=sys.stderr)
+            print(paint(neutralise_line(f"left out: {problem}"), "yellow", sys.stderr), file=sys.stderr)
         yield servers
 
 
@@ -154,8 +155,8 @@ def ask_person(step: Approve) -> bool:
     """On a terminal; where nobody can be asked, nobody agrees."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    question = f"{step.tool}({printable(dumps(step.arguments))}): {step.why}. Run it? [y/N] "
-    print(paint(question, "yellow", sys.stderr), end="", file=sys.stderr, flush=True)
+    question = f"{step.tool}({dumps(step.arguments)}): {step.why}. Run it? [y/N] "
+    print(paint(neutralise_line(question), "yellow", sys.stderr), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -190,7 +191,7 @@ def _print_json(answer: Answer) -> None:
         "reason": answer.reason,
         "messages": msgspec.to_builtins(answer.messages),
     }
-    print(json.dumps(document, indent=2, ensure_ascii=False))
+    print(json_text(document))
 
 
 def _list(store: Store, *, as_json: bool) -> int:

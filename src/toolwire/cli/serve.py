@@ -190,7 +190,7 @@ class _Table:
 def _row(turn: Turn, clean: Callable[[str], str]) -> str:
     from time import localtime, strftime
 
-    from ..ir.text import printable
+    from ..ir.terminal import neutralise_line
 
     status = paint(f"{turn.status}", "red" if turn.error else "green")
     tokens = "" if turn.usage is None else f"{turn.usage.input or 0}+{turn.usage.output or 0}"
@@ -202,5 +202,5 @@ def _row(turn: Turn, clean: Callable[[str], str]) -> str:
     if turn.error:
         told.append(turn.error)
     clock = strftime("%H:%M:%S", localtime(turn.started))
-    cells = f"{clock}  {turn.front:17} {printable(clean(turn.model))[:24]:24} {printable(by)[:26]:26} {status} {turn.seconds * 1000:7.0f} {tokens:>9}"
-    return f"{cells}  {printable(clean(', '.join(told)))[:60]}"
+    cells = f"{clock}  {turn.front:17} {neutralise_line(clean(turn.model))[:24]:24} {neutralise_line(by)[:26]:26} {status} {turn.seconds * 1000:7.0f} {tokens:>9}"
+    return f"{cells}  {neutralise_line(clean(', '.join(told)))[:60]}"

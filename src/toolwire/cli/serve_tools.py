@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..ir.errors import ConfigError
+from ..ir.terminal import neutralise_line
 from .tools_file import load_tools
 
 if TYPE_CHECKING:
@@ -137,6 +138,6 @@ async def _sources(row: ToolsRow, stack: AsyncExitStack) -> list[Source]:
 
         servers = await stack.enter_async_context(McpServers.from_config(Path(row.mcp)))
         for problem in servers.problems:
-            print(f"toolwire: left out: {problem}", file=sys.stderr)
+            print(neutralise_line(f"toolwire: left out: {problem}"), file=sys.stderr)
         sources.append(servers.toolbox())
     return sources

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import time
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from .serve_keys import CONFIG, SUPPRESS
-from .show import table
+from .show import json_text, table
 
 if TYPE_CHECKING:
     from ..gateway.usage import UsageSum
@@ -53,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         from msgspec.structs import asdict
 
-        print(json.dumps([_named(asdict(one), arguments.by) for one in sums], indent=2, ensure_ascii=False))
+        print(json_text([_named(asdict(one), arguments.by) for one in sums]))
         return 0
     if not sums:
         print("nothing was used")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from ..ir.losses import Loss
-from ..ir.text import printable
+from ..ir.terminal import neutralise_json, neutralise_line, neutralise_text
 
-__all__ = ["columns", "losses_table", "paint", "table"]
+__all__ = ["columns", "json_text", "losses_table", "paint", "table"]
 
 _COLOURS = {"red": "31", "yellow": "33", "green": "32", "blue": "34", "dim": "2", "bold": "1"}
 _SEVERITIES = {"error": "red", "warning": "yellow", "info": "blue"}
@@ -25,9 +26,14 @@ def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
 
+def json_text(document: Any, *, sort_keys: bool = False) -> str:
+    """A JSON document for a terminal or a pipe: readable, and without characters that a terminal would obey."""
+    return neutralise_json(json.dumps(document, indent=2, sort_keys=sort_keys, ensure_ascii=False))
+
+
 def table(rows: Iterable[Sequence[str]], headers: Sequence[str] = ()) -> list[str]:
     """Lines of a table, columns as wide as they need to be, the last one wrapped to the terminal."""
-    rows = [tuple(map(printable, row)) for row in rows]
+    rows = [tuple(map(neutralise_line, row)) for row in rows]
     every = [tuple(headers), *rows] if headers else rows
     widths = [max(len(row[column]) for row in every) for column in range(len(every[0]))] if every else []
     room = max(shutil.get_terminal_size((100, 24)).columns - sum(widths[:-1]) - 2 * len(widths), 30)
@@ -60,6 +66,7 @@ def _painted(line: str, stream: TextIO) -> str:
 
 def columns(texts: Mapping[str, str]) -> list[str]:
     """Texts side by side under their titles, or one below the other where the terminal is too narrow."""
+    texts = {neutralise_line(title): neutralise_text(text) for title, text in texts.items()}
     total = shutil.get_terminal_size((100, 24)).columns
     width = total // max(len(texts), 1) - 3
     if not sys.stdout.isatty() or width < 36:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
-from ..ir.text import dumps, printable
-from .show import losses_table, paint, table
+from ..ir.text import dumps
+from .show import json_text, losses_table, paint, table
 from .trace_show import answer_of, request_of
 
 if TYPE_CHECKING:
@@ -53,9 +52,9 @@ def _translate(trace: Trace, request: Request, arguments: argparse.Namespace) ->
     done = translate(trace.ingress.data, source=source, target=target, kind="request", model=request.model)
     if arguments.json:
         losses = [msgspec.to_builtins(loss) for loss in done.losses]
-        print(json.dumps({"source": source, "target": target, "body": done.body, "losses": losses}, indent=2))
+        print(json_text({"source": source, "target": target, "body": done.body, "losses": losses}))
         return 0
-    print(json.dumps(done.body, indent=2, ensure_ascii=False), flush=True)
+    print(json_text(done.body), flush=True)
     print(f"\n{source} → {target}: {_count(len(done.losses))}", file=sys.stderr)
     for line in losses_table(done.losses, sys.stderr) if done.losses else ():
         print(line, file=sys.stderr)
@@ -105,7 +104,7 @@ def _rows(response: Response | None) -> list[tuple[str, str]]:
         return [("", "no answer")]
     rows = [("call", f"{name} {arguments}") for name, arguments in _calls(response)]
     if response.text:
-        rows.append(("text", printable(" ".join(response.text.split()))))
+        rows.append(("text", " ".join(response.text.split())))
     return rows or [("", "nothing")]
 
 
@@ -127,4 +126,4 @@ def _print_json(model: str, before: Response | None, after: Response, losses: Lo
         "losses": [msgspec.to_builtins(loss) for loss in losses],
         "same_calls": alike,
     }
-    print(json.dumps(document, indent=2, ensure_ascii=False))
+    print(json_text(document))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ToolwireError
 from ..ir.parts import ToolCall, ToolResult
-from ..ir.text import dumps, printable
-from .show import columns, losses_table, paint, table
+from ..ir.terminal import neutralise_line
+from ..ir.text import dumps
+from .show import columns, json_text, losses_table, paint, table
 
 if TYPE_CHECKING:
     from ..gateway.trace import Answer, Exchange, Trace
@@ -29,7 +29,7 @@ def show(arguments: argparse.Namespace) -> int:
 
     trace = load(Path(arguments.file))
     if arguments.json:
-        print(json.dumps(_document(trace), indent=2, ensure_ascii=False))
+        print(json_text(_document(trace)))
         return 0
     print(paint(_title(trace), "bold"))
     print()
@@ -87,7 +87,7 @@ def _title(trace: Trace) -> str:
     words += [outcome.error] if outcome.error else [outcome.stop] if outcome.stop else []
     if outcome.usage is not None:
         words.append(f"{outcome.usage.input} + {outcome.usage.output} tokens")
-    return printable("   ".join(words))
+    return neutralise_line("   ".join(words))
 
 
 def _times(trace: Trace) -> list[tuple[str, str]]:
@@ -162,14 +162,14 @@ def _print_bodies(trace: Trace) -> None:
 
 
 def _body(body: Any) -> str:
-    return body if isinstance(body, str) else json.dumps(body, indent=2, ensure_ascii=False)
+    return body if isinstance(body, str) else json_text(body)
 
 
 def _said(answer: Answer | None) -> str:
     if answer is None:
         return ""
     if answer.pieces:
-        return "\n".join(printable(line) for line in answer.data.decode("utf-8", "replace").splitlines())
+        return answer.data.decode("utf-8", "replace")
     return _body(answer.body)
 
 

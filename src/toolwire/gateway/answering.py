@@ -33,7 +33,7 @@ from .faults import fault_from, is_ours_to_settle, settled
 from .hosting import Hosting
 from .memory import Memory, calls_to_recall, put_back
 from .outbound import Outbound, Passing, outbound
-from .routing import Router, Target
+from .routing import Router, Target, able_targets
 from .seen import Kept
 from .settings import LimitsRow
 from .streams import Stream
@@ -73,7 +73,7 @@ class Answering:
         self._call = call
         self._asked = asked
         self._turn = turn
-        self._plan = means.router.plan(asked.model, tools=asked.has_tools)
+        self._plan = able_targets(means.router.plan(asked.model, tools=asked.has_tools), asked)
         # each has its own time: who is slow leaves enough for the next
         self._deadline = means.clock() + sum(target.upstream.row.timeout for target in self._plan)
         self._known: Mapping[str, Kept] = {}

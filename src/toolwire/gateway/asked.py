@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from ..ir.errors import ConfigError, ProtocolError, ToolwireError
-from ..ir.pointer import Object, join
+from ..bridge.stored import find_stored
+from ..ir.errors import ConfigError, ProtocolError, StoredStateError, ToolwireError
+from ..ir.pointer import Object, existing, join
 from ..ir.request import Request
 from ..stream.strict import parse_object
 from ..wire import get
@@ -76,6 +77,14 @@ class Asked:
             return self.request
         except ToolwireError:
             return None
+
+    def stored_state(self, target: str) -> StoredStateError | None:
+        """The error for a reference that the wire `target` cannot carry, with a pointer into the client's document."""
+        request = self.readable
+        error = None if request is None else find_stored(request, target)
+        if request is not None and error is not None:
+            error.pointer = existing(self.document, self.wire.locator(request)(error.pointer))
+        return error
 
     def may_have_calls(self) -> bool:
         """Whether the history can have calls in it: cheaper to see than to read."""

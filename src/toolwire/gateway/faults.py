@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ..ir.errors import ToolwireError, UpstreamError
+from ..ir.errors import StoredStateError, ToolwireError, UpstreamError
 from ..ir.response import Fault, FaultKind
 
 __all__ = ["RateLimited", "Refused", "fault_from", "is_ours_to_settle", "settled"]
@@ -42,7 +42,8 @@ def fault_from(error: ToolwireError) -> Fault:
         return error.fault
     kind = _KINDS.get(error.status) or ("invalid_request" if error.status < 500 else "server")
     wait = error.retry_after if isinstance(error, RateLimited) else None
-    return Fault(kind, str(error), error.status, param=error.pointer or None, retry_after=wait)
+    code = error.code if isinstance(error, StoredStateError) else None
+    return Fault(kind, str(error), error.status, code, param=error.pointer or None, retry_after=wait)
 
 
 def is_ours_to_settle(fault: Fault) -> bool:

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from ..ir.errors import ConfigError
+from ..ir.terminal import neutralise_json
 from .turn import Turn
 
 __all__ = ["AccessLog", "LogFile", "LogLines", "Write", "to_logger", "to_stderr"]
@@ -75,7 +76,7 @@ class AccessLog:
 
     def __call__(self, turn: Turn, /) -> None:
         if turn.action not in _PROBES:
-            self._write(_encode(self.line(turn)).decode())
+            self._write(neutralise_json(_encode(self.line(turn)).decode()))
 
     def line(self, turn: Turn) -> Line:
         clean, usage = self._clean, turn.usage
@@ -123,7 +124,7 @@ class LogLines(Handler):
 
     def emit(self, record: LogRecord) -> None:
         try:
-            self._write(_encode(_document(record)).decode())
+            self._write(neutralise_json(_encode(_document(record)).decode()))
         except Exception:  # noqa: BLE001  # as every handler does
             self.handleError(record)
 

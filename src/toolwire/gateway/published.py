@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ..ir.errors import ToolwireError
 from ..mcp.guard import Denied
@@ -50,6 +50,9 @@ class _Doors(McpGuard):
     def __init__(self, doors: Callable[[], tuple[Guard, Keys, str]]) -> None:
         super().__init__()
         self._doors = doors
+
+    def check_address(self, address: Sequence[object] | None) -> None:
+        """Every address: without keys the gateway listens on this machine only."""
 
     def admit(self, headers: Mapping[str, str]) -> str:
         guard, keys, models = self._doors()

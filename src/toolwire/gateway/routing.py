@@ -2,7 +2,8 @@
 
 A name is looked up as it is, then by the patterns of the settings, then as `upstream/model`. Among the targets of a model
 chance decides by weight; what has just failed comes last; the models that it falls back to come after that. A request with
-tools goes only where tools are understood, by the model itself or by emulation.
+tools goes only where tools are understood, by the model itself or by emulation. A request that refers to a conversation which a
+provider keeps (`previous_response_id`) goes only to upstreams of its own wire.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from random import Random
 from msgspec import Struct
 
 from ..ir.errors import ToolwireError
+from .asked import Asked
 from .settings import ModelRow, TargetRow
 from .upstreams import Upstream
 
-__all__ = ["NoTarget", "Router", "Target", "UnknownModel"]
+__all__ = ["NoTarget", "Router", "Target", "UnknownModel", "able_targets"]
 
 _REMEMBERED = 1024  # names; clients may ask for any number of models
 
@@ -131,6 +133,21 @@ class Router:
         # each gets a random key whose expectation grows with its weight (Efraimidis and Spirakis)
         drawn = [(self._random.random() ** (1 / weight), target) for target, weight in weighted]
         return [target for _, target in sorted(drawn, key=lambda pair: pair[0], reverse=True)]
+
+
+def able_targets(plan: list[Target], asked: Asked) -> list[Target]:
+    """The targets that can resolve every reference of the request; StoredStateError where there is none."""
+    able, refused = [], None
+    for target in plan:
+        wire = target.upstream.endpoint(target.model).wire.name
+        error = None if wire == asked.wire.name else asked.stored_state(wire)
+        if error is None:
+            able.append(target)
+        else:
+            refused = refused or error
+    if refused is not None and not able:
+        raise refused
+    return able
 
 
 def _split(model: str) -> tuple[str, str, str]:

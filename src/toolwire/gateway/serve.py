@@ -17,7 +17,7 @@ from logging import getLogger
 from typing import TYPE_CHECKING
 
 from ..ir.errors import ConfigError, MissingExtra, ToolwireError
-from ..wire.loopback import is_loopback
+from ..net.listening import refuse_open
 from .app import Gateway
 from .asgi import App
 from .settings import Settings
@@ -49,9 +49,15 @@ def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
 
 
 def _refuse_open(settings: Settings, host: str) -> None:
-    if not settings.keys and not is_loopback(host):
+    if not settings.keys:
         hint = "`toolwire serve keys new NAME` makes a key; or bind to 127.0.0.1"
-        raise ConfigError(f"without keys, {host} would be open to everybody who can reach it", hint=hint)
+        refuse_open(host, without="keys", hint=hint)
+
+
+def _local_name(listener: socket.socket) -> str:
+    """The address that is listened on; a Unix socket is on this machine."""
+    is_internet = listener.family in (socket.AF_INET, socket.AF_INET6)
+    return str(listener.getsockname()[0]) if is_internet else "localhost"
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -79,7 +85,8 @@ async def serve(
 ) -> None:
     """Serves until it is told to stop. `reload` gives the settings of now, `apply` puts them into effect where the gateway
     alone cannot, `ready` is called once it listens, `app` is the gateway with something around it."""
-    host = listener.getsockname()[0]
+    host = _local_name(listener)
+    _refuse_open(settings, host)
 
     async def again() -> None:
         found = settings if reload is None else reload()

@@ -11,7 +11,7 @@ __all__ = ["with_model"]
 
 # at the beginning of an object, members whose values are plain, up to the model
 _EARLY = re.compile(
-    rb'\s*\{(?:\s*"(?!model")[^"\\]*"\s*:\s*(?:"[^"\\]*"|[-+.\w]+)\s*,)*\s*"model"\s*:\s*("(?:[^"\\]|\\.)*")'
+    rb'\s*+\{(?:\s*+"(?!model")[^"\\]*+"\s*+:\s*+(?:"[^"\\]*+"|[-+.\w]++)\s*+,)*+\s*+"model"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
 )
 
 

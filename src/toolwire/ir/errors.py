@@ -5,7 +5,8 @@
     │   ├── TruncatedStream             … or stopped before the end
     │   └── BrokenJSON                  … or wrote text that has no one meaning as JSON
     ├── EncodeError                     this value cannot be written on that wire; nothing was sent
-    │   └── LossError                   … not without a loss, and strict mode was asked for
+    │   ├── LossError                   … not without a loss, and strict mode was asked for
+    │   └── StoredStateError            it refers to something that only the provider of another wire keeps
     ├── SchemaError                     a schema that cannot be used
     │   └── InvalidArguments            arguments that do not fit their schema
     ├── ConfigError                     wrong usage: an unknown wire, kind or option
@@ -41,6 +42,7 @@ __all__ = [
     "ProtocolError",
     "SchemaError",
     "StoreError",
+    "StoredStateError",
     "ToolwireError",
     "TruncatedStream",
     "UpstreamError",
@@ -121,6 +123,17 @@ class LossError(EncodeError):
             hint="drop strict mode to accept the listed losses",
         )
         self.losses = tuple(losses)
+
+
+class StoredStateError(EncodeError):
+    """The request refers to a part of the conversation that the provider of another wire keeps: the model would not see it.
+
+    `code` is the name that the other wire's own provider gives to a reference that it cannot resolve, if it has one.
+    """
+
+    def __init__(self, message: str, *, pointer: str = "", hint: str = "", code: str | None = None) -> None:
+        super().__init__(message, pointer=pointer, hint=hint)
+        self.code = code
 
 
 class SchemaError(ToolwireError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-__all__ = ["JSON", "Object", "existing", "join", "resolve", "split"]
+__all__ = ["JSON", "Object", "below", "existing", "join", "resolve", "split"]
 
 # The type checker's word for a parsed JSON document. Decoders look before they leap, so `Any` stays at the border.
 JSON: TypeAlias = Any
@@ -16,6 +16,19 @@ def join(*segments: str | int) -> str:
     if len(segments) == 1 and type(only := segments[0]) is str and "/" not in only and "~" not in only:
         return f"/{only}"
     return "".join([f"/{str(segment).replace('~', '~0').replace('/', '~1')}" for segment in segments])
+
+
+_MOST_CHARACTERS = 2_000
+
+
+def below(pointer: str, *segments: str | int) -> str:
+    """Extend a pointer; one that would exceed 2,000 characters stays at the nearest place that does not.
+
+    Every pointer below a long key repeats it, so without a bound the pointers of a document could take up memory
+    quadratic in its length.
+    """
+    longer = pointer + join(*segments)
+    return longer if len(longer) <= _MOST_CHARACTERS else pointer
 
 
 def split(pointer: str) -> list[str]:
@@ -31,12 +44,17 @@ def resolve(document: JSON, pointer: str) -> JSON:
 
 
 def existing(document: JSON, pointer: str) -> str:
-    """The pointer, or what is left of it where the document really has something."""
-    while pointer:
+    """The longest part of the pointer that exists in the document.
+
+    A field may be spelled in snake_case there: protobuf JSON accepts `generation_config` for `generationConfig`.
+    """
+    found: list[str] = []
+    for segment in split(pointer):
+        if isinstance(document, dict) and segment not in document:
+            segment = "".join([f"_{letter.lower()}" if letter.isupper() else letter for letter in segment])
         try:
-            resolve(document, pointer)
+            document = document[int(segment)] if isinstance(document, list) else document[segment]
         except (KeyError, IndexError, TypeError, ValueError):
-            pointer = pointer.rpartition("/")[0]
-        else:
-            return pointer
-    return pointer
+            break
+        found.append(segment)
+    return join(*found)

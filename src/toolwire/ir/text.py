@@ -14,7 +14,7 @@ import msgspec
 from .errors import EncodeError, ProtocolError
 from .pointer import JSON, join
 
-__all__ = ["dumps", "escape", "finite_to_bytes", "printable", "to_bytes", "unescape"]
+__all__ = ["dumps", "escape", "finite_to_bytes", "to_bytes", "unescape"]
 
 _encode = msgspec.json.Encoder().encode
 _decode_text = msgspec.json.Decoder(str).decode
@@ -81,10 +81,3 @@ def _refuse_within(item: JSON, segment: str | int) -> None:
     except EncodeError as error:
         error.pointer = join(segment) + error.pointer
         raise
-
-
-def printable(text: str) -> str:
-    """Without what a terminal or a page would obey: text from a peer is shown, not followed."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)

@@ -271,6 +271,7 @@ class BridgeApp:
         try:
             if scope["path"].rstrip("/") != self._path.rstrip("/"):
                 raise Denied(404, f"MCP is served at {self._path}")
+            self._guard.check_address(scope.get("server"))
             headers = headers_of(scope["headers"])
             session = (self._guard.admit(headers), headers.get(SESSION, ""))
             await self._method(scope["method"], session, headers, receive, reply)

@@ -8,9 +8,11 @@ Bearer tokens are compared in constant time and belong to a principal: whose key
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from urllib.parse import urlsplit
+
+from ..wire.loopback import is_address, is_loopback
 
 __all__ = ["LOCAL", "Denied", "Guard"]
 
@@ -30,7 +32,8 @@ class Denied(Exception):
 class Guard:
     """`hosts` are names, with a port or for any port; "*" is every name. `origins` come on top of pages on these hosts.
 
-    `tokens` are bearer tokens and whom they belong to; without any, everybody is let in.
+    `tokens` are bearer tokens and whom they belong to; without any, everybody is let in. A guard with neither tokens nor hosts of
+    its own lets connections from this machine in only.
     """
 
     def __init__(
@@ -39,6 +42,23 @@ class Guard:
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
         self._tokens = {sha256(token.encode()).digest(): owner for token, owner in (tokens or {}).items()}
+        self._is_local = not self._tokens and all(is_loopback(_without_port(host)) for host in self._hosts)
+
+    @property
+    def is_open(self) -> bool:
+        """True if no token is asked for."""
+        return not self._tokens
+
+    def check_address(self, address: Sequence[object] | None) -> None:
+        """Denied for a connection to an address that other machines can reach, unless a token or a host was configured.
+
+        `address` is what ASGI calls `server`, the local end of the connection: `("192.168.1.5", 8000)`. Any client can send the
+        header `Host: localhost`, so that header protects against web pages only.
+        """
+        host = address[0] if address else None
+        if self._is_local and isinstance(host, str) and is_address(host) and not is_loopback(host):
+            message = f"without a token only clients on this machine are served, and {host} can be reached by others"
+            raise Denied(403, f"{message}: configure Guard(tokens=…), or Guard(hosts=…) after another authentication")
 
     def admit(self, headers: Mapping[str, str]) -> str:
         """The principal; Denied for who has no business here."""

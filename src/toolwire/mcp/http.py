@@ -68,6 +68,7 @@ class HttpApp:
         try:
             if self._path is not None and scope["path"].rstrip("/") != self._path.rstrip("/"):
                 raise Denied(404, f"MCP is served at {self._path}")
+            self._guard.check_address(scope.get("server"))
             headers = headers_of(scope["headers"])
             principal = self._guard.admit(headers)
             await self._method(scope["method"], headers, principal, receive, reply)

@@ -62,15 +62,43 @@ class Resource(Value, frozen=True):
         """The variables of a template; None where this is not its address."""
         if not self.is_template:
             return {} if uri == self.uri else None
-        found = _pattern(self.uri).fullmatch(uri)
-        return None if found is None else {name: unquote(value) for name, value in found.groupdict().items()}
+        found = _match_template(self.uri, uri)
+        return None if found is None else {name: unquote(value) for name, value in found.items()}
 
 
-def _pattern(template: str) -> re.Pattern[str]:
-    pieces = _VARIABLE.split(template)
-    return re.compile(
-        "".join(f"(?P<{piece}>[^/]+)" if place % 2 else re.escape(piece) for place, piece in enumerate(pieces))
-    )
+def _match_template(template: str, uri: str) -> dict[str, str] | None:
+    """Match a URI, segment by segment, because no variable contains a slash."""
+    wanted, given = template.split("/"), uri.split("/")
+    found: dict[str, str] = {}
+    for pattern, text in zip(wanted, given, strict=False):
+        values = _match_segment(_VARIABLE.split(pattern), text)
+        if values is None:
+            return None
+        found |= values
+    return found if len(wanted) == len(given) else None
+
+
+def _match_segment(pieces: list[str], text: str) -> dict[str, str] | None:
+    """Match literals and variables in turn, `pieces` being literal, name, literal, …, literal.
+
+    Every variable takes at least one character, the first ones as many as possible. Placing the literals from the right
+    gives that in one pass; a regular expression would try all combinations of several variables.
+    """
+    first, names, literals = pieces[0], pieces[1::2], pieces[2::2]
+    if not names:
+        return {} if text == first else None
+    if not (text.startswith(first) and text.endswith(literals[-1])):
+        return None
+    found: dict[str, str] = {}
+    end = len(text) - len(literals[-1])
+    for name, before in zip(reversed(names), [*reversed(literals[:-1]), None], strict=True):
+        start = 0 if before is None else text.rfind(before, 0, max(end - 1, 0))
+        value_start = start + len(first if before is None else before)
+        if start < 0 or value_start >= end:
+            return None
+        found[name] = text[value_start:end]
+        end = start
+    return found
 
 
 class Prompt(Value, frozen=True):

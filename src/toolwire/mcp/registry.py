@@ -10,7 +10,9 @@ from ..ir.pointer import Object
 __all__ = ["server_json"]
 
 _SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
-_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]*(?:\.[a-zA-Z0-9-]+)+/[a-zA-Z0-9](?:[a-zA-Z0-9._-]*[a-zA-Z0-9])?").fullmatch
+_NAME = re.compile(
+    r"[a-zA-Z0-9][a-zA-Z0-9-]*(?:\.[a-zA-Z0-9-]++)++/[a-zA-Z0-9](?:[a-zA-Z0-9._-]*[a-zA-Z0-9])?"
+).fullmatch
 _RANGE = re.compile(r"[\^~><=|*\s]|latest").search
 _LONGEST_NAME, _LONGEST_WORDS = 200, 100
 

@@ -28,12 +28,12 @@ from ..ir.errors import StoreError
 from ..ir.parts import Text, ToolResult
 from ..ir.pointer import Object
 from ..net.runner import Runner
-from ..net.signature import signature
 from ..net.stores import open_store
 from ..net.threads import Threads
 from ..run.policy import Policy
 from ..run.records import Store
 from ..run.results import code_of, spoken
+from ..run.signature import signature
 from ..run.toolbox import Source
 from ..schema.validate import Validator, validator
 from ..wire.mcp.calls import InputRequired, encode_result, read_call

@@ -27,7 +27,7 @@ from ..ir.fold import unfold
 from ..ir.losses import Losses, refuse
 from ..ir.request import Request
 from ..ir.response import Fault, Response
-from ..ir.text import printable
+from ..ir.terminal import neutralise_line
 from ..stream.strict import LIMIT
 from ..text.engine.format import Format
 from .endpoint import Endpoint, resolve
@@ -230,6 +230,6 @@ def _no_fault(event: Event, question: Question) -> Event:
 
 def _redirect(reply: Reply) -> Fault:
     to = urlsplit(reply.headers.get("location", ""))
-    where = printable(f"{to.scheme}://{to.hostname}") if to.hostname else "another place"
+    where = neutralise_line(f"{to.scheme}://{to.hostname}") if to.hostname else "another place"
     message = f"the server points to {where}; the key does not go there by itself: set the base URL"
     return Fault("invalid_request", message, 502, "redirect", retryable=False)

@@ -15,11 +15,11 @@ from ..run.context import running
 from ..run.failures import NotExecuted
 from ..run.requests import Failed, Invoke, Returned, TimedOut, Unfit
 from ..run.results import spoken
+from ..run.signature import Signature, signature
 from .collecting import collected, collected_as_it_comes
 from .limited import Limited, Limits, Ran
 from .process import in_process
 from .rate import Rates
-from .signature import Signature, signature
 from .threads import Threads
 
 __all__ = ["Invoker", "Outcome"]
@@ -42,13 +42,9 @@ class Invoker:
         """What came of it, where it waited for nothing; else what to await, in the task at hand."""
         entry = step.entry
         declared = signature(entry.function)
-        try:
-            arguments = declared.fit(step.arguments)
-        except Exception as error:  # noqa: BLE001  # types of the author's own may refuse in any way
-            return Unfit(spoken(error))
         if not declared.is_async or entry.options.rate is not None or entry.options.isolation == "process":
-            return self._waiting(step, arguments, declared)
-        return self._begun(step, arguments)
+            return self._waiting(step, step.arguments, declared)
+        return self._begun(step, step.arguments)
 
     def _begun(self, step: Invoke, arguments: Object) -> Outcome | Limited:
         if not step.start.begin():

@@ -1,32 +1,48 @@
-"""A path that stays where it may, links included."""
+"""Keep the paths of a call below a directory of this machine, symbolic links included."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from ..run.gates import Pending
-from ..run.policy import Check, Deny, path_jail
+from ..run.jail import Outside, PathJail
+from ..run.values import shown
+from ..run.verdicts import Check
 
 __all__ = ["disk_jail"]
 
 
 def disk_jail(argument: str, root: str) -> Check:
-    """`path_jail`, and what the path leads to on this disk, through links and all, is below `root`, too.
+    """Like `path_jail`, but follow symbolic links: the tool receives the real path, and it is below the real `root`.
 
-    It is looked at when the call is judged: who can change links at the same time needs more than this to be kept out.
+    The links are followed when the call is checked, before each attempt to run it. A process that changes directories below
+    `root` in the moment between the check and the use is not kept out: that takes `openat2` or a sandbox around the tool.
     """
-    as_written, jail = path_jail(argument, root), os.path.realpath(root)
+    return _DiskJail(argument, root)
 
-    def check(pending: Pending) -> Deny | None:
-        refused = as_written(pending)
-        if refused is not None:
-            return refused if isinstance(refused, Deny) else None
-        value = pending.arguments.get(argument, [])
-        for path in value if isinstance(value, list) else [value]:
-            leads_to = os.path.realpath(Path(jail, path))
-            if os.path.commonpath((jail, leads_to)) != jail:
-                return Deny(f"{argument} must stay below {root}; {path!r} leads elsewhere")
-        return None
 
-    return check
+class _DiskJail(PathJail):
+    def _absolute_root(self, root: str) -> str:
+        return os.path.realpath(root)
+
+    def _resolve(self, path: str) -> str:
+        try:
+            real = os.path.realpath(Path(self.root, path))
+        except ValueError as error:  # characters that no file name has
+            raise Outside(f"{shown(path)} is not a plain path") from error
+        if not _is_below(real, self.root):
+            raise Outside(f"{shown(path)} leads elsewhere")
+        return real
+
+    def _is_absolute(self, path: str) -> bool:
+        return Path(path).is_absolute()
+
+    def _is_foreign(self, path: str) -> bool:
+        return os.sep == "/" and super()._is_foreign(path)
+
+
+def _is_below(path: str, root: str) -> bool:
+    try:
+        return os.path.commonpath((root, path)) == root
+    except ValueError:  # another drive
+        return False

@@ -15,9 +15,9 @@ from ..run.keys import ARGUMENT
 from ..run.output import cap
 from ..run.requests import Returned, Unfit
 from ..run.results import sized_result, spoken, untold
+from ..run.signature import signature
 from ..run.toolbox import Entry
 from .limited import Limited, Limits, Ran
-from .signature import signature
 
 __all__ = ["Straight", "straight"]
 

@@ -42,9 +42,11 @@ from .requests import (
     ReleaseIt,
     Returned,
     Step,
+    Unfit,
     Wait,
 )
-from .results import from_record, refusal, to_record, told, untold, value_result
+from .results import from_record, refusal, spoken, to_record, told, untold, value_result
+from .signature import signature
 from .toolbox import Entry, Toolbox
 
 __all__ = ["CallRun", "Settings"]
@@ -114,12 +116,15 @@ class CallRun:
 
     def _run(self) -> Generator[Step, Any, ToolResult]:
         settings = self.settings
-        pending = pass_gates(self._pending(), settings.gates)
-        if not isinstance(pending, Pending):
-            return pending
+        passed = pass_gates(self._pending(), settings.gates)
+        if not isinstance(passed, Pending):
+            return passed
+        pending = self._converted(passed)
+        if isinstance(pending, Deny):
+            return _denied(passed, pending)
         entry = pending.tool
         options, effect = entry.options, entry.tool.effect
-        verdict = None if settings.policy is None else settings.policy.verdict(pending)
+        verdict = None if settings.policy is None else settings.policy.check(pending)
         claim, key, token = None, None, None
         if verdict is not None or settings.has_store or options.cache is not None:
             cleared = yield from self._cleared(pending, verdict)
@@ -128,10 +133,10 @@ class CallRun:
             if cleared is not None:
                 claim, key, token = cleared, cleared.key, cleared.token
         context = CallContext(self.call.id, entry.tool.name, settings.run_id, settings.caller, key)
-        step = self._invoke = Invoke(entry, pending.arguments, context, token, settings.lease)
-        outcome = yield step
+        step = self._invoke = Invoke(entry, pending.values or {}, context, token, settings.lease)
+        outcome = (yield step) if pending.unfit is None else Unfit(pending.unfit)
         if not isinstance(outcome, Returned):
-            outcome = yield from self._again(step, outcome)
+            outcome = yield from self._again(pending, step, outcome)
         step.start.begin()  # nobody stops it any more: what came of it is recorded
         result, size, ending = classify(pending.call, effect, outcome)
         limit = options.output_limit or settings.output_limit
@@ -154,15 +159,28 @@ class CallRun:
             settings.tainted,
         )
 
+    def _converted(self, pending: Pending) -> Pending | Deny:
+        """The call with the values that the function will be called with: those are checked, and no others are run."""
+        policy = self.settings.policy
+        found = pending if policy is None else policy.rewrite(pending)
+        if isinstance(found, Deny):
+            return found
+        try:
+            values = signature(found.tool.function).fit(found.arguments)
+        except Exception as error:  # noqa: BLE001  # types of the author's own may refuse in any way
+            return msgspec.structs.replace(found, values=None, unfit=spoken(error))
+        return msgspec.structs.replace(found, values=values)
+
     def _refused(self, pending: Pending, verdict: Deny | Ask) -> Generator[Step, Any, ToolResult | None]:
-        """No, unless a person agrees where one is to be asked."""
-        call = pending.call
+        """The refusal of a call that is denied, or that a person does not approve; None for a call that may run."""
+        call, policy = pending.call, self.settings.policy
         if isinstance(verdict, Deny):
-            return refusal(call, "denied", f"Not allowed: {verdict.why}. Nothing was run.")
+            return _denied(pending, verdict)
         asked = approval_hash(call.name, pending.arguments)
         agreed = yield Approve(call.name, pending.arguments, verdict.why, asked)
         if agreed is True:
-            return None
+            later = None if policy is None else policy.check(pending)  # a person may take hours
+            return _denied(pending, later) if isinstance(later, Deny) else None
         words = f"A person has to agree to this and did not: {verdict.why}. Nothing was run."
         return refusal(call, "needs_approval", words)
 
@@ -226,13 +244,13 @@ class CallRun:
         settings, entry = self.settings, pending.tool
         key = pending.key
         if key is None and entry.options.key is not None:
-            key = given_key(entry.options.key(pending.arguments), settings.tenant)
+            key = given_key(entry.options.key(pending.identity), settings.tenant)
         if key is None:
-            key = derived_key(settings.run_id, entry.name, pending.arguments, self._occurrence, settings.tenant)
+            key = derived_key(settings.run_id, entry.name, pending.identity, self._occurrence, settings.tenant)
         return Claim(
             key,
             entry.name,
-            fingerprint(entry.name, pending.arguments, settings.tenant),
+            fingerprint(entry.name, pending.identity, settings.tenant),
             settings.token(),
             settings.lease,  # it is renewed for as long as the function runs
             settings.ttl,
@@ -277,15 +295,25 @@ class CallRun:
         )
         return told(refusal(call, "outcome_unknown", words), key=claim.key)
 
-    def _again(self, step: Invoke, outcome: Any) -> Generator[Step, Any, Any]:
-        """Runs the function again where that cannot do harm."""
+    def _again(self, pending: Pending, step: Invoke, outcome: Any) -> Generator[Step, Any, Any]:
+        """Run the function again where that cannot do harm.
+
+        The function may have changed its values: they are made anew, and checked anew.
+        """
         for attempt in range(step.entry.options.retries):
             delay = self._worth_another(outcome, step.entry.tool.effect, attempt)
             if delay is None:
                 break
             yield Wait(delay)
-            outcome = yield step
+            fresh = self._converted(pending)
+            if isinstance(fresh, Deny) or fresh.arguments != pending.arguments or self._is_denied(fresh):
+                break
+            outcome = yield msgspec.structs.replace(step, arguments=fresh.values or {})
         return outcome
+
+    def _is_denied(self, pending: Pending) -> bool:
+        policy = self.settings.policy
+        return pending.unfit is not None or (policy is not None and isinstance(policy.check(pending), Deny))
 
     def _worth_another(self, outcome: Any, effect: Effect, attempt: int) -> float | None:
         """How long to wait before the next try; None where there is none."""
@@ -311,3 +339,7 @@ class CallRun:
             record = to_record(result)
         kept = yield CompleteIt(claim.key, claim.token, record, self.settings.ttl, ending)
         return result if kept is True else told(result, recorded=False)
+
+
+def _denied(pending: Pending, verdict: Deny) -> ToolResult:
+    return refusal(pending.call, "denied", f"Not allowed: {verdict.why}. Nothing was run.")

@@ -41,11 +41,19 @@ class Pending(Value, frozen=True, gc=False):
     steps: tuple[str, ...] = ()
     checked: Object | None = None  # the very arguments that are known to fit
     lifts: Mapping[str, Lowered] | None = None
+    values: Object | None = None  # `arguments` converted to the types of the function: what it is called with
+    unfit: str | None = None  # why they cannot be converted: the function will not be called
+    asked: Object | None = None  # `arguments` before a policy rewrote them
 
     @property
     def tool(self) -> Entry:
         assert self.entry is not None, "the first gate finds it"
         return self.entry
+
+    @property
+    def identity(self) -> Object:
+        """The arguments that identify the call: as they were asked for, so that a repeated call has the same key."""
+        return self.arguments if self.asked is None else self.asked
 
 
 Gate: TypeAlias = Callable[[Pending], Pending | ToolResult]

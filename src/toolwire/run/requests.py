@@ -73,6 +73,7 @@ class Invoke(Value, frozen=True, gc=False):
     """→ Returned | Failed | TimedOut | Unfit. The lease of `key` is kept alive meanwhile; `start` is asked before the function is
     called, however long it had to wait for its turn.
 
+    `arguments` are the values to call the function with, converted to its types. They have been checked: convert them no further.
     The collector of garbage need not look at it: nothing that it holds leads back to it.
     """
 

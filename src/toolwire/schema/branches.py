@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from ..ir.pointer import Object
 from . import codec as codecs
 from . import leaves
 from .disjoint import disjoint
+from .keys import Keys
 from .leaves import Emitted
 from .nodes import Any, Node, Null, Record, Ref, Union
 
@@ -43,7 +45,7 @@ def union(emitter: Emitter, node: Union, depth: int) -> Emitted:
     codec = None
     if any(one.codec is not None for one in emitted):
         alike: list[Node] = [branch for branch in branches if isinstance(branch, Record)]
-        if len(alike) > 1 and not disjoint(alike, emitter.target):
+        if len(alike) > 1 and not disjoint(alike, emitter.target, emitter.steps):
             emitter.unenforced(node, "anyOf", "the branches may be taken for each other on the way back")
         codec = codecs.unions([(b, one.codec) for b, one in zip(branches, emitted, strict=True)], emitter.target)
     if emitter.dialect.lone_any_of:
@@ -69,7 +71,7 @@ def _leads_back(emitter: Emitter, node: Node) -> bool:
 
 
 def _report_overlap(emitter: Emitter, node: Union) -> None:
-    if node.one_of and not disjoint(list(node.branches), emitter.target):
+    if node.one_of and not disjoint(list(node.branches), emitter.target, emitter.steps):
         emitter.unenforced(node, "oneOf", "the branches may overlap: exactly one is not enforced")
 
 
@@ -86,18 +88,15 @@ def _description_inside(emitter: Emitter, out: Object, node: Node) -> Object:
 def _apart(emitter: Emitter, emitted: list[Emitted], node: Node) -> list[Emitted]:
     """Branches that could be taken for another one there are put into an object of their own."""
     kinds = [_kinds(one.schema) for one in emitted]
+    shared = {kind for kind, times in Counter(kind for each in kinds for kind in each).items() if times > 1}
     out: list[Emitted] = []
-    taken = {key for one in emitted for key in one.schema.get("properties", {})}
-    for number, one in enumerate(emitted):
-        others = set().union(*(kinds[other] for other in range(len(kinds)) if other != number))
+    names = Keys(None, {key for one in emitted for key in one.schema.get("properties", {})})
+    for one, own in zip(emitted, kinds, strict=True):
         reshaped = one.codec is not None and one.codec.reshapes
-        if not reshaped or kinds[number].isdisjoint(others):
+        if not reshaped or own.isdisjoint(shared):
             out.append(one)
             continue
-        name = next(
-            name for name in (f"value_{n}" if n else "value" for n in range(len(taken) + 1)) if name not in taken
-        )
-        taken.add(name)
+        name = names.new("value")
         emitter.remark(node, "union", f"one branch stands under `{name}`, to be told from the others")
         schema = emitter.closed({"type": "object", "properties": {name: one.schema}, "required": [name]})
         out.append(Emitted(schema, codecs.wrapped(name, one.codec)))

@@ -8,8 +8,7 @@ None stands for the codec that changes nothing, so that what needs no change cos
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import NamedTuple, TypeAlias
 
@@ -19,10 +18,12 @@ from ..ir.text import dumps
 from ..stream.strict import parse
 from .fits import Target, fits
 from .nodes import Node
+from .step_budget import StepBudget, size_of
 
 __all__ = [
     "Codec",
     "Field",
+    "carry",
     "digits",
     "entries",
     "fields",
@@ -30,7 +31,6 @@ __all__ = [
     "json_text",
     "labels",
     "late",
-    "remembering",
     "tuples",
     "unions",
     "wrapped",
@@ -224,42 +224,72 @@ def wrapped(name: str, inner: Maybe) -> Codec:
     return Codec(lift, encode)
 
 
-_lifted: ContextVar[dict[tuple[int, int], tuple[JSON, JSON]] | None] = ContextVar("_lifted", default=None)
+class _Carried:
+    """What is known while one value is carried: lifted parts, because nested unions ask for the same part again, and the
+    steps left for finding branches."""
+
+    __slots__ = ("_budget", "_value", "lifted")
+
+    def __init__(self, value: JSON) -> None:
+        self.lifted: dict[tuple[int, int], tuple[JSON, JSON]] = {}
+        self._value = value
+        self._budget: StepBudget | None = None
+
+    @property
+    def budget(self) -> StepBudget:
+        if self._budget is None:  # most values meet no union
+            self._budget = StepBudget(_STEPS + size_of(self._value) * _STEPS_PER_VALUE)
+        return self._budget
 
 
-@contextmanager
-def remembering() -> Iterator[None]:
-    """While one value is lifted: unions in unions ask for the same part of it again and again."""
-    token = _lifted.set({})
+_STEPS, _STEPS_PER_VALUE = 4_000, 20
+_carried: ContextVar[_Carried | None] = ContextVar("_carried", default=None)
+
+
+def carry(change: Callable[[JSON], JSON], value: JSON) -> JSON:
+    """Apply the `lift` or `encode` of a codec to a whole value, under one budget.
+
+    Beyond the budget, parts stay as they are, as values of an unexpected shape do.
+    """
+    token = _carried.set(_Carried(value))
     try:
-        yield
+        return change(value)
     finally:
-        _lifted.reset(token)
+        _carried.reset(token)
 
 
 def unions(branches: Sequence[tuple[Node, Maybe]], target: Target) -> Codec:
     """The branch that a value belongs to says how it is carried."""
 
     def lift(value: JSON) -> JSON:
-        known, key = _lifted.get(), (id(branches), id(value))
-        if known is None or type(value) not in (dict, list):
-            return lift_anew(value)
-        if key not in known:
-            known[key] = (value, lift_anew(value))  # the value stays, or another may get its id
-        return known[key][1]
+        carried = _carried.get() or _Carried(value)
+        key = (id(branches), id(value))
+        if type(value) not in (dict, list):
+            return lift_anew(value, carried.budget)
+        if key not in carried.lifted:
+            carried.lifted[key] = (
+                value,
+                lift_anew(value, carried.budget),
+            )  # the value stays, or another may get its id
+        return carried.lifted[key][1]
 
-    def lift_anew(value: JSON) -> JSON:
+    def lift_anew(value: JSON, budget: StepBudget) -> JSON:
         for node, codec in branches:
+            if budget.exhausted:
+                break
             lifted = _lift(codec, value)
             if codec is not None and codec.reshapes and lifted is value:
                 continue  # not of the shape that this branch has there
-            if fits(node, lifted, target):
+            if fits(node, lifted, target, budget):
                 return lifted
         return value
 
     def encode(value: JSON) -> JSON:
+        budget = (_carried.get() or _Carried(value)).budget
         for node, codec in branches:
-            if fits(node, value, target):
+            if budget.exhausted:
+                break
+            if fits(node, value, target, budget):
                 return _encode(codec, value)
         return value
 

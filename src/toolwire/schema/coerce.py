@@ -10,24 +10,25 @@ what two branches of a union would read differently is left alone. Every change 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 
 from ..ir.errors import ProtocolError
-from ..ir.pointer import JSON, join
+from ..ir.pointer import JSON, below
 from ..ir.text import dumps
 from ..stream.strict import parse
 from .fits import Target, fits, same
 from .nodes import Any, Array, Boolean, Enum, Node, Number, Record, Ref, String, Tuple, Union
+from .step_budget import StepBudget, size_of
 from .steps import SchemaStep, Step
 
-__all__ = ["Coercion", "follow"]
+__all__ = ["Coercion", "coercion_budget", "follow"]
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,400})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,3})?")
 _SEVERAL = re.compile(r"[,;\n]")
 _BOOLEANS = {"true": True, "false": False}
 _MOST_HOPS = 16
-_MOST_VISITS = 20_000  # unions within unions may be tried in very many ways
+_STEPS, _STEPS_PER_VALUE = 20_000, 20  # unions within unions may be tried in very many ways
 
 
 def follow(node: Node, target: Target) -> Node:
@@ -39,19 +40,24 @@ def follow(node: Node, target: Target) -> Node:
     return Any()
 
 
+def coercion_budget(value: JSON) -> StepBudget:
+    return StepBudget(_STEPS + size_of(value) * _STEPS_PER_VALUE)
+
+
 class Coercion:
     """One walk over a value; `steps` are what it changed."""
 
-    __slots__ = ("_target", "_visits", "steps")
+    __slots__ = ("_budget", "_target", "_trying", "steps")
 
-    def __init__(self, target: Target, visits: Iterator[int] | None = None) -> None:
+    def __init__(self, target: Target, budget: StepBudget, trying: set[tuple[int, int]] | None = None) -> None:
         self._target = target
-        self._visits = iter(range(_MOST_VISITS)) if visits is None else visits
+        self._budget = budget
+        self._trying = set() if trying is None else trying  # (union, value): a union may refer to itself
         self.steps: list[Step] = []
 
     def value(self, node: Node, value: JSON, path: str) -> JSON:
         node = follow(node, self._target)
-        if next(self._visits, None) is None or fits(node, value, self._target):
+        if not self._budget.spend() or self._fits(node, value):
             return value
         if isinstance(node, Union):
             return self._union(node, value, path)
@@ -62,23 +68,33 @@ class Coercion:
         if isinstance(node, Array):
             return self._wrapped(node, value, path)
         for step, change in _CHANGES.get(type(node), ()):
+            if isinstance(node, Enum) and not self._budget.spend(len(node.values)):
+                return value
             changed = change(node, value)
-            if changed is not None and fits(node, changed, self._target):
+            if changed is not None and self._fits(node, changed):
                 self._take(step, path)
                 return changed
         return value
+
+    def _fits(self, node: Node, value: JSON) -> bool:
+        return fits(node, value, self._target, self._budget)
 
     def _take(self, name: SchemaStep, path: str) -> None:
         self.steps.append(Step(name, path))
 
     def _union(self, node: Union, value: JSON, path: str) -> JSON:
+        key = (id(node), id(value))
+        if key in self._trying:
+            return value
+        self._trying.add(key)
         found: dict[str, tuple[JSON, list[Step]]] = {}
         for branch in node.branches:
-            attempt = Coercion(self._target, self._visits)
+            attempt = Coercion(self._target, self._budget, self._trying)
             changed = attempt.value(branch, value, path)
-            if fits(branch, changed, self._target):
+            if self._fits(branch, changed):
                 found.setdefault(dumps(changed), (changed, attempt.steps))
-        if len(found) != 1:
+        self._trying.discard(key)
+        if len(found) != 1 or self._budget.exhausted:  # a branch that was not tried may fit, too
             return value
         ((changed, steps),) = found.values()
         self.steps += steps
@@ -90,10 +106,10 @@ class Coercion:
             known = node.properties.get(key, node.rest)
             if known is None:
                 out[key] = one
-            elif one is None and key not in node.required and not fits(known, None, self._target):
-                self._take("null_dropped", path + join(key))
+            elif one is None and key not in node.required and not self._fits(known, None):
+                self._take("null_dropped", below(path, key))
             else:
-                out[key] = self.value(known, one, path + join(key))
+                out[key] = self.value(known, one, below(path, key))
         return out
 
     def _items(self, node: Array | Tuple, value: list[JSON], path: str) -> JSON:
@@ -102,7 +118,7 @@ class Coercion:
         else:
             nodes = [*node.items, *([node.rest] * (len(value) - len(node.items)))]
         return [
-            one if known is None else self.value(known, one, f"{path}/{index}")
+            one if known is None else self.value(known, one, below(path, index))
             for index, (known, one) in enumerate(zip(nodes, value, strict=False))
         ]
 
@@ -110,9 +126,9 @@ class Coercion:
         """Text with separators may be a list of its own making, and no text no list at all."""
         if value is None or value == "" or (type(value) is str and _SEVERAL.search(value)):
             return value
-        attempt = Coercion(self._target, self._visits)
+        attempt = Coercion(self._target, self._budget, self._trying)
         one = value if node.items is None else attempt.value(node.items, value, f"{path}/0")
-        if not fits(node, [one], self._target):
+        if not self._fits(node, [one]):
             return value
         self._take("wrapped_in_list", path)
         self.steps += attempt.steps

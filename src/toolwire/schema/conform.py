@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..ir.pointer import JSON, Object, join
+from ..ir.pointer import JSON, Object, below
 from ..ir.text import dumps
 from .dialects import Dialect
 from .keys import is_legal
@@ -99,7 +99,7 @@ def walk(schema: Object) -> Iterator[tuple[str, Object, int]]:
         for keyword, value in node.items():
             if keyword in _MAPS and type(value) is dict:
                 around = 0 if keyword in ("$defs", "definitions") else inner
-                found = [(f"{at}/{keyword}{join(key)}", one, around) for key, one in value.items() if type(one) is dict]
+                found = [(below(at, keyword, key), one, around) for key, one in value.items() if type(one) is dict]
                 waiting.extend(found)
             elif keyword in _LISTS and type(value) is list:
                 found = [

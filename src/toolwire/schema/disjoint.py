@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from itertools import combinations
 
 from .fits import Target, fits
 from .nodes import Any, Array, Boolean, Enum, Node, Null, Number, Record, Ref, String, Tuple, Union
+from .step_budget import StepBudget
 
 __all__ = ["disjoint"]
 
@@ -21,12 +23,42 @@ _KINDS: tuple[tuple[type, frozenset[str]], ...] = (
 
 
 _DEEPEST = 4
+_STEPS = 20_000
 
 
-def disjoint(branches: list[Node], target: Target) -> bool:
-    """True only where it can be proved."""
+def disjoint(branches: list[Node], target: Target, budget: StepBudget | None = None) -> bool:
+    """True only where it can be proved within the budget."""
+    budget = StepBudget(_STEPS) if budget is None else budget
     known = [_resolved(branch, target) for branch in branches]
-    return all(_apart(one, other, target) for one, other in combinations(known, 2))
+    if _told_apart_by_values(known, budget):
+        return True
+    pairs = combinations(known, 2)
+    return all(_apart(one, other, target, budget) for one, other in pairs) and not budget.exhausted
+
+
+def _told_apart_by_values(branches: list[Node], budget: StepBudget) -> bool:
+    """Whether all are enums, or objects with a common required property that is an enum, without a value in common.
+
+    This covers titled enums and discriminated unions in linear time.
+    """
+    if _enums_apart(branches):
+        return True
+    records = [branch for branch in branches if isinstance(branch, Record)]
+    if not records or len(records) < len(branches):
+        return False
+    for tag in frozenset.intersection(*(record.required for record in records)):
+        if not budget.spend(len(records)):
+            return False
+        if _enums_apart([record.properties.get(tag) for record in records]):
+            return True
+    return False
+
+
+def _enums_apart(nodes: Sequence[Node | None]) -> bool:
+    enums = [node for node in nodes if isinstance(node, Enum)]
+    if len(enums) < len(nodes):
+        return False
+    return len(frozenset[Hashable]().union(*(enum.keys for enum in enums))) == sum(len(enum.keys) for enum in enums)
 
 
 def _resolved(node: Node, target: Target) -> Node:
@@ -40,21 +72,21 @@ def _resolved(node: Node, target: Target) -> Node:
     return node
 
 
-def _apart(one: Node, other: Node, target: Target, depth: int = 0) -> bool:
-    if depth > _DEEPEST:
+def _apart(one: Node, other: Node, target: Target, budget: StepBudget, depth: int = 0) -> bool:
+    if depth > _DEEPEST or not budget.spend():
         return False
     if isinstance(one, Union):
-        return all(_apart(_resolved(branch, target), other, target, depth + 1) for branch in one.branches)
+        return all(_apart(_resolved(branch, target), other, target, budget, depth + 1) for branch in one.branches)
     if isinstance(other, Union):
-        return _apart(other, one, target, depth + 1)
+        return _apart(other, one, target, budget, depth + 1)
     if isinstance(one, (Any, Ref)) or isinstance(other, (Any, Ref)):
         return False
     if isinstance(one, Enum):
-        return not any(fits(other, value, target) for value in one.values)
+        return not any(fits(other, value, target, budget) for value in one.values)
     if isinstance(other, Enum):
-        return _apart(other, one, target, depth + 1)
+        return _apart(other, one, target, budget, depth + 1)
     if isinstance(one, Record) and isinstance(other, Record):
-        return _objects_apart(one, other, target, depth + 1)
+        return _objects_apart(one, other, target, budget, depth + 1)
     return _kinds(one).isdisjoint(_kinds(other))
 
 
@@ -69,7 +101,7 @@ def _lacks_nothing(one: Record, other: Record) -> bool:
     )
 
 
-def _objects_apart(one: Record, other: Record, target: Target, depth: int) -> bool:
+def _objects_apart(one: Record, other: Record, target: Target, budget: StepBudget, depth: int) -> bool:
     # keys that are not mentioned are not written, so a key that the one wants and the other does not know keeps them apart
     if one.rest is None and other.rest is None:
         if not _lacks_nothing(one, other) and not _lacks_nothing(other, one):
@@ -77,6 +109,6 @@ def _objects_apart(one: Record, other: Record, target: Target, depth: int) -> bo
     for key in one.required & other.required:
         mine, theirs = one.properties.get(key), other.properties.get(key)
         if mine is not None and theirs is not None:
-            if _apart(_resolved(mine, target), _resolved(theirs, target), target, depth):
+            if _apart(_resolved(mine, target), _resolved(theirs, target), target, budget, depth):
                 return True
     return False

@@ -27,7 +27,7 @@ _OTHERS = frozenset(
 _SPHINX = re.compile(r"^:(param|parameter|arg|argument|key|keyword)\s+(?:[^:]*?\s)?\*{0,2}(\w+)\s*:\s*(.*)$")
 _SPHINX_OTHER = re.compile(r"^:(?:returns?|rtype|raises?|yields?|type\s+\w+|meta\s+\w+)[^:]*:")
 _GOOGLE = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
-_NUMPY = re.compile(r"^\*{0,2}(\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+_NUMPY = re.compile(r"^\*{0,2}(\w++(?:\s*+,\s*+\*{0,2}\w++)*+)\s*(?::.*)?$")
 
 
 class Docstring(NamedTuple):

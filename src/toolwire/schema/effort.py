@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Final
 
 from ..ir.pointer import JSON, Object, resolve
 
-__all__ = ["Effort"]
+__all__ = ["MANY", "Effort"]
 
-_MANY = 20_000
+MANY = 20_000
+_MOST_PAIRS = 1_000_000  # of a schema and a value
+_LEAVE: Final = object()
 _PERCENT = re.compile(r"%([0-7][0-9a-fA-F])")
 _REFS = ("$ref", "$dynamicRef", "$recursiveRef")
 _HERE_LISTS = ("anyOf", "oneOf", "allOf")
@@ -24,50 +27,67 @@ _OF_LISTS = ("items", "contains", "additionalItems", "unevaluatedItems")
 
 
 class Effort:
-    """One schema. Counts stop at `most`: that is too much."""
+    """The effort of applying one schema to values."""
 
-    __slots__ = ("_document", "most")
+    __slots__ = ("_anchors", "_document", "_targets")
 
-    def __init__(self, document: JSON, most: int) -> None:
+    def __init__(self, document: JSON) -> None:
         self._document = document
-        self.most = most
+        self._anchors: dict[str, JSON] | None = None
+        self._targets: dict[str, JSON] = {}
 
     def multiplies(self) -> bool:
         """Whether following every reference, each once on a way, visits very many schemas."""
-        waiting: list[tuple[JSON, frozenset[str]]] = [(self._document, frozenset())]
-        visits = 0
-        while waiting and visits <= _MANY:
-            schema, way = waiting.pop()
-            visits += 1
-            if type(schema) is dict:
-                waiting += [(one, way) for one in _inside(schema)]
-                refs = {schema[word] for word in _REFS if type(schema.get(word)) is str}
-                waiting += [(self._target(ref), way | {ref}) for ref in refs - way]
-        return visits > _MANY
+        return sum(1 for _ in self.visits()) > MANY
 
-    def of(self, value: JSON) -> int:
-        """How many schemas are held against `value` and what is in it, where nothing is remembered."""
+    def visits(self) -> Iterator[Object]:
+        """Every schema that is met by following every reference, each once on a way; about the first 20,000."""
+        waiting: list[tuple[JSON, str | None]] = [(self._document, None)]
+        way: set[str] = set()
+        count = 0
+        while waiting and count <= MANY:
+            schema, ref = waiting.pop()
+            if schema is _LEAVE:
+                way.discard(str(ref))
+                continue
+            if ref is not None:
+                if ref in way:
+                    continue
+                way.add(ref)
+                waiting.append((_LEAVE, ref))
+            count += 1
+            schema = schema if type(schema) is dict else {}
+            yield schema
+            waiting += [(one, None) for one in _inside(schema)]
+            refs = {schema[word] for word in _REFS if type(schema.get(word)) is str}
+            waiting += [(self._target(ref), ref) for ref in refs]
+
+    def of(self, value: JSON, most: int) -> int:
+        """Count the schemas that are applied to `value` and its parts, as if no result were cached; at most `most`."""
         try:
-            return self._count(self._document, value, {})
+            return self._count(self._document, value, {}, most)
         except RecursionError:
-            return self.most
+            return most
 
-    def _count(self, schema: JSON, value: JSON, known: dict[tuple[int, int], int]) -> int:
+    def _count(self, schema: JSON, value: JSON, known: dict[tuple[int, int], int], most: int) -> int:
         if type(schema) is not dict:
             return 1
         key = (id(schema), id(value))
         if key in known:
             return known[key]
-        if len(known) >= self.most:
-            return self.most
-        known[key] = 1  # what leads back here is not followed again
-        total = 1
+        if len(known) >= min(most, _MOST_PAIRS):
+            return most
+        known[key] = total = self._weight(schema, value)  # what leads back here is not followed again
         for inner, one in self._pairs(schema, value):
-            total += self._count(inner, one, known)
-            if total >= self.most:
+            total += self._count(inner, one, known, most)
+            if total >= most:
                 break
-        known[key] = min(total, self.most)
+        known[key] = min(total, most)
         return known[key]
+
+    def _weight(self, schema: Object, value: JSON) -> int:
+        """The cost of applying this one schema to this value, without the schemas and values inside them."""
+        return 1 + (len(schema["enum"]) if type(schema.get("enum")) is list else 0)
 
     def _pairs(self, schema: Object, value: JSON) -> Iterator[tuple[JSON, JSON]]:
         """Schemas that hold for the value itself or for what is in it."""
@@ -77,7 +97,10 @@ class Effort:
             if type(schema.get(word)) is str:
                 yield self._target(schema[word]), value
         if type(value) is dict:
+            names = schema.get("propertyNames")
             for key, one in value.items():
+                if type(names) is dict:
+                    yield names, key
                 for inner in _of_member(schema, key):
                     yield inner, one
         elif type(value) is list:
@@ -90,8 +113,15 @@ class Effort:
                         yield schema[word], one
 
     def _target(self, ref: str) -> JSON:
+        if ref not in self._targets:
+            self._targets[ref] = self._find(ref)
+        return self._targets[ref]
+
+    def _find(self, ref: str) -> JSON:
         if not ref.startswith("#") or ref[1:2] not in ("", "/"):
-            return _by_anchor(self._document, ref)
+            if self._anchors is None:
+                self._anchors = _anchors(self._document)
+            return self._anchors.get(ref)
         try:
             return resolve(self._document, _PERCENT.sub(lambda found: chr(int(found[1], 16)), ref[1:]))
         except (KeyError, IndexError, TypeError, ValueError):
@@ -105,8 +135,9 @@ def _here(schema: Object) -> Iterator[JSON]:
     for word in _HERE:
         if word in schema:
             yield schema[word]
-    if type(schema.get("dependentSchemas")) is dict:
-        yield from schema["dependentSchemas"].values()
+    for word in ("dependentSchemas", "dependencies"):
+        if type(schema.get(word)) is dict:
+            yield from schema[word].values()
 
 
 def _of_member(schema: Object, key: str) -> Iterator[JSON]:
@@ -126,23 +157,23 @@ def _inside(schema: Object) -> Iterator[JSON]:
     for word in _MAPS:
         if type(schema.get(word)) is dict:
             yield from schema[word].values()
-    for word in (*_OF_OBJECTS, *_OF_LISTS):
+    for word in (*_OF_OBJECTS, *_OF_LISTS, "propertyNames"):
         if type(schema.get(word)) is dict:
             yield schema[word]
     if type(schema.get("prefixItems")) is list:
         yield from schema["prefixItems"]
 
 
-def _by_anchor(document: JSON, ref: str) -> JSON:
-    """What has this name, wherever it stands."""
-    waiting = [document]
-    while waiting:
-        one = waiting.pop()
+def _anchors(document: JSON) -> dict[str, JSON]:
+    """The schemas that have a name, by what a reference calls them."""
+    found: dict[str, JSON] = {}
+    pending = [document]
+    while pending:
+        one = pending.pop()
         if type(one) is dict:
             names = (one.get("$id"), one.get("id"), *(f"#{one.get(word)}" for word in ("$anchor", "$dynamicAnchor")))
-            if ref in names:
-                return one
-            waiting += one.values()
+            found.update((name, one) for name in names if type(name) is str)
+            pending += one.values()
         elif type(one) is list:
-            waiting += one
-    return None
+            pending += one
+    return found

@@ -7,6 +7,7 @@ by the validator afterwards). The first is no loss but a remark; the second is a
 from __future__ import annotations
 
 import re
+from functools import cached_property
 
 from msgspec.structs import replace
 
@@ -18,10 +19,12 @@ from . import codec as codecs
 from .budget import Budget
 from .codec import Codec
 from .dialects import Dialect
+from .keys import Keys
 from .leaves import Emitted
 from .nodes import Any, Array, Boolean, Enum, Never, Node, Null, Number, Record, Ref, String, Tuple, Union
 from .read import Source
-from .refs import contains_itself
+from .refs import recursive_definitions
+from .step_budget import StepBudget, size_of
 
 __all__ = ["Emitter"]
 
@@ -29,6 +32,14 @@ UNROLL = 2
 """How often a definition may stand inside itself before the rest is JSON in a string."""
 MOST_NODES = 3_000
 """A schema that grows beyond this by unrolling is JSON in a string from there on: nobody would read it."""
+MOST_NESTING = 80
+"""Nodes being written at once; deeper ones, by inlined references, are JSON in a string."""
+_POSTPONED_NESTING = 16
+"""Nodes being written at once beyond which a definition is written later, from an empty stack."""
+_STEPS, _STEPS_PER_VALUE = 2_000, 20
+"""What comparisons of union branches may cost, in proportion to the size of the schema."""
+_REPEATED, _REPEATED_PER_VALUE = 20_000, 4
+"""The size of everything that is written; inlined references write the same descriptions and enums again and again."""
 
 
 class Emitter:
@@ -40,17 +51,47 @@ class Emitter:
         self.defs: dict[str, Object] = {}
         self.changed = set(changed)  # definitions whose values are carried in another shape
         self._source = source
+        self._unchecked = {one.pattern: one.reason for one in source.unchecked}
+        self.reported: set[str] = set()
+        """Patterns whose place in the dialect is reported."""
         self._names: dict[str, str] = {}
+        self._free_names = Keys(None, ())
         self._codecs: dict[str, Codec | None] = {}
         self._stack: list[str] = []
-        self._itself: dict[str, bool] = {}
+        self._writing = [""]  # the definitions being written; "" is the root
+        self._refs: dict[str, set[str]] = {}  # definition → those that it refers to
+        self._postponed: list[str] = []
         self._count = 0
+        self._nesting = 0
+        self._size_left = StepBudget(_REPEATED + source.size * _REPEATED_PER_VALUE)
+        self.steps = StepBudget(_STEPS + source.size * _STEPS_PER_VALUE)
         self.budget = Budget(source, dialect)
 
     def target(self, pointer: str) -> Node | None:
         return self._source.root if pointer == "" else self._source.defs.get(pointer)
 
+    def affected(self) -> frozenset[str]:
+        """The definitions whose values change, or that refer to one whose values do."""
+        referrers: dict[str, list[str]] = {}
+        for source, targets in self._refs.items():
+            for target in targets:
+                referrers.setdefault(target, []).append(source)
+        found = set(self.changed)
+        pending = list(found)
+        while pending:
+            for source in referrers.get(pending.pop(), ()):
+                if source not in found:
+                    found.add(source)
+                    pending.append(source)
+        return frozenset(found)
+
     def root(self) -> Emitted:
+        emitted = self._root()
+        while self._postponed:
+            self._write_definition(self._postponed.pop())
+        return emitted
+
+    def _root(self) -> Emitted:
         """An object at the root, whatever the schema says."""
         node = self._source.root
         seen = 0
@@ -74,9 +115,18 @@ class Emitter:
 
     def emit(self, node: Node, depth: int) -> Emitted:
         self._count += 1
+        self._nesting += 1
+        try:
+            return self._emit(node, depth)
+        finally:
+            self._nesting -= 1
+
+    def _emit(self, node: Node, depth: int) -> Emitted:
         too_deep = self.dialect.depth is not None and depth >= self.dialect.depth
-        if self._count > MOST_NODES or (too_deep and isinstance(node, (Record, Tuple))):
-            return self._opaque(node, "it would be too large here" if not too_deep else "it is nested too deeply here")
+        if (too_deep and isinstance(node, (Record, Tuple))) or self._nesting > MOST_NESTING:
+            return self._opaque(node, "it is nested too deeply here")
+        if self._count > MOST_NODES or self._size_left.exhausted or not self._size_left.spend(_size(node)):
+            return self._opaque(node, "it would be too large here")
         if isinstance(node, Record):
             return records.record(self, node, depth)
         if isinstance(node, String):
@@ -148,6 +198,21 @@ class Emitter:
         told = "told in the description" if self._is_read(node) else "told nowhere"
         self.losses.add(node.at + join(keyword), keyword, "weakened", detail or f"{told}, checked afterwards")
 
+    def report_pattern(self, node: Node, pattern: str, is_sent: bool) -> None:
+        """Report a pattern that the provider or the local validator does not check."""
+        self.reported.add(pattern)
+        reason = self._unchecked.get(pattern)
+        if reason is None:
+            if not is_sent:
+                self.unenforced(node, "pattern")
+        elif is_sent:
+            self.losses.add(
+                f"{node.at}/pattern", "pattern", "weakened", f"checked by the provider only: {reason}", "info"
+            )
+        else:
+            told = "told in the description" if self._is_read(node) else "told nowhere"
+            self.unenforced(node, "pattern", f"{told}, checked nowhere: {reason}")
+
     def unsaid(self, node: Node, keyword: str, detail: str) -> None:
         """What changes nothing by not being said."""
         self.losses.add(node.at + join(keyword), keyword, "dropped", detail, "info")
@@ -166,7 +231,9 @@ class Emitter:
     def _opaque(self, node: Node, why: str) -> Emitted:
         """A value that cannot be described here: JSON in a string, checked when it comes."""
         self.losses.add(node.at, "schema", "weakened", f"{why}: JSON in a string")
-        return Emitted(self.described({"type": "string"}, replace(node, residue={}), ["JSON text"]), codecs.json_text())
+        notes = {} if self._size_left.exhausted else node.notes
+        plain = replace(node, residue={}, notes=notes)
+        return Emitted(self.described({"type": "string"}, plain, ["JSON text"]), codecs.json_text())
 
     # containers
 
@@ -238,29 +305,26 @@ class Emitter:
                 recursive and not self.dialect.recursion and self._stack.count(node.target) >= UNROLL
             ):
                 return self._opaque(replace(found, notes={**found.notes, **node.notes}), "it contains itself")
-            if self.dialect.refs == "inline" or self._contains_itself(node.target):
+            if self.dialect.refs == "inline" or node.target in self._recursive:
                 self._stack.append(node.target)
                 inner = self.emit(replace(found, notes={**found.notes, **node.notes}), depth)
                 self._stack.pop()
                 return inner
-        return self._kept_ref(node, found)
+        return self._kept_ref(node)
 
-    def _contains_itself(self, target: str) -> bool:
-        if target not in self._itself:
-            self._itself[target] = contains_itself(target, self.target)
-        return self._itself[target]
+    @cached_property
+    def _recursive(self) -> frozenset[str]:
+        return recursive_definitions(self._source.root, self._source.defs)
 
-    def _kept_ref(self, node: Ref, found: Node) -> Emitted:
+    def _kept_ref(self, node: Ref) -> Emitted:
         target = node.target
+        self._refs.setdefault(self._writing[-1], set()).add(target)
         if target not in self._names:
             self._names[target] = self._name_for(target)
-            self._stack.append(target)
-            emitted = self.emit(found, 0)
-            self._stack.pop()
-            self.defs[self._names[target]] = emitted.schema
-            self._codecs[target] = emitted.codec
-            if emitted.codec is not None:
-                self.changed.add(target)
+            if self._nesting > _POSTPONED_NESTING:
+                self._postponed.append(target)
+            else:
+                self._write_definition(target)
         ref: Object = {"$ref": f"#/$defs/{self._names[target]}"}
         out = self.described({}, replace(node, residue={}), [])
         out.pop("title", None)
@@ -271,12 +335,28 @@ class Emitter:
             return Emitted(ref, codec)
         return Emitted(ref, codecs.late(self._codecs, target) if target in self.changed else None)
 
+    def _write_definition(self, target: str) -> None:
+        found = self.target(target)
+        assert found is not None
+        self._stack.append(target)
+        self._writing.append(target)
+        emitted = self.emit(found, 0)
+        self._writing.pop()
+        self._stack.pop()
+        self.defs[self._names[target]] = emitted.schema
+        self._codecs[target] = emitted.codec
+        if emitted.codec is not None:
+            self.changed.add(target)
+
     def _name_for(self, target: str) -> str:
-        base = re.sub(r"[^a-zA-Z0-9_]+", "_", target.rpartition("/")[2]) or "root"
-        name, number = base, 2
-        while name in self._names.values():
-            name, number = f"{base}_{number}", number + 1
-        return name
+        return self._free_names.new(re.sub(r"[^a-zA-Z0-9_]+", "_", target.rpartition("/")[2]) or "root")
+
+
+def _size(node: Node) -> int:
+    """How much text a node repeats wherever it is written, in the units of `size_of`."""
+    if not node.notes and not node.residue and not isinstance(node, Enum):
+        return 1
+    return size_of([node.notes, node.residue, *(node.values if isinstance(node, Enum) else ())])
 
 
 def _one_record(node: Union) -> Record | None:

@@ -6,11 +6,12 @@ Unpacking is lossless: it happens only where the schema has no place for the pac
 from __future__ import annotations
 
 from ..ir.errors import BrokenJSON
-from ..ir.pointer import JSON, join
+from ..ir.pointer import JSON, below, join
 from ..stream.repair import mend
-from .coerce import follow
+from .coerce import coercion_budget, follow
 from .fits import Target, fits
 from .nodes import Array, Node, Record, Tuple, Union
+from .step_budget import StepBudget
 from .steps import Step
 
 __all__ = ["unwrap", "unwrap_members"]
@@ -35,8 +36,8 @@ def unwrap(root: Node, value: JSON, target: Target) -> tuple[JSON, tuple[Step, .
 
 def unwrap_members(root: Node, value: JSON, target: Target) -> tuple[JSON, tuple[Step, ...]]:
     """The arguments with the objects and lists that stand in them as text."""
-    steps: list[Step] = []
-    return _members(root, value, target, "", steps, 0), tuple(steps)
+    members = _Members(target, coercion_budget(value))
+    return members.unwrap(root, value, "", 0), tuple(members.steps)
 
 
 def _inside(root: Node, value: JSON) -> tuple[JSON, Step] | None:
@@ -54,31 +55,47 @@ def _inside(root: Node, value: JSON) -> tuple[JSON, Step] | None:
     return (inner, Step("unwrapped_alias", join(key))) if known else None
 
 
-def _members(node: Node, value: JSON, target: Target, path: str, steps: list[Step], depth: int) -> JSON:
-    node = follow(node, target)
-    if depth > _DEPTH or fits(node, value, target):
+class _Members:
+    """One walk over a value; `steps` are what it unwrapped."""
+
+    __slots__ = ("_budget", "_target", "steps")
+
+    def __init__(self, target: Target, budget: StepBudget) -> None:
+        self._target = target
+        self._budget = budget
+        self.steps: list[Step] = []
+
+    def unwrap(self, node: Node, value: JSON, path: str, depth: int) -> JSON:
+        node = follow(node, self._target)
+        if depth > _DEPTH or self._budget.exhausted or fits(node, value, self._target, self._budget):
+            return value
+        if type(value) is str and _holds_containers(node, self._target):
+            inner = _read(value)
+            if inner is not None and fits(node, inner, self._target, self._budget):
+                self.steps.append(Step("unwrapped_text", path))
+                return inner
+        if type(value) is dict and isinstance(node, Record):
+            return {
+                key: one if known is None else self.unwrap(known, one, below(path, key), depth + 1)
+                for key, one in value.items()
+                for known in (node.properties.get(key, node.rest),)
+            }
+        if type(value) is list and isinstance(node, Array) and node.items is not None:
+            items = node.items
+            return [self.unwrap(items, one, below(path, at), depth + 1) for at, one in enumerate(value)]
         return value
-    if type(value) is str and _holds_containers(node, target):
-        inner = _read(value)
-        if inner is not None and fits(node, inner, target):
-            steps.append(Step("unwrapped_text", path))
-            return inner
-    if type(value) is dict and isinstance(node, Record):
-        return {
-            key: one if known is None else _members(known, one, target, path + join(key), steps, depth + 1)
-            for key, one in value.items()
-            for known in (node.properties.get(key, node.rest),)
-        }
-    if type(value) is list and isinstance(node, Array) and node.items is not None:
-        items = node.items
-        return [_members(items, one, target, f"{path}/{at}", steps, depth + 1) for at, one in enumerate(value)]
-    return value
 
 
 def _holds_containers(node: Node, target: Target) -> bool:
-    if isinstance(node, Union):
-        return any(_holds_containers(follow(branch, target), target) for branch in node.branches)
-    return isinstance(node, (Record, Array, Tuple))
+    pending, seen = [node], set[int]()
+    while pending:
+        one = follow(pending.pop(), target)
+        if isinstance(one, (Record, Array, Tuple)):
+            return True
+        if isinstance(one, Union) and id(one) not in seen:  # a union may refer to itself
+            seen.add(id(one))
+            pending += one.branches
+    return False
 
 
 def _read(text: str) -> JSON:

@@ -1,19 +1,19 @@
 """Whether a value belongs to a node: types, enums, keys and bounds.
 
-Not the validator: residue and formats are not looked at. It settles which branch of a union a value came from. What was found
-out about an object or a list is remembered until the answer is there: alternatives within alternatives would else be tried in
-a number of ways that doubles with every level.
+Not the validator: residue and formats are ignored. It decides which branch of a union a value came from. Results for objects
+and arrays are cached for the duration of one question, because nested unions would otherwise be tried in a number of ways
+that doubles with every level; unions of many branches in front of large values are bounded by a budget of steps.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TypeAlias
 
 from ..ir.pointer import JSON
-from .nodes import Any, Array, Boolean, Enum, Node, Null, Number, Record, Ref, String, Tuple, Union
+from .nodes import Any, Array, Boolean, Enum, Node, Null, Number, Record, Ref, String, Tuple, Union, hashable
+from .patterns import MATCH_LIMIT, match_cost, matches
+from .step_budget import StepBudget, size_of
 
 __all__ = ["Target", "fits", "is_integer", "same"]
 
@@ -22,64 +22,92 @@ Target: TypeAlias = Callable[[str], Node | None]
 
 
 _MOST_HOPS = 3
+_STEPS, _STEPS_PER_VALUE = 20_000, 20
+_UNITS_PER_STEP = 200  # of `match_cost`
 
 
-_Known: TypeAlias = dict[tuple[int, int, int], bool]
-"""By node, value (both live as long as the question) and hops."""
+def fits(node: Node, value: JSON, target: Target, budget: StepBudget | None = None) -> bool:
+    """Whether a value belongs to a node; False where the budget does not suffice to find out."""
+    if budget is None:
+        budget = StepBudget(_STEPS + size_of(value) * _STEPS_PER_VALUE)
+    return _Fitting(target, budget).fits(node, value, 0)
 
 
-def fits(node: Node, value: JSON, target: Target) -> bool:
-    return _fits(node, value, target, 0, {})
+class _Fitting:
+    """One question. What was found out about an object or an array is kept until it is answered."""
 
+    __slots__ = ("_budget", "_known", "_target")
 
-def _fits(node: Node, value: JSON, target: Target, hops: int, known: _Known) -> bool:
-    """`hops`: references followed for this very value; one that leads back to itself says nothing."""
-    if isinstance(node, Any):
-        return True
-    if isinstance(node, Enum):
-        return any(same(value, one) for one in node.values)
-    if isinstance(node, Null):
-        return value is None
-    if isinstance(node, Boolean):
-        return type(value) is bool
-    if isinstance(node, String):
-        return type(value) is str and _string_fits(node, value)
-    if isinstance(node, Number):
-        return type(value) in (int, float) and _number_fits(node, value)
-    key = (id(node), id(value), hops)
-    found = known.get(key)
-    if found is None:
-        found = known[key] = _composite_fits(node, value, target, hops, known)
-    return found
+    def __init__(self, target: Target, budget: StepBudget) -> None:
+        self._target = target
+        self._budget = budget
+        self._known: dict[tuple[int, int, int], bool] = {}  # by node, value (both outlive the question) and hops
 
+    def fits(self, node: Node, value: JSON, hops: int) -> bool:
+        """`hops`: references followed for this very value; one that leads back to itself says nothing."""
+        if not self._budget.spend():
+            return False
+        if isinstance(node, Any):
+            return True
+        if isinstance(node, Enum):
+            return hashable(value) in node.keys
+        if isinstance(node, Null):
+            return value is None
+        if isinstance(node, Boolean):
+            return type(value) is bool
+        if isinstance(node, String):
+            return type(value) is str and self._string(node, value)
+        if isinstance(node, Number):
+            return type(value) in (int, float) and _number_fits(node, value)
+        key = (id(node), id(value), hops)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._composite(node, value, hops)
+        return found
 
-def _composite_fits(node: Node, value: JSON, target: Target, hops: int, known: _Known) -> bool:
-    if isinstance(node, Ref):
-        there = target(node.target)
-        return there is None or (hops < _MOST_HOPS and _fits(there, value, target, hops + 1, known))
-    if isinstance(node, Union):
-        return any(_fits(branch, value, target, hops, known) for branch in node.branches)
-    if isinstance(node, Record):
-        return type(value) is dict and _object_fits(node, value, target, known)
-    if isinstance(node, (Array, Tuple)):
-        return type(value) is list and _array_fits(node, value, target, known)
-    return False
+    def _string(self, node: String, value: str) -> bool:
+        if len(value) < node.min_length or (node.max_length is not None and len(value) > node.max_length):
+            return False
+        if node.pattern is None:
+            return True
+        units = match_cost(node.pattern) * len(value)
+        if units > MATCH_LIMIT:
+            return True  # a pattern that is not matched here excludes nothing: the validator has the last word
+        return self._budget.spend(units // _UNITS_PER_STEP) and matches(node.pattern, value) is not False
 
-
-def _string_fits(node: String, value: str) -> bool:
-    if len(value) < node.min_length or (node.max_length is not None and len(value) > node.max_length):
+    def _composite(self, node: Node, value: JSON, hops: int) -> bool:
+        if isinstance(node, Ref):
+            there = self._target(node.target)
+            return there is None or (hops < _MOST_HOPS and self.fits(there, value, hops + 1))
+        if isinstance(node, Union):
+            return any(self.fits(branch, value, hops) for branch in node.branches)
+        if isinstance(node, Record):
+            return type(value) is dict and self._object(node, value)
+        if isinstance(node, (Array, Tuple)):
+            return type(value) is list and self._array(node, value)
         return False
-    pattern = None if node.pattern is None else _compiled(node.pattern)
-    return pattern is None or pattern.search(value) is not None
 
+    def _object(self, node: Record, value: dict[str, JSON]) -> bool:
+        if not node.required.issubset(value):
+            return False
+        for key, one in value.items():
+            inner = node.properties.get(key, node.rest)
+            if inner is None:
+                return False  # keys that are not mentioned are not meant
+            if not self.fits(inner, one, 0):
+                return False
+        return True
 
-@lru_cache(1024)
-def _compiled(pattern: str) -> re.Pattern[str] | None:
-    """None for what Python does not read; the validator has the last word on those."""
-    try:
-        return re.compile(pattern)
-    except re.error:
-        return None
+    def _array(self, node: Array | Tuple, value: list[JSON]) -> bool:
+        if len(value) < node.min_items or (node.max_items is not None and len(value) > node.max_items):
+            return False
+        if isinstance(node, Array):
+            return node.items is None or all(self.fits(node.items, one, 0) for one in value)
+        if len(value) > len(node.items) and node.rest is None:
+            return False
+        nodes = [*node.items, *([node.rest] * max(len(value) - len(node.items), 0))]
+        pairs = zip(nodes, value, strict=False)
+        return all(inner is None or self.fits(inner, one, 0) for inner, one in pairs)
 
 
 def _number_fits(node: Number, value: float) -> bool:
@@ -95,30 +123,6 @@ def _number_fits(node: Number, value: float) -> bool:
 
 def is_integer(value: float) -> bool:
     return type(value) is int or (type(value) is float and value.is_integer())
-
-
-def _object_fits(node: Record, value: dict[str, JSON], target: Target, known: _Known) -> bool:
-    if not node.required.issubset(value):
-        return False
-    for key, one in value.items():
-        inner = node.properties.get(key, node.rest)
-        if inner is None:
-            return False  # keys that are not mentioned are not meant
-        if not _fits(inner, one, target, 0, known):
-            return False
-    return True
-
-
-def _array_fits(node: Array | Tuple, value: list[JSON], target: Target, known: _Known) -> bool:
-    if len(value) < node.min_items or (node.max_items is not None and len(value) > node.max_items):
-        return False
-    if isinstance(node, Array):
-        return node.items is None or all(_fits(node.items, one, target, 0, known) for one in value)
-    if len(value) > len(node.items) and node.rest is None:
-        return False
-    nodes = [*node.items, *([node.rest] * max(len(value) - len(node.items), 0))]
-    pairs = zip(nodes, value, strict=False)
-    return all(inner is None or _fits(inner, one, target, 0, known) for inner, one in pairs)
 
 
 def same(one: JSON, other: JSON) -> bool:

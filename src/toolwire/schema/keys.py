@@ -15,6 +15,7 @@ class Keys:
     def __init__(self, pattern: str | None, names: Collection[str]) -> None:
         self._pattern = pattern
         self._taken = set(names)
+        self._next: dict[str, int] = {}
 
     def to_there(self, name: str) -> str:
         if self._pattern is None or is_legal(self._pattern, name):
@@ -25,10 +26,11 @@ class Keys:
         return self.new(clean)
 
     def new(self, name: str) -> str:
-        found, number = name, 2
+        found, number = name, self._next.get(name, 2)
         while found in self._taken:
             found, number = f"{name}_{number}", number + 1
         self._taken.add(found)
+        self._next[name] = number  # numbers below are taken: many names of one stem cost one step each
         return found
 
 

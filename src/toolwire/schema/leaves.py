@@ -13,7 +13,7 @@ from .conform import long_enum
 from .dialects import Dialect
 from .formats import ASSERTED, format_pattern
 from .nodes import Enum, Node, Number, String
-from .patterns import acceptable, length_pattern, looks_around
+from .patterns import acceptable, length_pattern
 from .ranges import range_pattern
 
 __all__ = ["Emitted", "Writer", "enum", "number", "short", "string"]
@@ -36,6 +36,7 @@ class Writer(Protocol):
 
     def described(self, schema: Object, node: Node, words: list[str]) -> Object: ...
     def unenforced(self, node: Node, keyword: str, detail: str = ...) -> None: ...
+    def report_pattern(self, node: Node, pattern: str, is_sent: bool) -> None: ...
     def remark(self, node: Node, concept: str, detail: str) -> None: ...
 
 
@@ -44,13 +45,12 @@ def string(writer: Writer, node: String) -> Emitted:
     out: Object = {"type": "string"}
     words: list[str] = []
     pattern = node.pattern
-    if pattern is not None and not ("pattern" in can and acceptable(pattern, writer.dialect.patterns)):
-        words.append(f"pattern: {short(pattern)}")
-        if looks_around(pattern):
-            writer.unenforced(node, "pattern", "told in the description, checked nowhere: it looks around or back")
-        else:
-            writer.unenforced(node, "pattern")
-        pattern = None
+    if pattern is not None:
+        is_sent = "pattern" in can and acceptable(pattern, writer.dialect.patterns)
+        writer.report_pattern(node, pattern, is_sent)
+        if not is_sent:
+            words.append(f"pattern: {short(pattern)}")
+            pattern = None
     low, high = node.min_length, node.max_length
     if "minLength" not in can and (low or high is not None):
         said = pattern or (node.format and format_pattern(node.format))
@@ -143,14 +143,14 @@ def _enum_values(writer: Writer, node: Node, values: list[JSON]) -> tuple[Object
     bad = [value for value in values if not _allowed_in_enum(value, policy)]
     if not bad:
         return {"type": _types_of(values), "enum": values} if values else {"type": "string"}, None
-    names: list[str] = []
+    names: dict[str, None] = {}
     for value in values:
         name = value if type(value) is str and value else dumps(value) if value != "" else "(empty)"
         while name in names:
             name += " "
-        names.append(name)
+        names[name] = None
     writer.remark(node, "enum", "its values are written as strings")
-    return {"type": "string", "enum": names}, codecs.labels(values, names)
+    return {"type": "string", "enum": list(names)}, codecs.labels(values, list(names))
 
 
 def short(value: JSON) -> str:

@@ -20,13 +20,14 @@ from ..ir.losses import Loss, Losses
 from ..ir.pointer import JSON, Object, split
 from ..ir.text import to_bytes
 from ..stream.strict import parse
-from .codec import Codec, remembering
+from .codec import Codec, carry
 from .conform import conforms, violations
 from .dialects import DIALECTS, Dialect, dialect
 from .emit import Emitter
 from .leaves import Emitted
 from .read import Source, read
 from .strain import doubts
+from .unchecked import unchecked_patterns
 
 __all__ = ["Lowered", "lower", "lower_all"]
 
@@ -57,13 +58,10 @@ class Lowered:
         return self.codec is not None
 
     def lift(self, arguments: JSON) -> JSON:
-        if self.codec is None:
-            return arguments
-        with remembering():
-            return self.codec.lift(arguments)
+        return arguments if self.codec is None else carry(self.codec.lift, arguments)
 
     def encode(self, arguments: JSON) -> JSON:
-        return arguments if self.codec is None else self.codec.encode(arguments)
+        return arguments if self.codec is None else carry(self.codec.encode, arguments)
 
 
 def lower(schema: JSON, into: str | Dialect) -> Lowered:
@@ -101,6 +99,8 @@ def _read(content: bytes) -> Source:
 def _lower(schema: JSON, row: Dialect, reading: Callable[[], Source]) -> Lowered:
     if type(schema) is dict and conforms(schema, row):
         losses = Losses()
+        for one in unchecked_patterns(schema):
+            losses.add(one.at, "pattern", "weakened", f"checked by the provider only: {one.reason}", "info")
         _report_doubts(schema, row, losses)
         whole = Lowered(schema, None, tuple(losses), row)
         whole.unchanged = True
@@ -125,14 +125,17 @@ def _report_doubts(schema: Object, row: Dialect, losses: Losses) -> None:
 
 
 def _emit(source: Source, row: Dialect, losses: Losses) -> Emitted:
-    """Definitions that contain themselves are written again until it is clear which of them change values."""
+    """Write definitions that contain themselves again, once it is known which of them change values."""
     changed: frozenset[str] = frozenset()
     while True:
         emitter = Emitter(source, row, losses, changed)
         emitted = emitter.root()
         if emitter.changed <= changed:
             break
-        changed = frozenset(emitter.changed)
+        changed = emitter.affected()
+    for one in source.unchecked:
+        if one.pattern not in emitter.reported:
+            losses.add(one.at, "pattern", "weakened", f"checked nowhere: {one.reason}")
     if not emitter.defs:
         return emitted
     return Emitted({**emitted.schema, "$defs": emitter.defs}, emitted.codec)

@@ -9,7 +9,10 @@ for (`not`, `if`, `uniqueItems`, …): they are carried along, told to the model
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TypeAlias
+
+from msgspec.structs import force_setattr
 
 from ..ir.pointer import JSON, Object
 from ..ir.value import Value
@@ -28,7 +31,21 @@ __all__ = [
     "String",
     "Tuple",
     "Union",
+    "hashable",
 ]
+
+
+def hashable(value: JSON) -> Hashable:
+    """A hashable stand-in for a JSON value; equal exactly where the values are equal in JSON: 1 is 1.0, neither is true.
+
+    >>> hashable({"a": [1, True]}) == hashable({"a": [1.0, True]}), hashable(1) == hashable(True)
+    (True, False)
+    """
+    if type(value) is dict:
+        return dict, frozenset([(key, hashable(inner)) for key, inner in value.items()])
+    if type(value) is list:
+        return list, tuple([hashable(inner) for inner in value])
+    return (bool, value) if type(value) is bool else value
 
 
 class _Base(Value, frozen=True, kw_only=True):
@@ -72,6 +89,12 @@ class Number(_Base, frozen=True):
 
 class Enum(_Base, frozen=True):
     values: tuple[JSON, ...] = ()
+    keys: frozenset[Hashable] = frozenset()
+    """The values in a hashable form, so that a look-up does not depend on their number. Derived from `values`."""
+
+    def __post_init__(self) -> None:
+        if len(self.keys) != len(self.values):  # equal: `replace` changed something else
+            force_setattr(self, "keys", frozenset(map(hashable, self.values)))
 
 
 class Array(_Base, frozen=True):

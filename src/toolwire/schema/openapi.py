@@ -74,7 +74,7 @@ class ApiTool(Tool, frozen=True):
                 body = value
             else:
                 headers.update(_header(place, value))
-        if missing := re.search(r"\{([^}]*)\}", path):
+        if missing := re.search(r"\{([^{}]*+)\}", path):
             raise EncodeError(
                 f"the path needs {missing[1]!r}", pointer=join(missing[1]), hint="it is a required parameter"
             )

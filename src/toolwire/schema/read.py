@@ -10,21 +10,26 @@ object with `properties` is an object, and keys that are not mentioned are not m
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ..ir.pointer import JSON, Object, join, resolve
-from .fits import same
-from .meet import meet
-from .nodes import Any, Array, Boolean, Enum, Never, Node, Null, Number, Record, Ref, String, Tuple, Union
+from ..ir.pointer import JSON, Object, below, join, resolve
+from .intersect import Intersection
+from .nodes import Any, Array, Boolean, Enum, Never, Node, Null, Number, Record, Ref, String, Tuple, Union, hashable
+from .step_budget import StepBudget, size_of
+from .unchecked import Unchecked, unchecked_patterns
 
 __all__ = ["DEPTH", "Finding", "Source", "read"]
 
 DEPTH = 64
 """Deeper than this nothing is looked at; a value there may be anything."""
 
+_STEPS, _STEPS_PER_VALUE = 500, 4
+"""What intersections may cost. The real tools of public servers need less than one step per JSON value."""
+_MOST_NESTING = 16
+"""Nodes being read at once beyond which a reference is read later, from an empty stack."""
 _NOTES = ("title", "description", "default", "examples", "example", "deprecated")
 _RESIDUE = (
     "not",
@@ -76,30 +81,46 @@ class Finding(NamedTuple):
 
 class Source(NamedTuple):
     """A schema as nodes. `defs` are what its references lead to, `unread` the keywords that say nothing here, both by
-    JSON pointer."""
+    JSON pointer. `unchecked` are patterns that the local validator does not check."""
 
     root: Node
     defs: dict[str, Node]
     findings: tuple[Finding, ...]
     unread: tuple[str, ...] = ()
+    size: int = 0
+    """The size of the document (`size_of`), from which allowances for further work are derived."""
+    unchecked: tuple[Unchecked, ...] = ()
 
 
 def read(schema: JSON) -> Source:
     reader = _Reader(schema)
     root = reader.node(schema, "", 0)
-    return Source(root, reader.defs, tuple(dict.fromkeys(reader.findings)), tuple(reader.unread))
+    reader.read_postponed()
+    findings, unread = tuple(dict.fromkeys(reader.findings)), tuple(reader.unread)
+    return Source(root, reader.defs, findings, unread, reader.size, tuple(unchecked_patterns(schema)))
 
 
 class _Reader:
     def __init__(self, document: JSON) -> None:
         self.document = document
+        self.size = size_of(document)
         self.defs: dict[str, Node] = {}
         self.findings: list[Finding] = []
         self.unread: list[str] = []
         self._reading: set[str] = set()
+        self._nesting = 0
+        self._postponed: list[str] = []
         self._anchors: dict[str, str] | None = None
+        self._intersection = Intersection(self._target, StepBudget(_STEPS + self.size * _STEPS_PER_VALUE))
 
     def node(self, schema: JSON, at: str, depth: int) -> Node:
+        self._nesting += 1
+        try:
+            return self._node(schema, at, depth)
+        finally:
+            self._nesting -= 1
+
+    def _node(self, schema: JSON, at: str, depth: int) -> Node:
         if schema is True:
             return Any(at=at)
         if schema is False:
@@ -115,7 +136,7 @@ class _Reader:
         node = self._own(schema, at, depth)
         if not _COMBINED.isdisjoint(schema):
             for part in self._combined(schema, at, depth):
-                node = self._meet(node, part, at)
+                node = self._intersect(node, part, at)
         if schema.get("nullable") is True and not isinstance(node, (Any, Null)):
             node = Union((node, Null(at=at)), at=at) if not isinstance(node, Enum) else _with_null(node)
         if _REMARKS.isdisjoint(schema):
@@ -159,7 +180,7 @@ class _Reader:
         spelled = [name.lower() if type(name) is str and name.isupper() else name for name in names]  # Gemini's
         known = [name for name in spelled if name in _TYPES]
         if known:
-            return ["number"] if set(known) == {"number", "integer"} else known
+            return ["number"] if set(known) == {"number", "integer"} else list(dict.fromkeys(known))
         if said is not None:
             self.findings.append(Finding(f"{at}/type", f"unknown type {said!r}"))
         if "const" in schema or "enum" in schema:
@@ -168,19 +189,18 @@ class _Reader:
         return meant[:1] or None
 
     def _enum(self, schema: Object, types: list[str] | None, at: str) -> Node:
-        values = [schema["const"]] if "const" in schema else list(schema["enum"])
+        values = [schema["const"]] if "const" in schema else schema["enum"]
         if "const" in schema and type(schema.get("enum")) is list:
-            values = [value for value in values if any(same(value, other) for other in schema["enum"])]
-        unique: list[JSON] = []
+            listed = frozenset(map(hashable, schema["enum"]))
+            values = [value for value in values if hashable(value) in listed]
+        unique: dict[Hashable, JSON] = {}
         for value in values:
-            if types is not None and not any(_is_a(value, name) for name in types):
-                continue
-            if not any(same(value, other) for other in unique):
-                unique.append(value)
+            if types is None or any(_is_a(value, name) for name in types):
+                unique.setdefault(hashable(value), value)
         if not unique:
             self.findings.append(Finding(f"{at}/enum", "no value of the enum has the type: nothing can ever match"))
             return Never(at=at)
-        return Enum(tuple(unique), at=at)
+        return Enum(tuple(unique.values()), at=at)
 
     def _typed(self, name: str, schema: Object, at: str, depth: int) -> Node:
         if name == "object":
@@ -202,7 +222,7 @@ class _Reader:
     def _object(self, schema: Object, at: str, depth: int) -> Node:
         given = schema.get("properties")
         properties = {
-            key: self.node(value, f"{at}/properties/{key}", depth + 1)
+            key: self.node(value, below(at, "properties", key), depth + 1)
             for key, value in (given.items() if type(given) is dict else ())
         }
         names = schema.get("required")
@@ -229,7 +249,7 @@ class _Reader:
         return Record(properties, required, rest, extra is False, residue=residue, at=at)
 
     def _patterns(self, patterns: Object, rest: Node | None, at: str, depth: int) -> Node:
-        branches = [self.node(value, f"{at}/patternProperties/{key}", depth + 1) for key, value in patterns.items()]
+        branches = [self.node(value, below(at, "patternProperties", key), depth + 1) for key, value in patterns.items()]
         return _union([*branches, *([rest] if rest is not None else [])], False, at)
 
     def _array(self, schema: Object, at: str, depth: int) -> Node:
@@ -256,9 +276,20 @@ class _Reader:
             return Any(at=at, residue={"$ref": uri})
         if target not in self.defs and target not in self._reading:
             self._reading.add(target)
-            self.defs[target] = self.node(resolve(self.document, target), target, 1)
-            self._reading.discard(target)
+            if self._nesting > _MOST_NESTING:
+                self._postponed.append(target)
+            else:
+                self._definition(target)
         return Ref(target, at=at)
+
+    def _definition(self, target: str) -> None:
+        self.defs[target] = self.node(resolve(self.document, target), target, 1)
+        self._reading.discard(target)
+
+    def read_postponed(self) -> None:
+        """Read the definitions at the end of long chains of references, which would exceed the recursion limit."""
+        while self._postponed:
+            self._definition(self._postponed.pop())
 
     def _pointer(self, uri: str) -> str | None:
         if uri in ("#", ""):
@@ -274,11 +305,15 @@ class _Reader:
             self._anchors = dict(_anchors(self.document, "", 0))
         return self._anchors.get(uri)
 
-    def _meet(self, node: Node, other: Node, at: str) -> Node:
-        met = meet(node, other, self._target)
-        if isinstance(met, Never) and not isinstance(node, Never) and not isinstance(other, Never):
+    def _intersect(self, node: Node, other: Node, at: str) -> Node:
+        exhausted = self._intersection.budget.exhausted
+        result = self._intersection.of(node, other)
+        unknown = isinstance(result, Any) and not isinstance(node, Any) and not isinstance(other, Any)
+        if self._intersection.budget.exhausted and (unknown or not exhausted):
+            self.findings.append(Finding(at, "too many combinations to work out: described as any value"))
+        if isinstance(result, Never) and not isinstance(node, Never) and not isinstance(other, Never):
             self.findings.append(Finding(at, "what it combines excludes each other: nothing can ever match"))
-        return met
+        return result
 
     def _target(self, target: str) -> Node | None:
         """None while it is being read: a definition that contains itself by `allOf`."""
@@ -292,11 +327,11 @@ def _anchors(schema: JSON, at: str, depth: int) -> Iterable[tuple[str, str]]:
         for keyword, mark in (("$anchor", "#"), ("$dynamicAnchor", "#"), ("$id", ""), ("id", "")):
             if type(schema.get(keyword)) is str:
                 yield f"{mark}{schema[keyword]}", at
-        for key, value in schema.items():
-            yield from _anchors(value, f"{at}/{key.replace('~', '~0').replace('/', '~1')}", depth + 1)
-    elif type(schema) is list:
-        for index, value in enumerate(schema):
-            yield from _anchors(value, f"{at}/{index}", depth + 1)
+    elif type(schema) is not list:
+        return
+    for key, value in schema.items() if type(schema) is dict else enumerate(schema):
+        if (inner := below(at, key)) != at:
+            yield from _anchors(value, inner, depth + 1)
 
 
 def _schemas(value: JSON) -> list[JSON]:

@@ -1,37 +1,69 @@
-"""Which definitions a schema leads to, and whether one leads back to itself."""
+"""Which definitions of a schema refer to which, and which of them contain themselves."""
 
 from __future__ import annotations
 
-from .fits import Target
+from collections.abc import Mapping
+
 from .nodes import Array, Node, Record, Ref, Tuple, Union
 
-__all__ = ["contains_itself", "refs_in"]
+__all__ = ["recursive_definitions", "refs_in"]
 
 
-def contains_itself(target: str, look_up: Target) -> bool:
-    seen: set[str] = set()
-    waiting = [target]
-    while waiting:
-        found = look_up(waiting.pop())
-        for inner in refs_in(found) if found is not None else ():
-            if inner == target:
-                return True
-            if inner not in seen:
-                seen.add(inner)
-                waiting.append(inner)
-    return False
+def recursive_definitions(root: Node, definitions: Mapping[str, Node]) -> frozenset[str]:
+    """The definitions that lead back to themselves, by pointer; the root is `""`.
+
+    Tarjan's algorithm for strongly connected components, iterative and linear: a chain of references may be longer than
+    the recursion limit.
+    """
+    graph = {"": refs_in(root), **{pointer: refs_in(node) for pointer, node in definitions.items()}}
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    open_pointers: dict[str, None] = {}  # visited, not yet in a component; in the order of the visits
+    found = {pointer for pointer, targets in graph.items() if pointer in targets}
+    for start, targets_of_start in graph.items():
+        path = [] if start in order else [(start, iter(targets_of_start))]
+        while path:
+            pointer, targets = path[-1]
+            if pointer not in order:
+                order[pointer] = low[pointer] = len(order)
+                open_pointers[pointer] = None
+            for target in targets:
+                if target in graph and target not in order:
+                    path.append((target, iter(graph[target])))
+                    break
+                if target in open_pointers:
+                    low[pointer] = min(low[pointer], order[target])
+            else:
+                path.pop()
+                if path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[pointer])
+                if low[pointer] == order[pointer]:
+                    found.update(_component(open_pointers, pointer))
+    return frozenset(found)
+
+
+def _component(open_pointers: dict[str, None], first: str) -> list[str]:
+    """Take the component that begins at `first` off the open ones; empty where it is a single definition."""
+    members = [open_pointers.popitem()[0]]
+    while members[-1] != first:
+        members.append(open_pointers.popitem()[0])
+    return members if len(members) > 1 else []
 
 
 def refs_in(node: Node) -> list[str]:
-    if isinstance(node, Ref):
-        return [node.target]
-    inner: list[Node] = []
-    if isinstance(node, Record):
-        inner = [*node.properties.values(), *([node.rest] if node.rest is not None else [])]
-    elif isinstance(node, Array):
-        inner = [node.items] if node.items is not None else []
-    elif isinstance(node, Tuple):
-        inner = [*node.items, *([node.rest] if node.rest is not None else [])]
-    elif isinstance(node, Union):
-        inner = list(node.branches)
-    return [target for one in inner for target in refs_in(one)]
+    """The targets of all references in a node, without following them."""
+    found: list[str] = []
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Ref):
+            found.append(one.target)
+        elif isinstance(one, Record):
+            pending += [*one.properties.values(), *([one.rest] if one.rest is not None else [])]
+        elif isinstance(one, Array):
+            pending += [one.items] if one.items is not None else []
+        elif isinstance(one, Tuple):
+            pending += [*one.items, *([one.rest] if one.rest is not None else [])]
+        elif isinstance(one, Union):
+            pending += one.branches
+    return found

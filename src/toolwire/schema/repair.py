@@ -21,13 +21,13 @@ from ..ir.value import Value
 from ..stream.repair import Repaired, mend, readings
 from ..stream.strict import kind_of, parse
 from .brackets import moved_brackets
-from .coerce import Coercion
+from .coerce import Coercion, coercion_budget
 from .envelope import unwrap, unwrap_members
 from .fits import fits
 from .nodes import Node, Record
 from .read import read
 from .steps import Step
-from .validate import DEPTH, Problem, Validator, depth_of, validator
+from .validate import DEPTH, Problem, Validator, depth_of, has_large_patterns, validator
 
 __all__ = ["POLICIES", "Policy", "Repair", "Step", "repair_arguments"]
 
@@ -57,7 +57,8 @@ def repair_arguments(given: JSON, schema: JSON, *, policy: Policy = "safe", fini
     """
     if policy not in POLICIES:
         raise ConfigError(f"unknown policy {policy!r}", hint=f"one of {', '.join(POLICIES)}")
-    ladder = _ladder(to_bytes(schema))
+    content = to_bytes(schema)
+    ladder = _large_ladder(content) if has_large_patterns(content) else _ladder(content)
     if type(given) is not str:
         return ladder.from_value(given, (), policy)
     return ladder.from_text(given, policy, finished)
@@ -66,6 +67,9 @@ def repair_arguments(given: JSON, schema: JSON, *, policy: Policy = "safe", fini
 @lru_cache(1024)
 def _ladder(schema: bytes) -> _Ladder:
     return _Ladder(parse(schema))
+
+
+_large_ladder = lru_cache(16)(_ladder.__wrapped__)  # as the validator that it holds
 
 
 class _Ladder:
@@ -117,7 +121,7 @@ class _Ladder:
             value, taken = unwrap_members(self._root, value, self._target)
             steps += taken
         if policy == "aggressive" and not self._accepts(value):
-            coercion = Coercion(self._target)
+            coercion = Coercion(self._target, coercion_budget(value))
             value = coercion.value(self._root, value, "")
             steps += tuple(coercion.steps)
         return self._judged(value, steps)

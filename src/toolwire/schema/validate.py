@@ -1,36 +1,46 @@
 """Arguments held against their schema: all problems at once, each in words that a model can act on.
 
 jsonschema-rs does the checking. It is kept from the network and from files, and from documents so deep that it would crash, or
-so ambiguous that it would never come to an end; formats are asserted; patterns run on an engine that is linear in the text, and
-those that it refuses are a finding of the schema, not an error of the arguments.
+so ambiguous that it would never come to an end; formats are asserted. Patterns run on an engine that is linear in the text, with
+a budget for each check; a pattern that the engine refuses is a finding of the schema, not an error of the arguments.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..ir.errors import InvalidArguments, SchemaError
-from ..ir.pointer import JSON, Object, join
+from ..ir.pointer import JSON, join
 from ..ir.text import dumps, to_bytes
 from ..ir.value import Value
 from ..stream.strict import parse
 from .effort import Effort
-from .patterns import acceptable
+from .matching import Matching
+from .patterns import engine_options
+from .step_budget import size_of
+from .unchecked import total_size, unchecked_patterns, without_patterns
 
 if TYPE_CHECKING:
     import jsonschema_rs
 
-__all__ = ["DEPTH", "Problem", "Validator", "depth_of", "validator"]
+__all__ = ["DEPTH", "Problem", "Validator", "depth_of", "has_large_patterns", "validator"]
 
 DEPTH = 64
 MOST_PROBLEMS = 50
 MOST_EFFORT = 1_000_000
-"""Schemas that may be held against parts of one value: about a quarter of a second."""
-MOST_TOLD = 20_000
-"""The same where everything that is wrong is to be told, which takes much longer."""
-_UNCHECKED = "cannot be checked: the alternatives of the schema multiply here; nest the arguments less deeply"
-_UNTOLD = "does not fit the schema; its alternatives multiply here, so that nobody can say where"
+"""Schemas that may be applied to parts of one value: about a quarter of a second."""
+MOST_LISTED = 20_000
+"""The same where every problem is listed: the engine collects one error for every branch that does not match."""
+_CERTAIN = 50_000_000
+"""A product of the sizes of schema and value below which checking is fast, whatever they contain."""
+_UNCHECKED = (
+    "cannot be checked: the schema has too many alternatives for arguments of this size; send smaller arguments"
+)
+_UNLISTED = "does not match the schema; it has too many alternatives to list which part is wrong"
+_UNMATCHED = "cannot be checked: the text is too long for the patterns of the schema; shorten it"
+_LARGE_PATTERNS = 250_000
+"""Bytes of automata. Schemas with more share a small cache, so that they cannot fill the memory."""
 
 
 class Problem(Value, frozen=True):
@@ -45,64 +55,56 @@ class Problem(Value, frozen=True):
 
 
 class Validator:
-    """Compiled once, for one schema. `findings` are patterns that are not checked."""
+    """Compiled once, for one schema. `findings` are patterns that are not checked, each with its pointer and the reason."""
 
-    __slots__ = ("_check", "_effort", "_multiplies", "findings")
+    __slots__ = ("_check", "_effort", "_matching", "_multiplies", "_refers", "_size", "findings")
 
     def __init__(self, schema: JSON) -> None:
         if depth_of(schema) > DEPTH:
             raise SchemaError(f"a schema nested deeper than {DEPTH}", hint="flatten it, or use $ref")
-        self.findings: list[str] = []
         text = to_bytes(schema)
-        # without references the schema itself would have to be as large as what there is to do
-        refers = b'"$ref"' in text or b'Ref"' in text
-        self._effort = Effort(schema, MOST_EFFORT) if refers else None
-        self._multiplies = self._effort is not None and self._effort.multiplies()
-        self._check = self._compile(_upgraded(schema) if b'"nullable"' in text else schema)
-
-    def _compile(self, schema: JSON) -> jsonschema_rs.Validator:
-        import jsonschema_rs
-
-        options: dict[str, Any] = {
-            "validate_formats": True,
-            "offline": True,
-            "pattern_options": jsonschema_rs.RegexOptions(),
-        }
-        try:
-            return jsonschema_rs.validator_for(schema, **options)
-        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-            relaxed = _without_patterns(schema, "", self.findings)
-            if not self.findings:
-                raise SchemaError(f"not a JSON Schema: {error}") from error
-        try:
-            return jsonschema_rs.validator_for(relaxed, **options)
-        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-            raise SchemaError(f"not a JSON Schema: {error}") from error
+        unchecked = unchecked_patterns(schema) if b'"pattern' in text else []
+        self.findings = [str(one) for one in unchecked]
+        if b'"nullable"' in text:
+            schema = _upgraded(schema)
+        if unchecked:
+            schema = without_patterns(schema, frozenset(one.pattern for one in unchecked))
+        self._size = size_of(schema)
+        self._effort = Effort(schema)
+        self._refers = b'"$ref"' in text or b'Ref"' in text
+        self._multiplies = self._refers and self._effort.multiplies()
+        self._matching = Matching(schema) if b'"pattern' in text else None
+        self._check = _compile(schema)
 
     def accepts(self, value: JSON) -> bool:
-        if type(value) is dict:
+        if type(value) is dict and self._matching is None:
             for inner in value.values():
                 if type(inner) is dict or type(inner) is list:
                     break
             else:
                 return self._check.is_valid(value)  # an object of plain values: what most calls are
-        return depth_of(value) <= DEPTH and not self._is_too_much(value) and self._check.is_valid(value)
+        return depth_of(value) <= DEPTH and self._too_much(value) is None and self._check.is_valid(value)
 
-    def _is_too_much(self, value: JSON) -> bool:
-        """Definitions that lead back to themselves are no trouble here: the engine remembers those."""
-        return self._multiplies and self._effort is not None and self._effort.of(value) >= MOST_EFFORT
+    def _too_much(self, value: JSON) -> str | None:
+        """Why checking could block. Recursive definitions alone are harmless: the engine caches their results."""
+        if self._matching is not None and self._matching.exceeds_budget(value):
+            return _UNMATCHED
+        if not self._multiplies and (self._size < _CERTAIN // 1_000_000 or self._size * size_of(value) < _CERTAIN):
+            return None
+        return _UNCHECKED if self._effort.of(value, MOST_EFFORT) >= MOST_EFFORT else None
 
     def problems(self, value: JSON) -> tuple[Problem, ...]:
         """Everything that is wrong, the first fifty of it."""
         if depth_of(value) > DEPTH:
             return (Problem("", "depth", f"nested deeper than {DEPTH}"),)
-        if self._is_too_much(value):
-            return (Problem("", "effort", _UNCHECKED),)
-        if self._effort is not None:
-            if self._check.is_valid(value):
-                return ()
-            if self._effort.of(value) >= MOST_TOLD:
-                return (Problem("", "effort", _UNTOLD),)
+        if (reason := self._too_much(value)) is not None:
+            return (Problem("", "effort", reason),)
+        if self._check.is_valid(value):
+            return ()
+        # without references, the work is bounded by the product of the sizes
+        if self._refers or self._size * size_of(value) > MOST_LISTED:
+            if self._effort.of(value, MOST_LISTED) >= MOST_LISTED:
+                return (Problem("", "effort", _UNLISTED),)
         found: list[Problem] = []
         for error in self._check.iter_errors(value):
             found.append(_problem(error))
@@ -120,12 +122,33 @@ class Validator:
 
 def validator(schema: JSON) -> Validator:
     """The validator of a schema, compiled once for the same content."""
-    return _cached(to_bytes(schema))
+    content = to_bytes(schema)
+    return _cached_large(content) if has_large_patterns(content) else _cached(content)
+
+
+@lru_cache(1024)
+def has_large_patterns(content: bytes) -> bool:
+    """Whether the patterns of a schema take so much memory that only few such schemas are kept."""
+    return b'"pattern' in content and total_size(parse(content)) > _LARGE_PATTERNS
 
 
 @lru_cache(1024)
 def _cached(content: bytes) -> Validator:
     return Validator(parse(content))
+
+
+_cached_large = lru_cache(16)(_cached.__wrapped__)
+
+
+def _compile(schema: JSON) -> jsonschema_rs.Validator:
+    import jsonschema_rs
+
+    try:
+        return jsonschema_rs.validator_for(
+            schema, validate_formats=True, offline=True, pattern_options=engine_options()
+        )
+    except (jsonschema_rs.ReferencingError, ValueError) as error:
+        raise SchemaError(f"not a JSON Schema: {error}") from error
 
 
 def depth_of(value: JSON) -> int:
@@ -180,19 +203,4 @@ def _upgraded(schema: JSON) -> JSON:
     out = {key: _upgraded(value) for key, value in schema.items()}
     if out.pop("nullable", None) is True:
         return {"anyOf": [out, {"type": "null"}]}
-    return out
-
-
-def _without_patterns(schema: JSON, at: str, found: list[str]) -> JSON:
-    """A copy without the patterns that the linear engine refuses; they go into `found`."""
-    if type(schema) is list:
-        return [_without_patterns(one, f"{at}/{index}", found) for index, one in enumerate(schema)]
-    if type(schema) is not dict:
-        return schema
-    out: Object = {}
-    for key, value in schema.items():
-        if key == "pattern" and type(value) is str and not acceptable(value, "linear"):
-            found.append(f"{at}/pattern: {value}")
-        else:
-            out[key] = _without_patterns(value, f"{at}{join(key)}", found)
     return out

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 
 from ..ir.errors import BrokenJSON
+from .locate import pointer_at
 from .quotes import QUOTES, StringReader
 from .reading import Reading, ambiguous, invalid, truncated
-from .strict import pointer_at
 
 __all__ = ["DEPTH", "Mender"]
 

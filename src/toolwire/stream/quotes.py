@@ -23,7 +23,8 @@ _PLAIN = {
     "”": re.compile(r'[^“”"\\\x00-\x1f]*+'),
 }
 # what two strings with something between them look like: no reading may swallow that
-_STRUCTURE = re.compile(r"""["'“”]\s*+(?:[:}\]]|,(?:[\s,]*+|[^"'“{\[:]*+:\s*+)["'“{\[])|[{\[]\s*+["'“]""")
+# A key without quotes has a bounded length: otherwise every quote before a comma would be followed by a scan of the rest.
+_STRUCTURE = re.compile(r"""["'“”]\s*+(?:[:}\]]|,(?:[\s,]*+|[^"'“{\[:]{0,200}+:\s*+)["'“{\[])|[{\[]\s*+["'“]""")
 _APOSTROPHE = re.compile(r"\w'\w")
 _HEX = re.compile(r"[0-9a-fA-F]{0,4}")
 _HEX_CHARACTER = re.compile(r"x[0-9a-fA-F]{2}|U000[0-9a-fA-F]{5}|U0010[0-9a-fA-F]{4}")

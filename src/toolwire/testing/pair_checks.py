@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from ..bridge.exchange import Exchange
 from ..bridge.prepare import prepare
+from ..bridge.stored import without_stored
 from ..ir.errors import ToolwireError
 from ..ir.fold import fold
 from ..ir.parts import Part, ToolCall, ToolResult
@@ -22,7 +23,7 @@ __all__ = ["PAIR_CHECKS", "request_pair"]
 
 def request_pair(wire: Wire, body: Object, other: Wire) -> None:
     """A request goes to `other` and back: what changed is in the losses."""
-    request = wire.decode_request(body)
+    request = without_stored(wire.decode_request(body), other.name)
     try:
         prepared = prepare(request, other)
     except ToolwireError:

@@ -8,7 +8,7 @@ says that something was put in its place.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 from typing import Any, TypeAlias
@@ -104,8 +104,9 @@ def _compare_tools(before: tuple[Tool, ...], after: tuple[Tool, ...], losses: li
 
 def _tool_fields(tool: Tool) -> dict[str, Any]:
     fields = {name: value for name, value in plain(tool).items() if name not in ("extra", "effect", "function")}
-    if not fields.get("strict"):
-        fields.pop("strict", None)  # unset and false are the same to whoever is not asked for strictness
+    for name in ("strict", "deferred"):
+        if not fields.get(name):
+            fields.pop(name, None)  # unset and false are the same on a wire that has no such setting
     if tool.input_schema is None and tool.kind == "function":
         fields["input_schema"] = {"type": "object", "properties": {}}
     return fields
@@ -122,10 +123,14 @@ def _above(outer: str, inner: str) -> bool:
 
 
 class _Links:
-    """Calls numbered as they come. Where a result has no id, the nth of a name belongs to the nth call of it."""
+    """Calls numbered as they come. Where a result has no id, the nth of a name belongs to the nth call of it.
+
+    A model may repeat an id in a later turn; a result belongs to the first call of its id that has none yet.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
+        self._unanswered: dict[str, deque[int]] = {}
         self._calls: Counter[str] = Counter()
         self._results: Counter[str] = Counter()
 
@@ -133,12 +138,18 @@ class _Links:
         self._calls[call.name] += 1
         number = sum(self._calls.values()) - 1
         self._numbers[f"{call.name} {self._calls[call.name]}"] = number
-        return self._numbers.setdefault(call.id, number) if call.id else number
+        if call.id:
+            self._unanswered.setdefault(call.id, deque()).append(number)
+        return number
 
     def result(self, result: ToolResult) -> int:
         name = result.name or ""
         self._results[name] += 1
-        return self._numbers.get(result.call_id or f"{name} {self._results[name]}", -1)
+        if not result.call_id:
+            return self._numbers.get(f"{name} {self._results[name]}", -1)
+        if waiting := self._unanswered.get(result.call_id):
+            self._numbers[result.call_id] = waiting.popleft()
+        return self._numbers.get(result.call_id, -1)
 
 
 def _said_in(request: Request) -> list[Statement]:

@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
+from ..schema.patterns import refusal
+
 __all__ = ["matching"]
 
 _ANY = "abcXYZ019 _-é\n"
@@ -22,7 +24,12 @@ _CATEGORIES = {
 
 
 def matching(pattern: str, chance: random.Random) -> str:
-    """A text that the pattern finds itself in; an unlucky guess for what Python's parser does not read."""
+    """Make up a text that the pattern matches; a poor guess for a pattern that is refused or cannot be parsed.
+
+    Python's parser takes the pattern apart; it never matches with it. A refused pattern could ask for a text of any length.
+    """
+    if refusal(pattern) is not None:
+        return "a"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

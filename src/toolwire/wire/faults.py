@@ -17,6 +17,7 @@ __all__ = [
     "kind_of_status",
     "request_id",
     "retry_after",
+    "retry_in_text",
     "seconds",
     "should_retry",
     "status_of_kind",
@@ -103,6 +104,27 @@ def retry_after(headers: Mapping[str, str] | None) -> float | None:
         if found is not None:
             return found
     return None
+
+
+_RETRY_IN = re.compile(
+    r"\b(?:try again|retry) in (?:(?P<h>\d{1,4})h)?(?:(?P<m>\d{1,4})m(?!s))?"
+    r"(?:(?P<number>\d{1,6}(?:\.\d{1,12})?) ?(?P<unit>ms|s)\w{0,12})?",
+    re.IGNORECASE,
+).search
+
+
+def retry_in_text(message: str, kind: FaultKind) -> float | None:
+    """Seconds, from a message such as "Please try again in 1m30.5s": some providers name the time nowhere else.
+
+    >>> retry_in_text("Rate limit reached. Please try again in 450ms.", "rate_limit")
+    0.45
+    """
+    found = _RETRY_IN(message[:2000]) if kind in ("rate_limit", "overloaded") else None
+    if found is None or not any(found.groups()):
+        return None
+    hours, minutes = int(found["h"] or 0), int(found["m"] or 0)
+    rest = float(found["number"] or 0) * (0.001 if found["unit"] == "ms" else 1.0)
+    return hours * 3600 + minutes * 60 + rest
 
 
 def should_retry(headers: Mapping[str, str] | None) -> bool | None:

@@ -19,6 +19,7 @@ from .faults import (
     kind_of_status,
     request_id,
     retry_after,
+    retry_in_text,
     should_retry,
     status_of_kind,
     words_of,
@@ -38,6 +39,7 @@ _BY_CODE: dict[str, FaultKind] = {
     "server_error": "server",
     "invalid_prompt": "invalid_request",
     "malformed_function_call": "malformed_call",
+    "tool_use_failed": "malformed_call",  # Groq: the model's call does not fit the declared tools
 }
 _STATUSES: dict[FaultKind, tuple[int, ...]] = {
     "billing": (429,),
@@ -94,6 +96,8 @@ def read_fault(
         return Fault(kind_of_status(status or 500), words_of(error, status or 500), status or 500)
     code, kind_name = error.get("code"), error.get("type")
     kind = _BY_CODE.get(str(code)) or ("billing" if kind_name == _NO_MONEY else None)
+    if status == 413:
+        kind = "too_large"  # Groq says rate_limit_exceeded, and no waiting makes the request smaller
     kind = kind or (None if status is None else kind_of_status(status))
     if kind is None:
         kind = _kind_of_code(str(code)) or _BY_TYPE.get(str(kind_name)) or kind_of_status(_as_status(code) or 500)
@@ -132,8 +136,12 @@ def decode_error(
 ) -> Fault:
     inner = (body.get("error") or body.get("detail") or body) if type(body) is dict else body
     fault = read_fault(inner, wire, status, signatures)
+    after = retry_after(headers)
     return replace(
-        fault, retry_after=retry_after(headers), retryable=should_retry(headers), request_id=request_id(headers)
+        fault,
+        retry_after=retry_in_text(fault.message, fault.kind) if after is None else after,
+        retryable=should_retry(headers),
+        request_id=request_id(headers),
     )
 
 

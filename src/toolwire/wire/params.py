@@ -5,17 +5,29 @@ A parameter without a row on a wire is a loss there, reported by `write_params` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from math import isfinite
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..ir.losses import Losses
-from ..ir.pointer import Object, join
+from ..ir.parts import Extra
+from ..ir.pointer import JSON, Object, join
 from ..ir.request import Params
 from .shape import wrong
 
-__all__ = ["NO_PARAMS", "ParamRow", "read_params", "rows", "write_params"]
+__all__ = [
+    "NO_PARAMS",
+    "ParamRow",
+    "as_integer",
+    "read_params",
+    "restore_spelling",
+    "rows",
+    "set_own_tier_aside",
+    "write_params",
+]
 
 _NUMBER = (int, float)
 # what each canonical parameter is, and what losing it means
@@ -59,19 +71,73 @@ def rows(**names: str) -> dict[str, ParamRow]:
     return {theirs: ParamRow(ours, *_TYPES[ours]) for theirs, ours in names.items()}
 
 
-def read_params(raw: Object, table: dict[str, ParamRow], found: dict[str, Any]) -> None:
-    """Reads what `table` knows into `found`; a null is nothing."""
+def read_params(raw: Object, table: dict[str, ParamRow], found: dict[str, Any]) -> Object:
+    """Read the parameters in `table` into `found`; a null is nothing.
+
+    Return the values that are written in another JSON type than usual, as they were: `"5"` or `5.0` for an integer, which
+    protobuf JSON and lax validators accept, and one stop sequence without an array.
+    """
+    respelled: Object = {}
     if raw.keys().isdisjoint(table):
-        return
+        return respelled
     for key, value in raw.items():
         row = table.get(key)
         if row is None or value is None or row.param in found:
             continue
         if type(value) not in row.types:
-            raise wrong(row.expected, value, key)
+            number = _as_number(value, row.types)
+            if number is None:
+                raise wrong(row.expected, value, key)
+            respelled[key], value = value, number
         if row.param == "stop":
+            if type(value) is str:
+                respelled[key] = value
             value = _stops(value, key)
         found[row.param] = value
+    return respelled
+
+
+_INTEGER_TEXT = re.compile(r"-?[0-9]{1,18}").fullmatch
+_NUMBER_TEXT = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?(?:[eE][+-]?[0-9]{1,3})?").fullmatch
+
+
+def _as_number(value: JSON, types: tuple[type, ...]) -> float | None:
+    """The number that `value` spells, in one of `types`."""
+    if type(value) is str and _NUMBER_TEXT(value) and int in types:
+        value = int(value) if _INTEGER_TEXT(value) else float(value)
+    if type(value) is float and float not in types and isfinite(value) and value.is_integer():
+        value = int(value)
+    return value if type(value) in types and type(value) in _NUMBER else None
+
+
+def as_integer(raw: Object, key: str, respelled: Object) -> int | None:
+    """The integer under `key`; `respelled` keeps it as it was where it is written in another JSON type."""
+    value = raw.get(key)
+    if value is None or type(value) is int:
+        return value
+    number = _as_number(value, (int,))
+    if number is None:
+        raise wrong("an integer", value, key)
+    respelled[key] = value
+    return int(number)
+
+
+TIERS = frozenset({"auto", "default", "flex", "scale", "priority"})
+"""Service tiers that both OpenAI wires know; compatible servers have others."""
+
+
+def set_own_tier_aside(params: dict[str, Any], own: Extra, wire: str) -> None:
+    """Keep a service tier that only one server knows as a field of its wire."""
+    tier = params.get("service_tier")
+    if tier is not None and tier not in TIERS:
+        own.setdefault(wire, {})["service_tier"] = params.pop("service_tier")
+
+
+def restore_spelling(out: Object, form: Object) -> None:
+    """Write values back in the JSON type in which `read_params` found them (form `:spelled`), unless they changed."""
+    for key, value in form.get(":spelled", {}).items():
+        if key in out and out[key] in (_as_number(value, _NUMBER), [value]):
+            out[key] = value
 
 
 def _stops(value: str | list[Any], key: str) -> tuple[str, ...]:

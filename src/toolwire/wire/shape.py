@@ -97,23 +97,19 @@ def boolean(raw: Object, key: str) -> bool | None:
 
 
 def each(raw: Object, key: str, decode: Callable[[JSON], T]) -> list[T]:
-    """`decode` of every element of the list under `key`; nothing if it is absent or null."""
+    """Decode every element of the list under `key`; an absent list and null are empty."""
     values = raw.get(key)
     if values is None:
         return []
     if type(values) is not list:
         raise wrong("an array", values, key)
+    decoded: list[T] = []
     try:
-        return [decode(value) for value in values]
-    except ProtocolError:
-        return [_located(decode, value, key, index) for index, value in enumerate(values)]
-
-
-def _located(decode: Callable[[JSON], T], value: JSON, key: str, index: int) -> T:
-    try:
-        return decode(value)
+        for value in values:
+            decoded.append(decode(value))
     except ProtocolError as error:
-        raise error.within(key, index) from None
+        raise error.within(key, len(decoded)) from None
+    return decoded
 
 
 def leftover(raw: Object, known: Collection[str], wire: str, into: Extra | None = None) -> Extra:

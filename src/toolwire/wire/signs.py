@@ -21,14 +21,19 @@ def score(*rows: Row) -> Callable[[JSON], int]:
     (points, condition), *others = rows
 
     def judge(body: JSON) -> int:
-        try:
-            if not condition(body):
-                return 0
-            return points + sum(worth for worth, test in others if test(body))
-        except (AttributeError, TypeError, KeyError, IndexError):
+        if not _holds(condition, body):
             return 0
+        return points + sum(worth for worth, test in others if _holds(test, body))
 
     return judge
+
+
+def _holds(test: Callable[[JSON], bool], body: JSON) -> bool:
+    """Whether `test` is true; a document that lacks what it looks at fails this test only."""
+    try:
+        return test(body)
+    except (AttributeError, TypeError, KeyError, IndexError):
+        return False
 
 
 def blocks(body: Object, key: str) -> Iterator[Object]:

@@ -25,7 +25,7 @@ from ..stream.strict import parse_object
 __all__ = ["STRING", "SSEStreamDecoder", "is_utf8", "unite_halves"]
 
 # The inside of a JSON string that needs no second look: no \u escapes, no control characters. For fast paths.
-STRING = rb'"([^"\\\x00-\x1f]*(?:\\["\\/bfnrt][^"\\\x00-\x1f]*)*)"'
+STRING = rb'"([^"\\\x00-\x1f]*+(?:\\["\\/bfnrt][^"\\\x00-\x1f]*+)*+)"'
 
 
 class SSEStreamDecoder:

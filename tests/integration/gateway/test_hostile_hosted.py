@@ -8,6 +8,7 @@ import json
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from gateway.hostile import WORDS, ask, connect, gateway_to, post, read_answer, request_bytes, run
@@ -95,12 +96,12 @@ async def test_no_path_leads_out_of_where_it_may(path, files):
     @toolwire.tool(effect="read")
     def read_file(path: str) -> str:
         read.append(path)
-        return (files / path).expanduser().read_text()
+        return Path(path).expanduser().read_text()
 
     policy = Policy(checks=(disk_jail("path", str(files)),))
     (words,) = await told(Runner(read_file, policy=policy), calling("read_file", path=path))
     assert ("path must stay below" in words) == (path != "a.txt")
-    assert read == (["a.txt"] if path == "a.txt" else [])
+    assert read == ([str(files / "a.txt")] if path == "a.txt" else [])
 
 
 @pytest.mark.gateway_bad_input(83)

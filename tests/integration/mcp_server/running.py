@@ -113,13 +113,13 @@ class Line:
 
 
 @contextmanager
-def http_server(tools=WORKSHOP, *options, effects=None, variables=None):
+def http_server(tools=WORKSHOP, *options, effects=None, variables=None, host=""):
     """A server over HTTP; gives its port and its process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     process = subprocess.Popen(
-        command(tools, "--http", f":{port}", *(options or ("--store", "memory:"))),
+        command(tools, "--http", f"{host}:{port}", *(options or ("--store", "memory:"))),
         env={**environment(effects), **(variables or {})},
         stderr=subprocess.PIPE,
     )

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import socket
+import subprocess
 import threading
 
 import pytest
@@ -15,7 +16,9 @@ from mcp_server.running import (
     WORKSHOP,
     Line,
     called,
+    command,
     effects_in,
+    environment,
     http_server,
     post,
     stateless,
@@ -282,6 +285,24 @@ def test_a_token_is_asked_for():
         assert post(port, stateless("tools/list"), {"authorization": "Bearer wrong"})[0] == 401
         assert post(port, stateless("tools/list"), {"authorization": "Basic s3cret"})[0] == 401
         assert post(port, stateless("tools/list"), {"authorization": "Bearer s3cret"})[0] == 200
+
+
+@pytest.mark.finding("Z7")
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
+def test_a_server_without_a_token_does_not_start_for_other_machines(host):
+    serve = command(WORKSHOP, "--http", f"{host}:0", "--store", "memory:")
+    done = subprocess.run(serve, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 2
+    assert f"without a token, {host} would be open to everybody who can reach it" in done.stderr
+
+
+@pytest.mark.finding("Z7")
+def test_a_server_with_a_token_starts_for_other_machines():
+    options = ("--store", "memory:", "--token-env", "TEST_TOKEN", "--allow-host", "tools.example.com")
+    with http_server(WORKSHOP, *options, variables={"TEST_TOKEN": "s3cret"}, host="0.0.0.0") as (port, _):
+        there = {"host": "tools.example.com"}
+        assert post(port, stateless("tools/list"), there)[0] == 401
+        assert post(port, stateless("tools/list"), {**there, "authorization": "Bearer s3cret"})[0] == 200
 
 
 def test_a_list_is_the_same_every_time_and_says_how_long(port):

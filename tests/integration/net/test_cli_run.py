@@ -180,3 +180,17 @@ def add(a: int, b: int) -> int:
     assert (code, out) == (0, "All done.\n"), err
     assert "left out: gone: gone cannot be started" in err
     assert "✓ add 3" in err
+
+
+@pytest.mark.finding("U2")
+def test_tools_of_an_mcp_server_that_announces_a_change_while_it_is_listed(tmp_path):
+    announcing = Path(__file__).parents[1] / "mcp_client" / "announcing.py"
+    env = {"EFFECTS": str(tmp_path / "listed")}
+    server = {"command": sys.executable, "args": [str(announcing), "during"], "env": env}
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"s": server}}))
+    script = [says(ToolCall("c1", "sort", {})), DONE]
+    code, _, err, heard = toolwire_run(tmp_path, script, "Sort.", "--store", "none", "--yes", "--mcp", str(config))
+    assert code == 0, err
+    assert {"echo", "add", "sort"} < {tool.name for tool in heard[0].request.tools}
+    assert "✓ sort sort" in err

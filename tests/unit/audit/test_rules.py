@@ -85,6 +85,12 @@ PLANTED = {
     "TW039": [tool(a=text(pattern="^(?=x)x"))],
     "TW040": [schema(properties={"a": {"type": "integer", "minimum": 0, "exclusiveMinimum": True}})],
     "TW041": [tool(a=text())],
+    "TW042": [
+        tool(a=text(pattern="^(?=x)x")),
+        tool(a=text(pattern="(")),
+        tool(a=text(pattern="(a{1000}){1000}")),
+        schema(patternProperties={"(?<!x)y": {"type": "string"}}),
+    ],
     "TQ01": [tool(description="Gets it.")],
     "TQ02": [tool(a={"type": "string"})],
     "TQ03": [tool()],

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,35 @@ def test_what_is_wrong_and_what_to_do(capsys, tools, monkeypatch):
     assert "export NO_SUCH=" in refused(capsys, "serve", tools, *store, "--secret-env", "NO_SUCH")
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert "pip install 'toolwire[mcp]'" in refused(capsys, "serve", tools, *store, "--http", ":1")
+
+
+@pytest.mark.finding("Z7")
+@pytest.mark.parametrize("address", ["0.0.0.0:1", "[::]:1", "0:1", "192.168.1.5:1", "example.com:1", "[::ffff:0:0]:1"])
+def test_an_address_that_others_reach_needs_a_token(capsys, tools, monkeypatch, tmp_path, address):
+    uvicorn = pytest.importorskip("uvicorn")
+    started = []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda server: started.append(server.config.host))
+    loaded = tmp_path / "loaded"
+    Path(tools).write_text(f"import pathlib\npathlib.Path({str(loaded)!r}).touch()\n{TOOLS}", encoding="utf-8")
+    serve = ("serve", tools, "--store", "memory:", "--http", address)
+    for command in (serve, (*serve, "--allow-host", "tools.example.com"), ("bridge", "cat", "--http", address)):
+        error = refused(capsys, *command)
+        assert "without a token" in error and "would be open to everybody who can reach it" in error
+        assert "--token-env" in error and "Traceback" not in error
+    assert (started, loaded.exists()) == ([], False)
+    monkeypatch.setenv("MCP_TOKEN", "secret")
+    assert main(["mcp", *serve, "--token-env", "MCP_TOKEN"]) == 0
+    assert started == [address.rpartition(":")[0].strip("[]")]
+
+
+@pytest.mark.finding("Z7")
+@pytest.mark.parametrize("address", [":1", "1", "localhost:1", "127.0.0.1:1", "[::1]:1"])
+def test_an_address_of_this_machine_needs_none(tools, monkeypatch, address):
+    uvicorn = pytest.importorskip("uvicorn")
+    started = []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda server: started.append(server.config.host))
+    assert main(["mcp", "serve", tools, "--store", "memory:", "--http", address]) == 0
+    assert len(started) == 1
 
 
 @pytest.mark.parametrize(

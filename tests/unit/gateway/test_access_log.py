@@ -5,6 +5,7 @@ import logging
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.gateway.log import AccessLog, LogFile, LogLines, to_logger
 from toolwire.gateway.redact import Redactor
@@ -42,6 +43,14 @@ def lines_of(*turns, clean=str):
     for turn in turns:
         sink(turn)
     return [json.loads(line) for line in lines]
+
+
+@pytest.mark.finding("U1")
+def test_line_has_no_characters_that_a_terminal_would_obey():
+    lines = []
+    AccessLog(lines.append)(replace(FULL, model="m\x9b31m\x7f\u202e\x1b[2J"))
+    assert lines[0].isprintable()
+    assert json.loads(lines[0])["model"] == "m\x9b31m\x7f\u202e\x1b[2J"
 
 
 def test_a_line_has_what_there_is_to_know():

@@ -7,6 +7,7 @@ import pytest
 
 from toolwire import tool
 from toolwire.mcp import HttpApp, Server, current_exchange
+from toolwire.mcp.guard import Guard
 from toolwire.mcp.sessions import Sessions
 from toolwire.wire.mcp.errors import RpcError
 
@@ -201,3 +202,38 @@ def test_sessions_that_nobody_uses_are_forgotten():
         await idle.close()
 
     asyncio.run(work())
+
+
+@pytest.mark.finding("Z7")
+@pytest.mark.parametrize(
+    ("server", "options", "status"),
+    [
+        (("127.0.0.1", 8000), {}, 200),
+        (("::1", 8000), {}, 200),
+        (("::ffff:127.0.0.1", 8000), {}, 200),
+        (("testserver", 80), {}, 200),
+        (("/run/mcp.sock", None), {}, 200),
+        (None, {}, 200),
+        (("192.168.1.5", 8000), {}, 403),
+        (("2001:db8::1", 8000), {}, 403),
+        (("::ffff:192.168.1.5", 8000), {}, 403),
+        (("192.168.1.5", 8000), {"hosts": ("localhost:8000", "localhost")}, 403),
+        (("192.168.1.5", 8000), {"tokens": {"secret": "me"}}, 200),
+        (("192.168.1.5", 8000), {"hosts": ("localhost", "tools.example.com")}, 200),
+    ],
+)
+def test_an_app_without_a_token_serves_this_machine_only(server, options, status):
+    """The client calls it `localhost`, wherever it is: only the address of the connection tells."""
+
+    async def work():
+        app = HttpApp(Server(nap), guard=Guard(**options))
+        body, headers = stateless(0)
+        request = Request(app, body, {**headers, "authorization": "Bearer secret", "accept": "application/json"})
+        request.scope["server"] = server
+        await request.run()
+        return request
+
+    request = asyncio.run(work())
+    assert request.sent[0]["status"] == status
+    if status == 403:
+        assert b"without a token only clients on this machine are served" in request.body

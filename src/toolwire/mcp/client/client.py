@@ -27,7 +27,6 @@ from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
 from ...wire.mcp.calls import InputRequired, call_request, read_result
 from ...wire.mcp.errors import METHOD_NOT_FOUND, RpcError
-from ...wire.mcp.headers import Mirrored, mirrored
 from ...wire.mcp.lists import list_request
 from ...wire.mcp.meta import Meta, Trace, with_meta
 from ...wire.mcp.notices import PROGRESS, Progress, read_progress
@@ -38,8 +37,9 @@ from .failures import AskedAgain, ServerGone
 from .greeting import Greeting, Me
 from .http import Authorizer, Sender
 from .link import Link
-from .listing import Problem, read_tools, whole_list
+from .listing import Problem, whole_list
 from .questions import Handlers
+from .tool_list import ToolList
 
 __all__ = ["McpClient", "Watch"]
 
@@ -67,20 +67,17 @@ class McpClient:
         changed: Callable[[], None] | None = None,
     ) -> None:
         self.spec = spec
-        self.tools: dict[str, Tool] = {}
-        self.problems: list[Problem] = []
         self._handlers = handlers or Handlers()
         self._me = Me({"name": "toolwire", "version": __version__}, self._handlers.capabilities)
         self._watch = watch
         self._trace = trace
         self._changed = changed or (lambda: None)
         self._watched: dict[RequestId, str] = {}
-        self._marks: dict[str, Mirrored] = {}
-        self._stale = False
-        self._lists = 0
+        self._following: asyncio.Task[None] | None = None
         self.connection = Connection(
-            spec, self._me, self._hear, greeted=self._list, changed=self._changed, login=login, sender=sender
+            spec, self._me, self._hear, greeted=self._load_tools, changed=self._changed, login=login, sender=sender
         )
+        self._list = ToolList(spec, self._fetch_tools, ready=self.connection.ready, changed=self._changed)
 
     async def __aenter__(self) -> Self:
         try:
@@ -96,6 +93,16 @@ class McpClient:
         await self.close()
 
     @property
+    def tools(self) -> dict[str, Tool]:
+        """The tools that can be used, by the server's own names, as last listed."""
+        return self._list.tools
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The tools of the last listing that cannot be used, and why."""
+        return self._list.problems
+
+    @property
     def greeting(self) -> Greeting | None:
         """What the server said of itself, once it has been greeted."""
         return self.connection.greeting
@@ -108,6 +115,7 @@ class McpClient:
     async def connect(self) -> None:
         """Opens the connection, finds out what the server speaks, and lists its tools."""
         await self.connection.open()
+        await self._list.refresh()  # a change announced while the first listing was in progress
 
     async def close(self) -> None:
         """Until `connect` nothing is opened again, whatever was under way."""
@@ -116,6 +124,7 @@ class McpClient:
     async def restore(self) -> None:
         """Tries anew with a server that was given up."""
         await self.connection.restore()
+        await self._list.refresh()
 
     def withdraw(self, why: str) -> None:
         """The server's tools are not to be used any more; `restore` brings them back."""
@@ -133,9 +142,8 @@ class McpClient:
                 raise ProtocolError("more questions than anybody can answer", status=502)
             self.connection.spawn(self._reply(message, link))
         elif isinstance(message, Notification):
-            if message.method == "notifications/tools/list_changed" and not self._stale:
-                self._stale = True
-                self.connection.spawn(self._relist())
+            if message.method == "notifications/tools/list_changed":
+                self._follow_change()
             elif message.method == PROGRESS and self._watch is not None:
                 self._progress(message)
 
@@ -160,34 +168,18 @@ class McpClient:
         except Exception:  # noqa: BLE001  # the author's own function
             _log.exception("who watches %s failed", name)
 
-    async def _relist(self) -> None:
-        try:
-            await self._list()
-        except ToolwireError as error:
-            _log.warning("the new list of %s cannot be read: %s", self.spec.name, error)
-        self._changed()
+    def _follow_change(self) -> None:
+        self._list.is_stale = True
+        if self._following is None or self._following.done():
+            self._following = self.connection.spawn(self._list.follow())
 
     # what is asked
 
-    async def _list(self) -> None:
-        self._stale = False
-        self._lists = mine = self._lists + 1
-        try:
-            async with asyncio.timeout(self.spec.timeout):
-                raw = await self._listed("tools") if self._has("tools") else []
-        except TimeoutError:
-            words = f"{self.spec.name} did not list its tools within {self.spec.timeout:g} seconds"
-            raise ServerGone(words) from None
-        if mine != self._lists:
-            return  # somebody has begun to list anew meanwhile
-        tools, problems = read_tools(raw, self.spec.name, trusted=self.spec.trusted)
-        picked = self.spec.tools
-        self.problems = problems
-        if picked is not None:
-            self.problems += [Problem(self.spec.name, name, "no such tool") for name in picked if name not in tools]
-            tools = {name: tool for name, tool in tools.items() if name in picked}
-        self.tools = tools
-        self._marks = {name: mirrored(tool.input_schema) for name, tool in tools.items()}
+    async def _load_tools(self) -> None:
+        await self._list.load()
+
+    async def _fetch_tools(self) -> list[JSON]:
+        return await self._listed("tools") if self._has("tools") else []
 
     def _has(self, area: str) -> bool:
         return self.greeting is not None and self.greeting.offers(area)
@@ -238,7 +230,9 @@ class McpClient:
         limit = self.spec.timeout if limited else None
         for _ in range(_ROUNDS):
             with self._watching(call, replace(self._meta(), idempotency_key=key), answers, state) as build:
-                raw, resent = await self.connection.sent(build, self._marks.get(call.name), limit, again=again)
+                raw, resent = await self.connection.sent(
+                    build, self._list.header_arguments.get(call.name), limit, again=again
+                )
             found = read_result(raw, call)
             if isinstance(found, ToolResult):
                 if resent and found.is_error:  # an error of the second try does not tell what the first one did

@@ -103,11 +103,12 @@ class Connection:
         self.trouble = why
         self._changed()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Does it beside everything else, until the connection is closed."""
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run it concurrently; closing the connection cancels it."""
         task = asyncio.create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+        return task
 
     # opened
 
@@ -241,7 +242,7 @@ class Connection:
     ) -> tuple[Object, bool]:
         """The result of a request, and whether it left twice. It does so only where that does no harm (`again`); one that had
         surely not left is sent over a new connection in any case."""
-        link = await self._ready()
+        link = await self.ready()
         try:
             return await self._once(link, build, marks, limit), False
         except ServerGone as gone:
@@ -255,14 +256,15 @@ class Connection:
                 raise
             raise ServerGone(error.message, sent=left) from None
         try:
-            return await self._once(await self._ready(), build, marks, limit), left
+            return await self._once(await self.ready(), build, marks, limit), left
         except ToolwireError as error:
             if not left:
                 raise
             kind = ServerGone if isinstance(error, ServerGone) else AskedAgain
             raise kind(f"the connection broke, and {self._spec.name} was asked again: {error.message}") from error
 
-    async def _ready(self) -> Link | None:
+    async def ready(self) -> Link | None:
+        """Wait until nobody else is opening a connection, and return the open one."""
         if self._opener is not None and not self._is_opening():
             async with self._opening:
                 pass

@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from typing import Any, Protocol
 
 from ...ir.errors import ProtocolError
-from ...ir.text import printable
+from ...ir.terminal import neutralise_line
 from ...net.http import Reply
 from ...net.replies import whole_body
 from ...stream.sse import SSEDecoder
@@ -280,7 +280,7 @@ class HttpLink:
             raise ServerGone(f"{name} has forgotten the session", sent=False)
         if status >= 500:
             raise ServerGone(f"{name} answered with HTTP {status}")
-        words = f": {printable(message.message[:200])}" if isinstance(message, Failure) else ""
+        words = f": {neutralise_line(message.message[:200])}" if isinstance(message, Failure) else ""
         raise ServerRefused(f"{name} answered with HTTP {status}{words}", http=status)
 
     # what belongs to no request

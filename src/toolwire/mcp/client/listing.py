@@ -5,6 +5,7 @@ One tool that cannot be used is reported and left out; the others live. Pages ar
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
@@ -13,13 +14,14 @@ from ...ir.errors import ProtocolError, ToolwireError
 from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
 from ...ir.value import Value
-from ...schema.validate import validator
+from ...schema.validate import Validator, validator
 from ...wire.mcp import decode_tools
 from ...wire.mcp.headers import mirrored
 from ...wire.mcp.lists import read_page
 
 __all__ = ["Problem", "read_tools", "whole_list"]
 
+_log = logging.getLogger("toolwire.mcp")
 _PAGES = 1000
 _ITEMS = 100_000
 
@@ -82,8 +84,16 @@ def _read(raw: JSON) -> Tool:
     if schema is not None:
         if schema.get("type", "object") != "object":
             raise ProtocolError(f"arguments of the type {schema['type']!r}", pointer="/inputSchema/type")
-        validator(schema)
+        _warn_of_unchecked(tool.name, validator(schema))
         mirrored(schema)
     if tool.output_schema is not None:
         validator(tool.output_schema)
     return tool
+
+
+def _warn_of_unchecked(name: str, check: Validator) -> None:
+    """Log that the tool is usable although some of its constraints are not checked before it is called."""
+    if check.findings:
+        _log.warning(
+            "tool %s: %d patterns are not checked; the first: %s", name, len(check.findings), check.findings[0]
+        )

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 from ...ir.errors import ConfigError
-from ...ir.text import printable
+from ...ir.terminal import neutralise_line
 from .failures import NotAuthorized
 from .http import Sender
 from .oauth import App, Challenge, Fetch, Fetched, Grant, Registered, Steps, Visit, authorize, refresh
@@ -98,11 +98,11 @@ async def _fetched(sender: Sender, step: Fetch) -> Fetched:
             while data := await reply.read():
                 size += len(data)
                 if size > _LIMIT:
-                    raise NotAuthorized(f"{printable(step.url[:200])} says more than {_LIMIT} bytes")
+                    raise NotAuthorized(f"{neutralise_line(step.url[:200])} says more than {_LIMIT} bytes")
                 pieces.append(data)
             return Fetched(reply.status, b"".join(pieces))
     except OSError as error:
-        raise NotAuthorized(f"{printable(step.url[:200])} cannot be reached: {error}") from None
+        raise NotAuthorized(f"{neutralise_line(step.url[:200])} cannot be reached: {error}") from None
 
 
 class Browser:

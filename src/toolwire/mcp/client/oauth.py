@@ -21,7 +21,8 @@ from msgspec.structs import replace
 
 from ...ir.errors import ProtocolError
 from ...ir.pointer import JSON, Object
-from ...ir.text import printable, to_bytes
+from ...ir.terminal import neutralise_line
+from ...ir.text import to_bytes
 from ...ir.value import Value
 from ...stream.strict import parse
 from .failures import NotAuthorized
@@ -31,7 +32,7 @@ __all__ = ["App", "Challenge", "Fetch", "Fetched", "Grant", "Registered", "Steps
 _FORM = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
-_PARAMETER = re.compile(r'([a-zA-Z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_PARAMETER = re.compile(r'(?<![a-zA-Z_])([a-zA-Z_]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s,"]++))')
 
 
 class Fetch(Value, frozen=True):
@@ -171,7 +172,7 @@ def _protected(url: str, challenge: Challenge) -> Generator[Fetch | Visit, Fetch
             continue
         resource = document.get("resource")
         if type(resource) is not str or not _covers(resource, url):
-            raise NotAuthorized(f"the metadata is of another server: {printable(str(resource)[:200])}")
+            raise NotAuthorized(f"the metadata is of another server: {neutralise_line(str(resource)[:200])}")
         return resource, document
     return urlunsplit((parts.scheme, parts.netloc, parts.path, "", "")), {}
 
@@ -203,7 +204,7 @@ def _guard(described: Object, url: str) -> Generator[Fetch | Visit, Fetched | st
         if document is None:
             continue
         if document.get("issuer") != issuer:
-            other = printable(str(document.get("issuer"))[:200])
+            other = neutralise_line(str(document.get("issuer"))[:200])
             raise NotAuthorized(f"the metadata of {issuer} says that it is of {other}")
         return Guard(issuer, document)
     if described:
@@ -224,7 +225,7 @@ def _safe(url: str) -> str:
     parts = _split(url)
     if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL):
         return url
-    raise NotAuthorized(f"{printable(url[:200])} is in the clear; tokens do not go there")
+    raise NotAuthorized(f"{neutralise_line(url[:200])} is in the clear; tokens do not go there")
 
 
 def _split(url: str) -> SplitResult:
@@ -233,7 +234,7 @@ def _split(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise NotAuthorized(f"{printable(url[:200])} is no address: {error}") from None
+        raise NotAuthorized(f"{neutralise_line(url[:200])} is no address: {error}") from None
     return parts
 
 
@@ -340,10 +341,10 @@ def _read_back(back: str, state: str, guard: Guard) -> str:
     if issuer is None and guard.document.get("authorization_response_iss_parameter_supported") is True:
         raise NotAuthorized(f"{guard.issuer} promised to say who it is, and did not (iss)")
     if issuer is not None and issuer != guard.issuer:  # as it is written, on purpose: RFC 9207
-        raise NotAuthorized(f"the answer comes from {printable(issuer[:200])}, not from {guard.issuer} (iss)")
+        raise NotAuthorized(f"the answer comes from {neutralise_line(issuer[:200])}, not from {guard.issuer} (iss)")
     if "code" not in given:
         words = given.get("error_description") or given.get("error") or "no code"
-        raise NotAuthorized(f"{guard.issuer} said no: {printable(words[:200])}")
+        raise NotAuthorized(f"{guard.issuer} said no: {neutralise_line(words[:200])}")
     return given["code"]
 
 
@@ -377,4 +378,4 @@ def _why(found: Fetched) -> str:
     except NotAuthorized:
         return f" (HTTP {found.status})"
     words = document.get("error_description") or document.get("error") or f"HTTP {found.status}"
-    return f": {printable(str(words)[:200])}"
+    return f": {neutralise_line(str(words)[:200])}"

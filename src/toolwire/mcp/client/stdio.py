@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from ...ir.errors import ProtocolError
-from ...ir.text import printable
+from ...ir.terminal import neutralise_line
 from ...stream.ndjson import NDJSONDecoder
 from ...wire.mcp.errors import RpcError
 from ...wire.mcp.headers import Mirrored
@@ -151,7 +151,7 @@ class StdioLink:
     def _take(self, line: bytes) -> None:
         """A message. What begins like none is somebody's print, and passed over; what cannot be read fails its own call."""
         if line[:1] not in (b"{", b"["):
-            _log.info("%s printed: %s", self._spec.name, printable(line[:200].decode(errors="replace")))
+            _log.info("%s printed: %s", self._spec.name, neutralise_line(line[:200].decode(errors="replace")))
             return
         messages: list[Message | RpcError]
         try:
@@ -184,7 +184,7 @@ class StdioLink:
         waiting = self._pending.get(message.id) if message.id is not None else None
         if waiting is None:
             if isinstance(message, Failure) and message.id is None:
-                _log.warning("%s complains: %s", self._spec.name, printable(message.message[:200]))
+                _log.warning("%s complains: %s", self._spec.name, neutralise_line(message.message[:200]))
             return  # of a call that was given up
         if not waiting.done():
             waiting.set_result(message)
@@ -197,7 +197,7 @@ class StdioLink:
         while data := await stream.read(_CHUNK):
             for line in data.decode(errors="replace").splitlines():
                 if line.strip():
-                    self._said.append(printable(line.strip()[:200]))
+                    self._said.append(neutralise_line(line.strip()[:200]))
                     _log.debug("%s: %s", self._spec.name, self._said[-1])
 
     async def _end(self, what: str) -> None:

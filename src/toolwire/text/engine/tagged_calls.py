@@ -19,7 +19,7 @@ from .style import StyleBase, Turn
 
 __all__ = ["TaggedCalls"]
 
-_ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*("[^"]*"|'[^']*')""")
+_ATTRIBUTE = re.compile(r"""(?<![\w-])([\w-]++)\s*+=\s*+("[^"]*+"|'[^']*+')""")
 _NO_NAME = re.compile(r"[<>{}\s`]").search
 _TYPE_NAMES = {"integer": "number"}
 _TEXT = frozenset({"string"})

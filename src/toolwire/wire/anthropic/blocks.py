@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
@@ -30,9 +30,11 @@ _SOURCE = frozenset({"type", "media_type", "data", "url", "file_id"})
 _CALL = frozenset({"type", "id", "name", "input", "cache_control"})
 _RESULT = frozenset({"type", "tool_use_id", "content", "is_error", "cache_control"})
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+_CONTENT = (Text, Media, Opaque)
+_WRITTEN = {"image": _IMAGES, "document": frozenset({"application/pdf"})}
 
 
-def read_blocks(raw: Object, form: Object) -> list[Part]:
+def read_blocks(raw: Object, form: Object, read: Callable[[JSON], Part] | None = None) -> list[Part]:
     """The parts of a message or of a tool result; what cannot be told from them goes into `form`."""
     value = raw.get("content")
     if type(value) is str:
@@ -45,7 +47,7 @@ def read_blocks(raw: Object, form: Object) -> list[Part]:
         return []
     if type(value) is not list:
         raise wrong("a string or an array of blocks", value, "content")
-    parts = each(raw, "content", read_block)
+    parts = each(raw, "content", read or read_block)
     if len(parts) < 2 and not (parts and needs_list(parts[0])):
         form[":content"] = "list"
     return parts
@@ -81,20 +83,22 @@ def _read_thinking(raw: Object) -> Reasoning:
     signature = optional_string(raw, "signature")
     artefacts = (Artefact(PROVIDER, "signature", signature),) if signature else ()
     extra = leftover(raw, ("type", "thinking", "signature"), NAME)
-    if "signature" not in raw:  # of a compatible server
+    if not signature:  # servers that only speak this wire may not sign
         extra[_FORM] = {**extra.get(_FORM, {}), ":signature": "absent"}
     return Reasoning(string(raw, "thinking"), (), artefacts, extra)
 
 
 def _read_call(raw: Object) -> ToolCall:
     arguments, call_id, name = raw.get("input"), raw.get("id"), raw.get("name")
-    if type(arguments) is not dict:
-        if arguments is not None:
-            raise wrong("an object", arguments, "input")
-        arguments = {}
-    if len(raw) == 4 and type(call_id) is str and type(name) is str:
-        return ToolCall(call_id, name, arguments)
+    if type(arguments) is dict:
+        if len(raw) == 4 and type(call_id) is str and type(name) is str:
+            return ToolCall(call_id, name, arguments)
+    elif arguments is not None:
+        raise wrong("an object", arguments, "input")
     extra = leftover(raw, _CALL, NAME)
+    if arguments is None:
+        arguments = {}
+        extra[_FORM] = {**extra.get(_FORM, {}), ":input": "absent"}  # or null, which the form has then
     cache = read_cache(raw, extra)
     return ToolCall(string(raw, "id"), string(raw, "name"), arguments, cache=cache, extra=extra)
 
@@ -113,7 +117,7 @@ def _read_result(raw: Object) -> ToolResult:
 def _read_any_result(raw: Object) -> ToolResult:
     form: Object = {}
     try:
-        parts = read_blocks(raw, form)
+        parts = read_blocks(raw, form, _read_result_block)
     except ProtocolError as error:
         raise error if "/content" in error.pointer else error.within("content") from None
     is_error = boolean(raw, "is_error")
@@ -121,14 +125,17 @@ def _read_any_result(raw: Object) -> ToolResult:
     cache = read_cache(raw, extra)
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
-    words = tuple(_result_part(part) for part in parts)
-    return ToolResult(string(raw, "tool_use_id"), None, words, None, bool(is_error), cache=cache, extra=extra)
+    call_id, content = string(raw, "tool_use_id"), tuple(part for part in parts if isinstance(part, _CONTENT))
+    return ToolResult(call_id, None, content, None, bool(is_error), cache=cache, extra=extra)
 
 
-def _result_part(part: Part) -> Text | Media | Opaque:
-    if isinstance(part, (Text, Media, Opaque)):
+def _read_result_block(raw: JSON) -> Text | Media | Opaque:
+    """A block of a tool result. Those that only a message has a value for stay opaque."""
+    if obj(raw).get("type") in ("text", "image", "document"):
+        part = read_block(raw)
+        assert isinstance(part, _CONTENT)
         return part
-    raise ProtocolError(f"a tool result cannot hold a {what_is(part)} block", pointer="/content")
+    return Opaque(NAME, string(raw, "type"), raw)
 
 
 def _read_media(raw: Object, kind: str) -> Part:
@@ -137,15 +144,20 @@ def _read_media(raw: Object, kind: str) -> Part:
     if where not in ("base64", "url", "file", "text"):
         return Opaque(NAME, kind, raw)
     data, form = optional_string(source, "data"), {}
+    media_type = optional_string(source, "media_type")
+    if data is None and not source.get("url") and not source.get("file_id"):
+        return Opaque(NAME, kind, raw)
     if where == "text":  # a document in plain text: our Media holds base64
         data, form = b64encode((data or "").encode()).decode(), {":source": "text"}
+    elif where == "base64" and media_type not in _WRITTEN[kind]:
+        form = {":source": "base64"}
     extra = leftover(source, _SOURCE, f"{NAME}/source", leftover(raw, _MEDIA, NAME))
     cache = read_cache(raw, extra)
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
     return Media(
         "image" if kind == "image" else "file",
-        optional_string(source, "media_type"),
+        media_type,
         data,
         optional_string(source, "url"),
         optional_string(source, "file_id"),
@@ -161,16 +173,19 @@ def read_cache(raw: Object, extra: Extra) -> str | None:
     mark = raw.get("cache_control")
     if mark is None:
         return None
-    rest = {key: value for key, value in obj(mark, "cache_control").items() if key not in ("type", "ttl")}
-    if rest:
-        extra[_CACHE] = rest
+    usual = obj(mark, "cache_control").get("type") == "ephemeral"
+    leftover(mark, ("type", "ttl") if usual else ("ttl",), _CACHE, extra)
+    if not usual:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":cache": "other"}
     return optional_string(mark, "ttl") or "default"
 
 
 def write_cache(ttl: str | None, extra: Extra, out: Object) -> None:
     if ttl is not None:
-        mark = {"type": "ephemeral"} if ttl == "default" else {"type": "ephemeral", "ttl": ttl}
-        out["cache_control"] = {**mark, **extra.get(_CACHE, {})}
+        mark: Object = {} if ":cache" in extra.get(_FORM, {}) else {"type": "ephemeral"}
+        if ttl != "default":
+            mark["ttl"] = ttl
+        out["cache_control"] = finish(mark, extra, _CACHE)
 
 
 def write_blocks(parts: Sequence[Part], form: Object, losses: Losses, path: str) -> JSON:
@@ -219,6 +234,8 @@ def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Anthropic calls have none")
     if call.cache is None and not call.extra:
         return out
+    if ":input" in call.extra.get(_FORM, {}) and not call.arguments:
+        del out["input"]
     write_cache(call.cache, call.extra, out)
     return finish(out, call.extra, NAME)
 
@@ -271,8 +288,7 @@ def write_thinking(part: Reasoning, losses: Losses, path: str) -> Object | None:
             return finish(out, part.extra, NAME)
         if artefact.provider == PROVIDER and artefact.kind == "redacted":
             return finish({"type": "redacted_thinking", "data": artefact.data}, part.extra, NAME)
-    form = part.extra.get(_FORM, {})
-    if "signature" in form or ":signature" in form:  # it came from here without a signature
+    if ":signature" in part.extra.get(_FORM, {}):  # it came from here without one
         return finish({"type": "thinking", "thinking": part.text}, part.extra, NAME)
     losses.add(path, "reasoning", "dropped", "Anthropic takes back only thoughts that it signed")
     return None
@@ -305,14 +321,18 @@ def _write_source(part: Media) -> Object | None:
         return {"type": "url", "url": part.url}
     if part.data is None:
         return None
+    if part.extra.get(_FORM, {}).get(":source") == "base64":  # of a type that only came from here
+        source: Object = {} if part.media_type is None else {"media_type": part.media_type}
+        return {"type": "base64", "data": part.data, **source}
     if part.kind == "image":
         source = {"type": "base64", "media_type": part.media_type, "data": part.data}
-        return source if part.media_type in _IMAGES or f"{NAME}/source" in part.extra else None
+        return source if part.media_type in _IMAGES else None
     if part.media_type == "application/pdf":
         return {"type": "base64", "media_type": part.media_type, "data": part.data}
-    if part.media_type == "text/plain":
+    if part.media_type == "text/plain" or part.extra.get(_FORM, {}).get(":source") == "text":
+        text_type: Object = {} if part.media_type is None else {"media_type": part.media_type}
         try:
-            return {"type": "text", "media_type": "text/plain", "data": b64decode(part.data, validate=True).decode()}
+            return {"type": "text", **text_type, "data": b64decode(part.data, validate=True).decode()}
         except (binascii.Error, UnicodeDecodeError):
             return None
     return None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from ...ir.pointer import JSON, join, split
+from ...ir.pointer import JSON, Object, join, split
 from ...ir.request import Request
 from ...ir.response import Response
 from ..protocol import Kind
@@ -13,10 +14,9 @@ from ..signs import blocks, score, tools_of
 
 __all__ = ["SIGNS", "leading_system", "locator"]
 
+_THINKING = {"budget": "budget_tokens", "visible": "display", "mode": "type"}
 _FIELDS = {
     "choice": "tool_choice",
-    "reasoning": "thinking",
-    "output": "output_config",
     "stop": "stop_sequences",
     "user": "metadata",
     "deferred": "defer_loading",
@@ -58,28 +58,50 @@ def _in_request(system: int, path: str) -> str:
             return join("tool_choice", "disable_parallel_tool_use")
         case ["reasoning", "effort"]:
             return join("output_config", "effort")
+        case ["reasoning", *rest]:
+            return join("thinking", *(_THINKING.get(name, name) for name in rest))
+        case ["output", *rest]:
+            return join("output_config", "format", *rest)
         case ["messages", index, *rest]:
             rest = ["content" if name == "parts" else _FIELDS.get(name, name) for name in rest]
             if int(index) < system:
                 return join("system", *rest[1:])
             return join("messages", int(index) - system, *rest)
-        case [field, *_]:
-            return join(_FIELDS.get(field, field))
+        case [field, *rest]:
+            return join(_FIELDS.get(field, field), *rest)
     return path
 
 
 _BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "document", "server_tool_use"})
 _EVENTS = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "ping"})
 
+# Claude's own name, also with the prefixes of Bedrock; "anthropic/claude-…" is how OpenAI-compatible routers write it
+_OWN_MODEL = re.compile(r"(?:[a-z]+\.)*(?:anthropic\.)?claude").match
+
+
+def _is_own_block(block: Object) -> bool:
+    """Mistral's `thinking` parts hold a list, not a text."""
+    return block.get("type") in _BLOCKS and type(block.get("thinking", "")) is str
+
+
+def _is_own_thinking(config: JSON) -> bool:
+    """Some Chat servers have a `thinking` with a type and no budget."""
+    return "budget_tokens" in config or config["type"] == "adaptive"
+
+
 SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
     "request": score(
         (3, lambda b: type(b["messages"]) is list),
         (4, lambda b: any("input_schema" in tool for tool in tools_of(b))),
-        (4, lambda b: any(block.get("type") in _BLOCKS for block in blocks(b, "messages"))),
+        (4, lambda b: any(_is_own_block(block) for block in blocks(b, "messages"))),
         (3, lambda b: "system" in b),
         (1, lambda b: "max_tokens" in b),
-        (3, lambda b: "max_tokens" in b and "claude" in b["model"]),
-        (2, lambda b: not {"stop_sequences", "thinking", "output_config", "top_k"}.isdisjoint(b)),
+        (3, lambda b: "max_tokens" in b and _OWN_MODEL(b["model"]) is not None),
+        (6, lambda b: "anthropic_version" in b),  # Vertex AI and Bedrock: the model is in the path
+        (
+            2,
+            lambda b: not {"stop_sequences", "output_config", "top_k"}.isdisjoint(b) or _is_own_thinking(b["thinking"]),
+        ),
         (2, lambda b: any(type(block.get("source")) is dict for block in blocks(b, "messages"))),
     ),
     "response": score((5, lambda b: b["type"] == "message" and type(b["content"]) is list)),

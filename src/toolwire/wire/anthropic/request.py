@@ -15,9 +15,9 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request, Role
-from ..params import NO_PARAMS, read_params, rows, write_params
+from ..params import NO_PARAMS, as_integer, read_params, restore_spelling, rows, write_params
 from ..protocol import Encoded
-from ..shape import boolean, each, finish, integer, leftover, obj, optional_string, string
+from ..shape import boolean, each, finish, leftover, obj, optional_string, string
 from .blocks import NAME, read_blocks, write_blocks
 from .places import leading_system
 from .tools import read_choice, read_tool, write_choice, write_tool
@@ -50,8 +50,10 @@ def decode_request(body: Object) -> Request:
     if type(obj(body).get("messages")) is not list:
         raise ProtocolError("expected an array of messages", pointer="/messages")
     params: dict[str, Any] = {}
-    read_params(body, _PARAMS, params)
+    respelled = read_params(body, _PARAMS, params)
     extra = leftover(body, _KNOWN, NAME)
+    if respelled:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":spelled": respelled}
     _read_user(body, params, extra)
     choice, parallel = read_choice(body.get("tool_choice"))
     reasoning, output = _read_thinking(body, extra)
@@ -125,15 +127,20 @@ def _read_thinking(body: Object, extra: Extra) -> tuple[ReasoningConfig | None, 
         return (None if effort is None else ReasoningConfig(effort=effort)), output
     mode = _MODES.get(string(thinking, "type"), "auto")
     shown = optional_string(thinking, "display")
-    budget = integer(thinking, "budget_tokens") if mode == "budget" else None
-    rest = leftover(thinking, ("type", "display", *(["budget_tokens"] if mode == "budget" else [])), NAME)
+    respelled: Object = {}
+    budget = as_integer(thinking, "budget_tokens", respelled) if mode == "budget" else None
+    known = {"type"} | ({"budget_tokens"} if mode == "budget" else set()) | ({"display"} if shown in _SHOWN else set())
+    rest = leftover(thinking, known, NAME)
+    if respelled:
+        rest[_FORM] = {**rest.get(_FORM, {}), ":spelled": respelled}
     if thinking["type"] not in _MODES:
         rest[NAME] = {**rest.get(NAME, {}), "type": thinking["type"]}
-    visible = None if shown is None else shown != "omitted"
+    visible = _SHOWN.get(shown)
     return ReasoningConfig(mode, effort, budget, visible, rest), output
 
 
 _MODES: dict[str, Literal["off", "auto", "budget"]] = {"disabled": "off", "adaptive": "auto", "enabled": "budget"}
+_SHOWN: dict[str | None, bool] = {"summarized": True, "omitted": False}
 _TYPES = {mode: kind for kind, mode in _MODES.items()}
 
 
@@ -167,6 +174,7 @@ def encode_request(request: Request, version: str) -> Encoded:
         out["tool_choice"] = choice
     keys = _KEYS_2023 if version == "2023-06-01" else _KEYS_2026
     write_params(request.params, keys, out, NAME, losses, _GONE_IN_2026)
+    restore_spelling(out, request.extra.get(_FORM, {}))
     metadata: Object = {} if request.params.user is None else {"user_id": request.params.user}
     if metadata := finish(metadata, request.extra, f"{NAME}/metadata"):
         out["metadata"] = metadata
@@ -201,13 +209,17 @@ def _write_message(message: Message, path: str, losses: Losses) -> Object:
         content = write_blocks(message.parts, {}, losses, path)
         return {"role": message.role, "content": [] if content is None else content}
     role = "system" if message.role == "developer" else message.role
-    content = write_blocks(message.parts, message.extra.get(_FORM, {}), losses, path)
-    return finish({"role": role, "content": [] if content is None else content}, message.extra, NAME)
+    form = message.extra.get(_FORM, {})
+    content = write_blocks(message.parts, form, losses, path)
+    out: Object = {"role": role, "content": [] if content is None else content}
+    if content is None and form.get(":content") in ("null", "absent"):
+        del out["content"]  # a null is in the form
+    return finish(out, message.extra, NAME)
 
 
 def _drop_refused(message: Object, path: str, losses: Losses) -> None:
     """What version 2026-10-21 answers with status 400."""
-    blocks = message["content"]
+    blocks = message.get("content")
     if type(blocks) is not list:
         return
     said = message["role"] == "assistant"
@@ -254,6 +266,7 @@ def _thinking(reasoning: ReasoningConfig) -> Object:
         thinking["budget_tokens"] = reasoning.budget
     if reasoning.visible is not None and reasoning.mode != "off":
         thinking["display"] = "summarized" if reasoning.visible else "omitted"
+    restore_spelling(thinking, reasoning.extra.get(_FORM, {}))
     return finish(thinking, reasoning.extra, NAME)
 
 

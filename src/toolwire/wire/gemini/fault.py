@@ -19,6 +19,7 @@ from ..faults import (
     kind_of_status,
     request_id,
     retry_after,
+    retry_in_text,
     seconds,
     should_retry,
     status_of_kind,
@@ -46,6 +47,7 @@ _KINDS: dict[str, FaultKind] = {
     "INTERNAL": "server",
     "UNKNOWN": "server",
 }
+_BY_REASON: dict[str, FaultKind] = {"API_KEY_INVALID": "authentication"}  # under INVALID_ARGUMENT
 _WORDS: dict[FaultKind, str] = {
     "invalid_request": "INVALID_ARGUMENT",
     "authentication": "UNAUTHENTICATED",
@@ -62,7 +64,7 @@ _WORDS: dict[FaultKind, str] = {
 }
 _STATUSES: dict[FaultKind, tuple[int, ...]] = {
     "invalid_request": (400,),
-    "authentication": (401,),
+    "authentication": (401, 400),
     "billing": (400,),
     "permission": (403,),
     "not_found": (404,),
@@ -85,8 +87,8 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
         return Fault(kind_of_status(status or 500), words_of(body, status or 500), status or 500)
     code = error.get("code")
     status = status or (code if type(code) is int and 400 <= code < 600 else None)
-    word = str(error.get("status"))
-    kind = _KINDS.get(word) or kind_of_status(status or 500)
+    word, reason = str(error.get("status")), _reason(error.get("details"))
+    kind = _BY_REASON.get(reason or "") or _KINDS.get(word) or kind_of_status(status or 500)
     own = {key: value for key, value in error.items() if key not in ("code", "message", "status")}
     if word != _WORDS[kind]:
         own["status"] = error.get("status")
@@ -94,10 +96,19 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
         kind,
         str(error.get("message") or words_of(None, status or 500)),
         status or status_of_kind(kind),
+        reason,
         retry_after=_retry_delay(error.get("details")),
         extra={NAME: own} if own else {},
     )
     return with_breach(fault, signatures)
+
+
+def _reason(details: JSON) -> str | None:
+    """The code of google.rpc.ErrorInfo, which is more exact than the status."""
+    for entry in details if type(details) is list else ():
+        if type(entry) is dict and type(entry.get("reason")) is str:
+            return str(entry["reason"])
+    return None
 
 
 def _retry_delay(details: JSON) -> float | None:
@@ -123,9 +134,10 @@ def decode_error(
     signatures: tuple[Signature, ...] = SIGNATURES,
 ) -> Fault:
     fault = read_fault(body, status, signatures)
+    after = retry_after(headers) if fault.retry_after is None else fault.retry_after
     return replace(
         fault,
-        retry_after=fault.retry_after if fault.retry_after is not None else retry_after(headers),
+        retry_after=retry_in_text(fault.message, fault.kind) if after is None else after,
         retryable=should_retry(headers),
         request_id=request_id(headers),
     )

@@ -85,20 +85,19 @@ def _read_plain_result(raw: Object) -> ToolResult | None:
 
 
 def _read_any_part(raw: JSON) -> Part:
-    obj(raw)
-    fields = {key: value for key, value in camel(raw).items() if value is not None}  # null is absent in protobuf's JSON
+    # protobuf reads a null as an absent field, so that a part may list all its members
+    fields = {key: value for key, value in camel(obj(raw)).items() if value is not None}
     if "functionCall" in fields:
         return _read_call(raw)
     if "text" in fields:
         return _read_text(raw)
     if "functionResponse" in fields:
         return _read_result(raw)
-    if "inlineData" in fields:
-        return _read_data(raw, "inlineData", _INLINE_PART)
-    if "fileData" in fields:
-        return _read_data(raw, "fileData", _FILE_PART)
-    known = [key for key in fields if key != "thoughtSignature"]
-    return Opaque(NAME, known[0] if known else "part", raw)
+    for field, known in (("inlineData", _INLINE_PART), ("fileData", _FILE_PART)):
+        if field in fields:
+            return _read_data(raw, field, known)
+    names = [key for key in fields if key != "thoughtSignature"]
+    return Opaque(NAME, names[0] if names else "part", raw)
 
 
 def signature_of(fields: Object) -> tuple[Artefact, ...]:
@@ -126,7 +125,7 @@ def _read_call(raw: Object) -> ToolCall:
         call_id, name = optional_string(call, "id") or "", string(call, "name")
     except ProtocolError as error:
         raise error.within("functionCall") from None
-    if arguments is None and "args" not in call:
+    if arguments is None:
         extra.setdefault(f"{_CALL}~", {})[":args"] = "absent"
     return ToolCall(call_id, name, arguments or {}, artefacts=signature_of(fields), extra=extra)
 
@@ -134,7 +133,7 @@ def _read_call(raw: Object) -> ToolCall:
 def _read_result(raw: Object) -> ToolResult:
     extra: Extra = {}
     fields = take(raw, _RESULT_PART, NAME, extra)
-    result = take(obj(fields["functionResponse"], "functionResponse"), _RESULT_FIELDS, _RESULT, extra)
+    result = take(obj(fields["functionResponse"], "functionResponse"), _RESULT_FIELDS, _RESULT, extra, ("parts",))
     try:
         response = result.get("response")
         response = {} if response is None else obj(response, "response")
@@ -143,9 +142,10 @@ def _read_result(raw: Object) -> ToolResult:
         call_id, name = optional_string(result, "id") or "", optional_string(result, "name")
     except ProtocolError as error:
         raise error.within("functionResponse") from None
-    if "response" not in result:
+    if result.get("response") is None:
         wrapper = "absent"
-    if wrapper is not None and (wrapper, is_error) not in (("output", False), ("error", True)):
+    usual_wrapper = (wrapper, is_error) in (("output", False), ("error", True)) and type(structured) is not dict
+    if wrapper is not None and not usual_wrapper:
         extra[_FORM] = {**extra.get(_FORM, {}), ":wrapper": wrapper}
     if signature_of(fields):
         extra[NAME] = {**extra.get(NAME, {}), "thoughtSignature": fields["thoughtSignature"]}
@@ -159,7 +159,7 @@ def _unwrap(response: Object, name: JSON) -> tuple[tuple[Text, ...], JSON, bool,
         (wrapper,) = response
         if wrapper not in (*_WRAPPERS, "error") or response[wrapper] is None:
             wrapper = None
-    elif len(response) == 2 and response.get("name") == name and "content" in response:
+    elif len(response) == 2 and response.get("name") == name and response.get("content") is not None:
         wrapper = "name"
     if wrapper is None:
         return (), response, False, None
@@ -171,24 +171,27 @@ def _unwrap(response: Object, name: JSON) -> tuple[tuple[Text, ...], JSON, bool,
 
 def _read_result_media(raw: JSON) -> Media | Opaque:
     part = read_part(raw)
-    if isinstance(part, (Media, Opaque)):
-        return part
-    raise ProtocolError(f"a function response cannot hold a {what_is(part)} part")
+    return part if isinstance(part, (Media, Opaque)) else Opaque(NAME, what_is(part), raw)
 
 
-def _read_data(raw: Object, field: str, known: frozenset[str]) -> Media:
+def _read_data(raw: Object, field: str, known: frozenset[str]) -> Media | Opaque:
     extra: Extra = {}
     fields = take(raw, known, NAME, extra)
     data = take(obj(fields[field], field), _DATA_FIELDS, _DATA, extra)
     media_type, uri = optional_string(data, "mimeType"), optional_string(data, "fileUri")
     own = uri is not None and uri.startswith(_OWN_FILES)
     inline = optional_string(data, "data")
+    form: Object = {}
     if inline is not None:
         inline, form = usual(inline)
-        if form:
-            extra[_DATA_FORM] = {**extra.get(_DATA_FORM, {}), **form}
+    elif not uri:
+        return Opaque(NAME, field, raw)
+    if media_type is None:  # the API tells the type of a video on YouTube itself
+        form[":mimeType"] = "absent"
+    if form:
+        extra[_DATA_FORM] = {**extra.get(_DATA_FORM, {}), **form}
     return Media(
-        _kind(media_type),
+        _kind(media_type or media_type_of(uri or "")),
         media_type,
         inline,
         None if own else uri,
@@ -335,7 +338,7 @@ def _wrap(result: ToolResult, wrapper: str | None, losses: Losses, path: str) ->
 def _write_data(part: Media, losses: Losses, path: str) -> Object | None:
     data: Object = {} if part.media_type is None else {"mimeType": part.media_type}
     uri = part.url or part.file_id
-    if part.media_type is None and NAME not in part.extra and _DATA not in part.extra:
+    if part.media_type is None and ":mimeType" not in part.extra.get(_DATA_FORM, {}):
         data["mimeType"] = media_type_of(part.name or uri or "") or _LIKELY[part.kind]
         detail = f"Gemini wants one: {data['mimeType']}, by the look of the name"
         losses.add(f"{path}/media_type", "media type", "rewritten", detail, "info")

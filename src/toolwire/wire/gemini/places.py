@@ -10,6 +10,7 @@ from ...ir.request import Request
 from ...ir.response import Response
 from ..protocol import Kind
 from ..signs import score, tools_of
+from .spelling import NAME, single_fields
 
 __all__ = ["SIGNS", "locator"]
 
@@ -26,6 +27,9 @@ _FIELDS = {
     "input_schema": "parametersJsonSchema",
     "output_schema": "responseJsonSchema",
 }
+
+
+_THINKING = {"budget": "thinkingBudget", "effort": "thinkingLevel", "visible": "includeThoughts"}
 
 
 def locator(value: Request | Response) -> Callable[[str], str]:
@@ -61,32 +65,45 @@ def _in_request(request: Request, tools: list[str], path: str) -> str:
         case ["tools", index, *rest]:
             return tools[int(index)] + join(*(_FIELDS.get(name, name) for name in rest[:1]), *rest[1:])
         case ["messages", index, *rest]:
-            first_is_system = bool(request.messages) and request.messages[0].role == "system"
-            if int(index) == 0 and first_is_system:
-                return join("systemInstruction", *rest)
-            return join("contents", int(index) - first_is_system, *rest)
-        case ["choice", *_]:
-            return join("toolConfig", "functionCallingConfig")
-        case ["reasoning", *_]:
-            return join("generationConfig", "thinkingConfig")
+            return _in_message(request, int(index), rest)
+        case ["choice", *rest]:
+            rest = rest[1:] if rest[:1] == ["functionCallingConfig"] else rest
+            return join("toolConfig", "functionCallingConfig", *rest)
+        case ["reasoning", *rest]:
+            return join("generationConfig", "thinkingConfig", *(_THINKING.get(name, name) for name in rest))
         case ["output", *_]:
             return join("generationConfig", "responseMimeType")
     return path
 
 
+def _in_message(request: Request, index: int, rest: list[str]) -> str:
+    first_is_system = bool(request.messages) and request.messages[0].role == "system"
+    if rest[:1] == ["parts"] and "parts" in single_fields(request.messages[index].extra, NAME):
+        rest = ["parts", *rest[2:]]
+    if index == 0 and first_is_system:
+        return join("systemInstruction", *rest)
+    number = () if "contents" in single_fields(request.extra, NAME) else (index - first_is_system,)
+    return join("contents", *number, *rest)
+
+
 def _tools(request: Request) -> Iterator[str]:
+    """The place of each tool. One entry, or one declaration, may stand without a list around it."""
     declared: dict[int, int] = {}  # how many functions each entry has had so far
+    in_list = "tools" not in single_fields(request.extra, NAME)
     for tool in request.tools:
-        entry = tool.extra.get("gemini~", {}).get(":entry", 0)
+        number = tool.extra.get("gemini~", {}).get(":entry", 0)
+        entry = join("tools", number) if in_list else join("tools")
         if tool.kind == "builtin":
-            yield join("tools", entry, tool.name)
+            yield entry + join(tool.name)
+        elif "functionDeclarations" in single_fields(tool.extra, "gemini/tool"):
+            yield entry + join("functionDeclarations")
         else:
-            yield join("tools", entry, "functionDeclarations", declared.setdefault(entry, 0))
-            declared[entry] += 1
+            yield entry + join("functionDeclarations", declared.setdefault(number, 0))
+            declared[number] += 1
 
 
 SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
-    "request": score((8, lambda b: type(b["contents"]) is list)),
+    "request": score((8, lambda b: type(b["contents"]) in (list, dict))),
     "response": score((6, lambda b: "candidates" in b or "promptFeedback" in b or _counts(b))),
     "stream": score((6, lambda b: "candidates" in b or "promptFeedback" in b)),
     "tools": score((6, lambda b: any(_declares(tool) for tool in tools_of(b)))),

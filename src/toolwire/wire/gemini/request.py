@@ -9,9 +9,9 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Part
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request, Role
-from ..params import NO_PARAMS, read_params, rows, write_params
+from ..params import NO_PARAMS, as_integer, read_params, restore_spelling, rows, write_params
 from ..protocol import Encoded
-from ..shape import boolean, each, integer, obj, optional_string
+from ..shape import boolean, each, obj, optional_string
 from .parts import read_part, write_part
 from .spelling import NAME, put, take
 from .tools import read_choice, read_tools, write_choice, write_tools
@@ -42,13 +42,13 @@ _THINKING = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
 
 def decode_request(body: Object) -> Request:
     extra: Extra = {}
-    fields = take(obj(body), _KNOWN, NAME, extra)
+    fields = take(obj(body), _KNOWN, NAME, extra, ("contents", "tools"))
     contents = fields.get("contents")
     if type(contents) is not list:
         raise ProtocolError("expected an array of contents", pointer="/contents")
     messages = each(fields, "contents", _read_content)
     if (system := fields.get("systemInstruction")) is not None:
-        messages.insert(0, _read_system(system))
+        messages.insert(0, _read_system(system, extra))
     params: dict[str, Any] = {}
     reasoning, output = _read_config(fields.get("generationConfig"), params, extra)
     model = optional_string(fields, "model")
@@ -57,7 +57,7 @@ def decode_request(body: Object) -> Request:
     return Request(
         (model or "").removeprefix("models/"),
         tuple(messages),
-        read_tools(fields),
+        read_tools(fields, extra),
         _read_tool_config(fields.get("toolConfig"), extra),
         None,
         Params(**params) if params else NO_PARAMS,
@@ -68,8 +68,9 @@ def decode_request(body: Object) -> Request:
     )
 
 
-def _read_system(raw: JSON) -> Message:
-    if type(raw) is str:  # liberal: the words themselves
+def _read_system(raw: JSON, extra: Extra) -> Message:
+    if type(raw) is str:  # liberal: the text itself
+        extra[_FORM] = {**extra.get(_FORM, {}), ":system": "string"}
         raw = {"parts": [{"text": raw}]}
     try:
         return _message("system", obj(raw))
@@ -83,24 +84,25 @@ def _read_content(raw: JSON) -> Message:
         return _message("assistant", raw)
     if role == "user":
         return _message("user", raw)
-    if role is None or role == "function":
+    if role is None or role == "" or role == "function":  # protobuf does not tell "" from an absent role
         return _message("user", raw)
     raise ProtocolError(f"unknown role {role!r}", pointer="/role", hint="user or model")
 
 
 def _message(role: Role, raw: Object) -> Message:
     parts = raw.get("parts")
-    if parts and type(parts) is list and len(raw) == 2 and raw.get("role") == _ROLES.get(role):
+    if parts and type(parts) is list and len(raw) == 2 and role in _ROLES and raw.get("role") == _ROLES[role]:
         return Message(role, tuple(each(raw, "parts", read_part)))
-    if type(parts) is dict:  # protobuf takes one where it wants a list
-        raw = {**raw, "parts": [parts]}
-    read = each(raw, "parts", read_part)
     extra: Extra = {}
-    if len(raw) != 2 or not read:
-        take(raw, ("role", "parts"), NAME, extra)
+    fields = take(raw, ("role", "parts"), NAME, extra, ("parts",))
+    read = each(fields, "parts", read_part)
     given = raw.get("role")
+    form: Object = {}
     if given != _ROLES.get(role):
-        form: Object = {"role": given} if given is not None else {":role": "absent"}
+        form = {"role": given} if "role" in raw else {":role": "absent"}
+    if not parts:
+        form[":parts"] = "absent"  # or empty, which the form has then
+    if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
     return Message(role, tuple(read), extra)
 
@@ -118,9 +120,10 @@ def _read_tool_config(raw: JSON, extra: Extra) -> Any:
 def _read_config(raw: JSON, params: dict[str, Any], extra: Extra) -> tuple[ReasoningConfig | None, OutputFormat | None]:
     if raw is None:
         return None, None
-    config = take(obj(raw, "generationConfig"), _CONFIG, _GENERATION, extra)
+    config = take(obj(raw, "generationConfig"), _CONFIG, _GENERATION, extra, ("stopSequences",))
     try:
-        read_params(config, _PARAMS, params)
+        if respelled := read_params(config, _PARAMS, params):
+            extra.setdefault(f"{_GENERATION}~", {})[":spelled"] = respelled
         return _read_thinking(config.get("thinkingConfig")), _read_format(config)
     except ProtocolError as error:
         raise error.within("generationConfig") from None
@@ -131,7 +134,10 @@ def _read_thinking(raw: JSON) -> ReasoningConfig | None:
         return None
     extra: Extra = {}
     fields = take(obj(raw, "thinkingConfig"), _THINKING, NAME, extra)
-    level, budget = optional_string(fields, "thinkingLevel"), integer(fields, "thinkingBudget")
+    respelled: Object = {}
+    level, budget = optional_string(fields, "thinkingLevel"), as_integer(fields, "thinkingBudget", respelled)
+    if respelled:
+        extra.setdefault(_FORM, {})[":spelled"] = respelled
     mode: Literal["off", "auto", "budget"] | None = None
     if budget is not None:
         mode = "off" if budget == 0 else "auto" if budget < 0 else "budget"
@@ -160,10 +166,10 @@ def _read_format(config: Object) -> OutputFormat | None:
     if schema is None and config.get("responseSchema") is not None:
         schema, form = config["responseSchema"], {":schema": "responseSchema"}
     if schema is not None:
-        if kind == "text/x.enum":  # one of the schema's words, bare: no other wire has that
+        if kind not in (None, "application/json"):  # text/x.enum: one value of the schema, bare; no other wire has that
             extra = {f"{NAME}/format": {"responseMimeType": kind, form.get(":schema", "responseJsonSchema"): schema}}
             return OutputFormat("text", extra=extra)
-        if kind != "application/json":
+        if kind is None:
             form[":mime"] = kind
         return OutputFormat("json_schema", schema, extra={_FORM: form} if form else {})
     if kind is None:
@@ -191,8 +197,8 @@ def encode_request(request: Request) -> Encoded:
             contents.append(_write_content(message, parts))
     out["contents"] = contents
     if system or (request.messages and request.messages[0].role == "system" and not request.messages[0].parts):
-        out["systemInstruction"] = put({"parts": system}, system_extra, NAME)
-    if tools := write_tools(request.tools, losses):
+        out["systemInstruction"] = _write_system(system, system_extra, request.extra)
+    if tools := write_tools(request.tools, losses, request.extra):
         out["tools"] = tools
     config = write_choice(request, losses)
     tool_config: Object = {} if config is None else {"functionCallingConfig": config}
@@ -207,6 +213,13 @@ def encode_request(request: Request) -> Encoded:
     return Encoded(put(out, request.extra, NAME), losses)
 
 
+def _write_system(parts: list[Object], extra: Extra, request_extra: Extra) -> JSON:
+    if ":system" in request_extra.get(_FORM, {}) and len(parts) == 1 and parts[0].keys() == {"text"}:
+        return parts[0]["text"]
+    out: Object = {} if not parts and ":parts" in extra.get(_FORM, {}) else {"parts": parts}
+    return put(out, extra, NAME)
+
+
 def _write_parts(parts: tuple[Part, ...], path: str, losses: Losses) -> list[Object]:
     written = [write_part(part, losses, f"{path}/parts/{number}") for number, part in enumerate(parts)]
     return [part for part in written if part is not None]
@@ -218,15 +231,17 @@ def _write_content(message: Message, parts: list[Object]) -> Object:
     form = message.extra.get(_FORM, {})
     out: Object = {} if ":role" in form else {"role": form.get("role", _ROLES[message.role])}
     out["parts"] = parts
-    if not parts and "parts" not in form and message.extra:
-        del out["parts"]
+    if not parts and ":parts" in form:
+        del out["parts"]  # absent, or empty in another way
     return put(out, message.extra, NAME)
 
 
 def _write_config(request: Request, losses: Losses) -> Object:
     out: Object = {}
     write_params(request.params, _KEYS, out, NAME, losses)
-    if "logprobs" in out and "responseLogprobs" not in out:
+    form = request.extra.get(f"{_GENERATION}~", {})
+    restore_spelling(out, form)
+    if "logprobs" in out and "responseLogprobs" not in out and "responseLogprobs" not in form:
         out["responseLogprobs"] = True  # the one is refused without the other
     if request.reasoning is not None:
         thinking = _write_thinking(request.reasoning)
@@ -252,6 +267,7 @@ def _write_thinking(reasoning: ReasoningConfig) -> Object:
         out["thinkingLevel"] = reasoning.effort.upper()
     elif reasoning.mode == "auto":
         out["thinkingBudget"] = -1  # as much as the model likes
+    restore_spelling(out, form)
     return put(out, reasoning.extra, NAME)
 
 

@@ -2,6 +2,9 @@
 
 `take` reads an object in either spelling as camelCase and remembers which fields were spelled otherwise (form `:snake`);
 `put` writes them back that way. What we send on our own is camelCase.
+
+The API also accepts one value where it declares a repeated field (`"tools": {"googleSearch": {}}`). `take` reads it as a
+list of one and remembers the field (form `:single`); `put` unwraps it again.
 """
 
 from __future__ import annotations
@@ -9,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ...ir.parts import Extra
-from ...ir.pointer import Object
+from ...ir.pointer import JSON, Object
 from ..shape import finish, leftover
 
-__all__ = ["NAME", "camel", "put", "take"]
+__all__ = ["NAME", "camel", "put", "single_fields", "take"]
 
 NAME = "gemini"
 
@@ -40,13 +43,30 @@ def camel(raw: Object) -> Object:
     return {_SNAKE.get(key, key): value for key, value in raw.items()}
 
 
-def take(raw: Object, known: Collection[str], scope: str, extra: Extra) -> Object:
-    """`raw` in camelCase; its spelling and whatever is not in `known` go into `extra` under `scope`."""
+def take(raw: Object, known: Collection[str], scope: str, extra: Extra, repeated: Collection[str] = ()) -> Object:
+    """`raw` in camelCase; its spelling and whatever is not in `known` go into `extra` under `scope`.
+
+    `repeated` names fields that hold a list; a single value in one of them is wrapped.
+    """
     fields = camel(raw)
     if fields is not raw:
         extra.setdefault(f"{scope}~", {})[":snake"] = [_SNAKE[key] for key in raw if key in _SNAKE]
+    single = [key for key in repeated if _is_single(fields.get(key))]
+    if single:
+        extra.setdefault(f"{scope}~", {})[":single"] = single
+        fields = {key: [value] if key in single else value for key, value in fields.items()}
     leftover(fields, known, scope, extra)
     return fields
+
+
+def _is_single(value: JSON) -> bool:
+    return type(value) is dict or (type(value) is str and value != "")
+
+
+def single_fields(extra: Extra, scope: str) -> Collection[str]:
+    """The fields that were written as one value instead of a list."""
+    form = extra.get(f"{scope}~")
+    return form.get(":single", ()) if form else ()
 
 
 def put(out: Object, extra: Extra, scope: str) -> Object:
@@ -55,6 +75,9 @@ def put(out: Object, extra: Extra, scope: str) -> Object:
         return out
     out = finish(out, extra, scope)
     form = extra.get(f"{scope}~")
+    for key in form.get(":single", ()) if form else ():
+        if type(out.get(key)) is list and len(out[key]) == 1:
+            out[key] = out[key][0]
     if form and ":snake" in form:
         out = {_CAMEL[key] if key in form[":snake"] else key: value for key, value in out.items()}
     return out

@@ -24,17 +24,25 @@ __all__ = ["read_choice", "read_tools", "write_choice", "write_tools"]
 
 _FORM = "gemini~"
 _ENTRY = "gemini/tool"
+_TOOLS_FORM = "gemini/tools~"
 _CONFIG = "gemini/functionCallingConfig"
+_MODES = ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED")
+"""The modes of a functionCallingConfig, each at its number in the protobuf enum."""
 _FUNCTION = frozenset({"name", "description", "parameters", "parametersJsonSchema", "response", "responseJsonSchema"})
 
 
-def read_tools(raw: Object) -> tuple[Tool, ...]:
+def read_tools(raw: Object, extra: Extra | None = None) -> tuple[Tool, ...]:
+    """The declarations under `tools`. An entry without any tool is form, kept in `extra` under `gemini/tools~`."""
     entries = each(raw, "tools", _read_entry)
+    if len(entries) == 1 and entries[0] and all(tool.kind == "function" for tool in entries[0]):
+        return tuple(entries[0])  # one list of functions, as nearly every request has it
     tools: list[Tool] = []
     for number, entry in enumerate(entries):
         for tool in entry:
             form = {**tool.extra.get(_FORM, {}), ":entry": number}
-            tools.append(_with_extra(tool, {**tool.extra, _FORM: form}) if len(entries) > 1 else tool)
+            tools.append(_with_extra(tool, {**tool.extra, _FORM: form}))
+        if not entry and extra is not None:
+            extra.setdefault(_TOOLS_FORM, {})[f":{number}"] = raw["tools"][number]
     return tuple(tools)
 
 
@@ -51,14 +59,17 @@ def _with_extra(tool: Tool, extra: Extra) -> Tool:
 
 def _read_entry(raw: JSON) -> list[Tool]:
     """One object of the list: declarations, built-in tools, or both."""
-    fields = camel(obj(raw))
-    spelled: Extra = {} if fields is raw else {f"{_ENTRY}~": {":snake": ["functionDeclarations"]}}
+    extra: Extra = {}
+    fields = take(raw, camel(obj(raw)), _ENTRY, extra, ("functionDeclarations",))
     tools = each(fields, "functionDeclarations", _read_function)
-    if spelled:
-        tools = [_with_extra(tool, {**tool.extra, **spelled}) for tool in tools]
-    for key in fields:
-        if key != "functionDeclarations":
-            tools.append(Tool(key, kind="builtin", extra={NAME: {key: fields[key]}}))
+    for key, value in fields.items():
+        if key != "functionDeclarations" and value is not None and value != []:
+            tools.append(Tool(key, kind="builtin", extra={NAME: {key: value}}))
+    form = extra.get(f"{_ENTRY}~", {})
+    for key in [key for key in form if any(tool.name == key and tool.kind == "builtin" for tool in tools)]:
+        del form[key]  # a built-in tool without options
+    if form:
+        tools = [_with_extra(tool, {**tool.extra, f"{_ENTRY}~": form}) for tool in tools]
     return tools
 
 
@@ -92,8 +103,9 @@ def _read_any_function(raw: JSON) -> Tool:
     )
 
 
-def write_tools(tools: tuple[Tool, ...], losses: Losses) -> list[Object]:
+def write_tools(tools: tuple[Tool, ...], losses: Losses, extra: Extra | None = None) -> list[Object]:
     entries: dict[object, Object] = {}
+    forms: dict[object, Extra] = {}
     for index, tool in enumerate(tools):
         path = f"/tools/{index}"
         entry = tool.extra.get(_FORM, {}).get(":entry")
@@ -101,12 +113,18 @@ def write_tools(tools: tuple[Tool, ...], losses: Losses) -> list[Object]:
             if NAME not in tool.extra:
                 losses.add(path, "built-in tool", "dropped", f"Gemini has no {tool.name!r}", "error")
                 continue
-            entries.setdefault(f"builtin {index}" if entry is None else entry, {}).update(tool.extra[NAME])
-            continue
-        group = entries.setdefault(entry, {})
-        key = "function_declarations" if f"{_ENTRY}~" in tool.extra else "functionDeclarations"
-        group.setdefault(key, []).append(_write_function(tool, losses, path))
-    return list(entries.values())
+            entry = f"builtin {index}" if entry is None else entry
+            entries.setdefault(entry, {}).update(tool.extra[NAME])
+        else:
+            entries.setdefault(entry, {}).setdefault("functionDeclarations", []).append(
+                _write_function(tool, losses, path)
+            )
+        if f"{_ENTRY}~" in tool.extra:
+            forms[entry] = tool.extra
+    written = [put(fields, forms.get(entry, {}), _ENTRY) for entry, fields in entries.items()]
+    for position, raw in (extra or {}).get(_TOOLS_FORM, {}).items():
+        written.insert(int(position[1:]), raw)
+    return written
 
 
 _UNWRITABLE: tuple[tuple[str, Severity], ...] = (
@@ -143,15 +161,19 @@ def read_choice(config: JSON) -> ToolChoice | None:
         return None
     extra: Extra = {}
     known = ("mode", "allowedFunctionNames")
-    fields = take(obj(config, "toolConfig", "functionCallingConfig"), known, _CONFIG, extra)
+    config = obj(config, "toolConfig", "functionCallingConfig")
+    fields = take(config, known, _CONFIG, extra, ("allowedFunctionNames",))
+    number = fields.get("mode")
+    if type(number) is int and 0 <= number < len(_MODES):  # protobuf takes the number of an enum value, too
+        fields = {**fields, "mode": _MODES[number]}
     word = optional_string(fields, "mode")
     names = tuple(each(fields, "allowedFunctionNames", _name))
     mode = (word or "AUTO").upper()
-    if mode not in ("AUTO", "ANY", "NONE", "VALIDATED", "MODE_UNSPECIFIED"):
+    if mode not in _MODES:
         pointer = join("toolConfig", "functionCallingConfig", "mode")
         raise ProtocolError(f"unknown mode {word!r}", pointer=pointer, hint="AUTO, ANY, NONE or VALIDATED")
-    if word != mode or mode == "MODE_UNSPECIFIED":
-        extra[_FORM] = {":mode": word}
+    if word != mode or mode == "MODE_UNSPECIFIED" or type(number) is int:
+        extra[_FORM] = {":mode": config.get("mode")}
     if mode == "NONE":
         return ToolChoice("none", names, extra=extra)
     if mode == "ANY":
@@ -160,7 +182,7 @@ def read_choice(config: JSON) -> ToolChoice | None:
         return ToolChoice("allowed", names, True, extra) if names else ToolChoice("required", extra=extra)
     if names:
         if mode == "AUTO":
-            extra[_FORM] = {":mode": word}
+            extra[_FORM] = {":mode": config.get("mode")}
         return ToolChoice("allowed", names, False, extra)
     return ToolChoice("validated" if mode == "VALIDATED" else "auto", extra=extra)
 

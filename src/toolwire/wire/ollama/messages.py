@@ -73,8 +73,8 @@ def read_call(raw: JSON) -> ToolCall:
     form: Object = {":index": function.get("index")}
     if "type" in raw:
         form[":type"] = raw["type"]
-    if "arguments" not in function:
-        form[":arguments"] = "absent"
+    if function.get("arguments") is None:
+        form[":arguments"] = "absent"  # or null, which the form of the function has then
     extra = leftover(function, _INNER, _FUNCTION, leftover(raw, _CALL, NAME))
     return ToolCall(optional_string(raw, "id") or "", name, arguments, extra=_with_form(extra, form))
 

@@ -9,6 +9,7 @@ from ...ir.parts import Media, Part, Reasoning, ToolCall, ToolResult
 from ...ir.pointer import JSON, Object, join, split
 from ...ir.request import Request
 from ...ir.response import Response
+from ...ir.tools import Tool
 from ..protocol import Kind
 from ..signs import score, tools_of
 
@@ -23,6 +24,10 @@ _FIELDS = {
     "stop": "done_reason",
 }
 _COUNTS = {"input": "prompt_eval_count", "output": "eval_count"}
+
+
+# fields of a canonical tool; whatever else a loss names stands around the function
+_DECLARED = frozenset(Tool.__struct_fields__) - {"extra"}
 
 
 def locator(value: Request | Response) -> Callable[[str], str]:
@@ -52,7 +57,7 @@ def _in_request(request: Request, places: dict[int, list[str]], path: str) -> st
             return join(name)
         case ["params", name, *_]:
             return join("options", _FIELDS.get(name, name))
-        case ["tools", index, field, *rest]:
+        case ["tools", index, field, *rest] if field in _DECLARED:
             return join("tools", index, "function", _FIELDS.get(field, field), *rest)
         case ["messages", index, "parts", number, *rest]:
             if int(index) not in places:
@@ -60,8 +65,6 @@ def _in_request(request: Request, places: dict[int, list[str]], path: str) -> st
             return join("messages", index) + places[int(index)][int(number)] + join(*rest)
         case ["reasoning" | "output" as field, *_]:
             return join(_FIELDS[field])
-        case [name] if name in request.extra.get("ollama/options", {}):
-            return join("options", name)
     return path
 
 

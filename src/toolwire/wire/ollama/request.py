@@ -12,7 +12,7 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
-from ..params import NO_PARAMS, read_params, rows, write_params
+from ..params import NO_PARAMS, read_params, restore_spelling, rows, write_params
 from ..protocol import Encoded
 from ..shape import boolean, each, finish, leftover, obj, optional_string, wrong
 from .content import FORM, NAME
@@ -63,9 +63,10 @@ def decode_request(body: Object) -> Request:
 
 def _read_params(body: Object, extra: Extra) -> dict[str, Any]:
     params: dict[str, Any] = {}
-    read_params(body, _BESIDE, params)
+    spelled = read_params(body, _BESIDE, params)
     options = body.get("options")
     if options is None:
+        _keep_spelling(spelled, extra)
         return params
     known = set(_SAMPLING)
     limit = obj(options, "options").get("num_predict")
@@ -73,13 +74,17 @@ def _read_params(body: Object, extra: Extra) -> dict[str, Any]:
         known.remove("num_predict")
         options = {key: value for key, value in options.items() if key != "num_predict"}
     try:
-        read_params(options, _SAMPLING, params)
+        spelled |= read_params(options, _SAMPLING, params)
     except ProtocolError as error:
         raise error.within("options") from None
     leftover(body["options"], known, _OPTIONS, extra)
-    if type(options.get("stop")) is str:
-        extra[FORM] = {**extra.get(FORM, {}), ":stop": "string"}
+    _keep_spelling(spelled, extra)
     return params
+
+
+def _keep_spelling(spelled: Object, extra: Extra) -> None:
+    if spelled:
+        extra[FORM] = {**extra.get(FORM, {}), ":spelled": spelled}
 
 
 def _read_think(value: JSON) -> ReasoningConfig | None:
@@ -125,13 +130,12 @@ def encode_request(request: Request) -> Encoded:
 def _write_params(request: Request, out: Object, losses: Losses) -> None:
     options: Object = {}
     write_params(request.params, _KEYS, options, NAME, losses)
+    restore_spelling(options, request.extra.get(FORM, {}))
     for key in _BESIDE:
         if key in options:
             out[key] = options.pop(key)
     if "top_logprobs" in out and "logprobs" not in out:
         out["logprobs"] = True  # the one counts only with the other
-    if ":stop" in request.extra.get(FORM, {}) and len(options.get("stop", ())) == 1:
-        options["stop"] = options["stop"][0]
     if options := finish(options, request.extra, _OPTIONS):
         out["options"] = options
 
@@ -145,7 +149,10 @@ def _write_think(reasoning: ReasoningConfig, out: Object, losses: Losses) -> Non
         out["think"] = reasoning.effort
     elif reasoning.mode is not None:
         out["think"] = True
-    elif reasoning.visible:  # a model that cannot think refuses a request that tells it to
+    if reasoning.visible is False and out.get("think"):
+        detail = "thoughts are shown where thinking is asked for"
+        losses.add(join("reasoning", "visible"), "hidden reasoning", "dropped", detail, "info")
+    if reasoning.visible and "think" not in out:  # a model that cannot think refuses a request that tells it to
         detail = "thoughts are shown where thinking is asked for"
         losses.add(join("reasoning", "visible"), "visible reasoning", "dropped", detail, "info")
 
@@ -158,6 +165,6 @@ def _write_format(output: OutputFormat, out: Object, losses: Losses) -> None:
         if type(output.schema) is not dict:
             losses.add(join("output", "schema"), "schema of the answer", "weakened", "it is no object: any JSON")
     for concept in ("name", "description", "strict"):
-        if getattr(output, concept):
+        if getattr(output, concept) is not None:
             detail = "a schema is enforced here, and has no name"
             losses.add(join("output", concept), f"{concept} of the answer", "dropped", detail, "info")

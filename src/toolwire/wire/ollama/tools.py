@@ -37,8 +37,8 @@ def read_tool(raw: JSON) -> Tool:
         raise error.within("function") from None
     extra = leftover(function, _INNER, _FUNCTION, leftover(raw, _OUTER, NAME))
     form: Object = {} if raw.get("type") == "function" else {":type": raw.get("type")}
-    if "parameters" not in function:
-        form[":parameters"] = "absent"
+    if parameters is None:
+        form[":parameters"] = "absent"  # or null, which the form of the function has then
     if form:
         extra[FORM] = {**extra.get(FORM, {}), **form}
     return Tool(name, description, parameters, extra=extra)

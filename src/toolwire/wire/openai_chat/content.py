@@ -63,7 +63,8 @@ def read_part(raw: JSON) -> Part:
     if kind == "text":
         if len(raw) == 2:
             return Text(string(raw, "text"))
-        return Text(string(raw, "text"), read_cache(raw), (), leftover(raw, _PART, NAME))
+        extra = leftover(raw, _TEXT, NAME)
+        return Text(string(raw, "text"), read_cache(raw, extra), (), extra)
     if kind == "image_url":
         return _read_image(raw)
     if kind == "input_audio":
@@ -71,7 +72,7 @@ def read_part(raw: JSON) -> Part:
     if kind == "file":
         return _read_file(raw)
     if kind == "refusal":
-        extra = leftover(raw, _PART, NAME)
+        extra = leftover(raw, ("type", "refusal"), NAME)
         return Refusal(string(raw, "refusal"), {**extra, _FORM: {**extra.get(_FORM, {}), **_IN_CONTENT}})
     return Opaque(NAME, string(raw, "type"), raw)
 
@@ -124,7 +125,9 @@ def _write_thinking(part: Reasoning) -> Object:
     return finish({"type": "thinking", "thinking": written}, part.extra, NAME)
 
 
-_PART = frozenset({"type", "text", "refusal", "image_url", "input_audio", "file", "prompt_cache_breakpoint"})
+_MARKED = frozenset({"type", "prompt_cache_breakpoint"})
+_TEXT = _MARKED | {"text"}
+_CACHE = f"{NAME}/prompt_cache_breakpoint"
 _IMAGE = frozenset({"url", "detail"})
 _AUDIO = frozenset({"data", "format"})
 _AUDIO_FORMATS = {
@@ -134,58 +137,76 @@ _AUDIO_FORMATS = {
     "audio/mp3": "mp3",
     "audio/mpeg": "mp3",
 }
+_AUDIO_ALIASES = {kind: f"audio/{name}" for kind, name in _AUDIO_FORMATS.items() if kind != f"audio/{name}"}
 _FILE = frozenset({"file_data", "file_id", "filename"})
 
 
-def _outer(raw: Object, inner: Object, known: frozenset[str]) -> Extra:
-    return leftover(inner, known, f"{NAME}/media", leftover(raw, _PART, NAME))
+def _outer(raw: Object, kind: str, inner: Object, known: frozenset[str]) -> Extra:
+    return leftover(inner, known, f"{NAME}/{kind}", leftover(raw, _MARKED | {kind}, NAME))
 
 
 def _read_audio(raw: Object) -> Media:
     audio = obj(raw.get("input_audio"), "input_audio")
-    encoding = optional_string(audio, "format") or "wav"
+    encoding = optional_string(audio, "format")
     known = _AUDIO if encoding in _AUDIO_FORMATS.values() else _AUDIO - {"format"}  # others may know more than OpenAI
-    extra = _outer(raw, audio, known)
-    return Media("audio", f"audio/{encoding}", string(audio, "data"), cache=read_cache(raw), extra=extra)
+    extra = _outer(raw, "input_audio", audio, known)
+    if not encoding:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":format": "absent"}
+    cache = read_cache(raw, extra)
+    return Media("audio", f"audio/{encoding or 'wav'}", string(audio, "data"), cache=cache, extra=extra)
 
 
-def _read_image(raw: Object) -> Media:
+def _read_image(raw: Object) -> Media | Opaque:
     image = raw.get("image_url")
-    extra: Extra = {}
+    form: Object = {}
     if type(image) is str:  # liberal: the URL itself
-        extra = {_FORM: {":image_url": "string"}}
+        form[":image_url"] = "string"
         image = {"url": image}
     image = obj(image, "image_url")
     media_type, data, url = split_data_url(string(image, "url"))
-    return Media(
-        "image",
-        media_type,
-        data,
-        url,
-        detail=optional_string(image, "detail"),
-        cache=read_cache(raw),
-        extra=leftover(image, _IMAGE, f"{NAME}/media", leftover(raw, _PART, NAME, extra)),
-    )
+    if not data and not url:
+        return Opaque(NAME, "image_url", raw)
+    extra = _outer(raw, "image_url", image, _IMAGE)
+    if form:
+        extra[_FORM] = {**extra.get(_FORM, {}), **form}
+    detail = optional_string(image, "detail")
+    return Media("image", media_type, data, url, detail=detail, cache=read_cache(raw, extra), extra=extra)
 
 
-def _read_file(raw: Object) -> Media:
+def _read_file(raw: Object) -> Media | Opaque:
     file = obj(raw.get("file"), "file")
-    media_type, data, url = split_data_url(optional_string(file, "file_data") or "")
+    file_data, file_id = optional_string(file, "file_data"), optional_string(file, "file_id")
+    if not file_data and not file_id:
+        return Opaque(NAME, "file", raw)
+    media_type, data, bare = split_data_url(file_data or "")
+    extra, url = _outer(raw, "file", file, _FILE), None
+    if bare and bare.startswith(("https://", "http://")):  # OpenRouter takes an address as `file_data`
+        extra[_FORM] = {**extra.get(_FORM, {}), ":file_data": "url"}
+        url, bare = bare, None
     return Media(
         "file",
         media_type,
-        data if data is not None else url or None,
-        file_id=optional_string(file, "file_id"),
-        name=optional_string(file, "filename"),
-        cache=read_cache(raw),
-        owner="openai" if file.get("file_id") else None,
-        extra=_outer(raw, file, _FILE),
+        bare or None if data is None else data,
+        url,
+        file_id,
+        optional_string(file, "filename"),
+        cache=read_cache(raw, extra),
+        owner="openai" if file_id else None,
+        extra=extra,
     )
 
 
-def read_cache(raw: Object) -> str | None:
+def read_cache(raw: Object, extra: Extra) -> str | None:
+    """The time to live of a cache breakpoint; its other fields go into `extra`."""
     mark = raw.get("prompt_cache_breakpoint")
-    return None if mark is None else optional_string(obj(mark, "prompt_cache_breakpoint"), "ttl") or "default"
+    if mark is None:
+        return None
+    ttl = optional_string(obj(mark, "prompt_cache_breakpoint"), "ttl")
+    explicit = mark.get("mode") == "explicit"
+    leftover(mark, ("mode", "ttl") if explicit else ("ttl",), _CACHE, extra)
+    if not explicit:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":mode": "other"}
+    return ttl or "default"
 
 
 def write_content(
@@ -197,7 +218,7 @@ def write_content(
         if only.cache is None and not only.extra:
             return only.text
     if not parts:
-        return [] if ":content" in form else form.get("content")
+        return [] if form.get(":content") == "list" else form.get("content")
     numbers = range(len(parts)) if numbers is None else numbers
     written = [write_part(part, losses, f"{path}/parts/{number}") for part, number in zip(parts, numbers, strict=True)]
     return [item for item in written if item is not None]
@@ -207,7 +228,7 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
     if isinstance(part, Text):
         if _FORM in part.extra and ":content" in part.extra[_FORM]:
             return part.text
-        return finish({"type": "text", "text": part.text, **_cache(part.cache)}, part.extra, NAME)
+        return finish({"type": "text", "text": part.text, **_cache(part.cache, part.extra)}, part.extra, NAME)
     if isinstance(part, Media):
         out = _write_media(part)
         if out is None:
@@ -219,11 +240,15 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
                 losses.add(f"{path}/name", f"name of an {part.kind}", "dropped", "Chat names files only", "info")
             if part.url is not None and part.media_type is not None:
                 losses.add(f"{path}/media_type", "media type", "dropped", "an address goes without one", "info")
+            if part.kind == "audio" and part.media_type in _AUDIO_ALIASES:
+                losses.add(
+                    f"{path}/media_type", "media type", "rewritten", f"as {_AUDIO_ALIASES[part.media_type]}", "info"
+                )
             if part.kind == "image" and part.data is not None and part.media_type is None:
                 losses.add(
                     f"{path}/media_type", "media type", "rewritten", "nothing says what it is: image/png", "info"
                 )
-            out = finish({**out, **_cache(part.cache)}, part.extra, NAME)
+            out = finish({**out, **_cache(part.cache, part.extra)}, part.extra, NAME)
         return out
     if isinstance(part, Refusal):
         return finish({"type": "refusal", "refusal": part.text}, part.extra, NAME)
@@ -235,33 +260,42 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
     return None
 
 
-def _cache(ttl: str | None) -> Object:
+def _cache(ttl: str | None, extra: Extra) -> Object:
     if ttl is None:
         return {}
-    return {"prompt_cache_breakpoint": {"mode": "explicit"} if ttl == "default" else {"mode": "explicit", "ttl": ttl}}
+    mark: Object = {} if ":mode" in extra.get(_FORM, {}) else {"mode": "explicit"}
+    if ttl != "default":
+        mark["ttl"] = ttl
+    return {"prompt_cache_breakpoint": finish(mark, extra, _CACHE)}
 
 
 def _write_media(part: Media) -> Object | None:
-    within = f"{NAME}/media"
+    form = part.extra.get(_FORM, {})
     if part.kind == "image" and (part.url or part.data is not None):
         url = part.url or data_url(part.media_type or "image/png", part.data or "")
-        if ":image_url" in part.extra.get(_FORM, {}):
+        if ":image_url" in form:
             return {"type": "image_url", "image_url": url}
         image: Object = {"url": url}
         if part.detail is not None:
             image["detail"] = part.detail
-        return {"type": "image_url", "image_url": finish(image, part.extra, within)}
+        return {"type": "image_url", "image_url": finish(image, part.extra, f"{NAME}/image_url")}
     if part.kind == "audio" and part.data is not None:
-        audio: Object = {"data": part.data, "format": _AUDIO_FORMATS.get(part.media_type or "audio/wav")}
-        audio = finish(audio, part.extra, within)
-        return None if audio["format"] is None else {"type": "input_audio", "input_audio": audio}
-    if part.kind == "file" and (part.data is not None or part.file_id):
+        encoding = _AUDIO_FORMATS.get(part.media_type or "audio/wav")
+        audio: Object = {"data": part.data} if ":format" in form else {"data": part.data, "format": encoding}
+        audio = finish(audio, part.extra, f"{NAME}/input_audio")
+        return (
+            None if audio.get("format", "wav") is None and not form else {"type": "input_audio", "input_audio": audio}
+        )
+    address = part.url if ":file_data" in form else None
+    if part.kind == "file" and (part.data is not None or part.file_id or address):
         file: Object = {}
-        if part.data is not None:
+        if address is not None:
+            file["file_data"] = address
+        elif part.data is not None:
             file["file_data"] = data_url(part.media_type, part.data) if part.media_type else part.data
         if part.file_id is not None:
             file["file_id"] = part.file_id
         if part.name is not None:
             file["filename"] = part.name
-        return {"type": "file", "file": finish(file, part.extra, within)}
+        return {"type": "file", "file": finish(file, part.extra, f"{NAME}/file")}
     return None

@@ -59,10 +59,17 @@ def read_message(raw: JSON) -> Message:
         raise ProtocolError(
             f"unknown role {role!r}", pointer="/role", hint="system, developer, user, assistant or tool"
         )
-    form: Object = {}
+    form: Object = _no_content(raw)
     parts = read_content(raw, form)
     extra = leftover(raw, _PLAIN, NAME) if len(raw) > 2 or not parts else {}
     return Message(role, tuple(parts), _with_form(extra, form))
+
+
+def _no_content(raw: Object) -> Object:
+    """The form of a message that has no content: null, or no such field."""
+    if raw.get("content") is not None:
+        return {}
+    return {":content": "null" if "content" in raw else "absent"}
 
 
 def _with_form(extra: Extra, form: Object) -> Extra:
@@ -72,8 +79,9 @@ def _with_form(extra: Extra, form: Object) -> Extra:
 
 
 def _read_result(raw: Object, call_id: str, form: Object) -> ToolResult:
+    form |= _no_content(raw)
     parts = read_content(raw, form)
-    extra = leftover(raw, _RESULT, NAME) if len(raw) > 3 or not parts else {}
+    extra = leftover(raw, _RESULT, NAME) if len(raw) > 3 or not parts or not call_id else {}
     name = optional_string(raw, "name")
     if name is not None:
         form[":name"] = True
@@ -151,13 +159,14 @@ def read_call(raw: JSON) -> ToolCall:
 
 
 def _read_any_call(raw: JSON) -> ToolCall:
-    kind = obj(raw).get("type") or ("custom" if raw.get("custom") else "function")
+    kind = obj(raw).get("type", "custom" if raw.get("custom") is not None else "function")
     call_id = read_id(raw)
     if kind == "custom":
         return _read_custom_call(raw, call_id)
-    if kind != "function":
+    function = raw.get("function")
+    if kind not in ("function", None) and type(function) is not dict:
         raise ProtocolError(f"unknown call type {kind!r}", pointer="/type", hint='"function" or "custom"')
-    function = obj(raw.get("function"), "function")
+    function = obj(function, "function")
     try:
         name = string(function, "name")
         arguments, text, state = read_arguments(function)
@@ -166,13 +175,15 @@ def _read_any_call(raw: JSON) -> ToolCall:
     artefacts = read_signature(raw)
     extra = leftover(raw, (*_CALL, "extra_content") if artefacts else _CALL, NAME)
     extra = leftover(function, _FUNCTION, f"{NAME}/function", extra)
-    if "arguments" not in function:
-        extra.setdefault(f"{NAME}/function~", {})[":arguments"] = "absent"
-    form = {":type": "absent"} if raw.get("type") is None else {}
-    if "id" not in raw:
-        form[":id"] = "absent"
+    form: Object = {":type": "absent"} if raw.get("type") is None else {}
+    if kind not in ("function", None):  # Moonshot's "builtin_function"
+        extra.setdefault(NAME, {})["type"] = kind
     if raw.get("id") == NO_ID:
         form["id"] = NO_ID
+    elif not call_id:
+        form[":id"] = "absent"
+    if type(function.get("arguments")) is not str:
+        form[":arguments"] = "object" if function.get("arguments") else "absent"
     return ToolCall(call_id, name, arguments, text, state, artefacts=artefacts, extra=_with_form(extra, form))
 
 
@@ -211,7 +222,10 @@ def _read_function_call(raw: Object) -> ToolCall:
         name = string(raw, "name")
     except ProtocolError as error:
         raise error.within("function_call") from None
-    extra = leftover(raw, _FUNCTION, f"{NAME}/function", {_FORM: {":call": "function_call"}})
+    form: Object = {":call": "function_call"}
+    if raw.get("arguments") is None:
+        form[":arguments"] = "absent"
+    extra = leftover(raw, _FUNCTION, f"{NAME}/function", {_FORM: form})
     return ToolCall("", name, arguments, text, state, extra=extra)
 
 
@@ -231,8 +245,17 @@ def write_message(message: Message, path: str, out: list[Object], losses: Losses
             rest.append(part)
             numbers.append(number)
     if rest or not message.parts:
-        content = write_content(rest, message.extra.get(_FORM, {}), losses, path, numbers)
-        out.append(finish({"role": message.role, "content": "" if content is None else content}, message.extra, NAME))
+        form = message.extra.get(_FORM, {})
+        content = write_content(rest, form, losses, path, numbers)
+        out.append(finish({"role": message.role, **_content_field(content, form)}, message.extra, NAME))
+
+
+def _content_field(content: JSON, form: Object) -> Object:
+    """The field `content`, which everybody but the assistant has, unless it came without."""
+    if content is not None:
+        return {"content": content}
+    written = {"null": {"content": None}, "absent": {}}
+    return written.get(form.get(":content", ""), {"content": ""})
 
 
 def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
@@ -240,9 +263,9 @@ def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
     if result.is_error:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Chat results have no error flag", "error")
     content = write_content(in_words(result, path, losses), form, losses, path)
-    out: Object = {"role": "tool", "tool_call_id": result.call_id, "content": "" if content is None else content}
+    out: Object = {"role": "tool", "tool_call_id": result.call_id, **_content_field(content, form)}
     if ":result" in form:
-        out = {"role": "function", "content": content}
+        out = {"role": "function", **_content_field(content, form)}
     if ":id" in form and not result.call_id:
         del out["tool_call_id"]
     if ":name" in form:
@@ -290,9 +313,11 @@ def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) ->
 
 
 def write_function(call: ToolCall) -> Object:
-    form = call.extra.get(f"{NAME}/function~") if call.extra and call.raw == "" else None
-    if form and ("arguments" in form or ":arguments" in form):  # null or absent, which means none
-        return {"name": call.name}
+    given = call.extra.get(_FORM, {}).get(":arguments")
+    if given == "object" and call.raw is None:
+        return {"name": call.name, "arguments": call.arguments or {}}
+    if given == "absent" and not call.arguments:
+        return {"name": call.name}  # a null is in the form of the function
     return {"name": call.name, "arguments": call.text}
 
 

@@ -9,6 +9,7 @@ from ...ir.parts import Part, Reasoning, Refusal, ToolCall, ToolResult
 from ...ir.pointer import JSON, join, split
 from ...ir.request import Request
 from ...ir.response import Response
+from ...ir.tools import Tool
 from ..protocol import Kind
 from ..signs import blocks, score, tools_of
 from .content import in_content
@@ -24,6 +25,10 @@ _FIELDS = {
     "cache_key": "prompt_cache_key",
     "input_schema": "parameters",
 }
+
+
+# fields of a canonical tool; whatever else a loss names stands around the function
+_DECLARED = frozenset(Tool.__struct_fields__) - {"extra"}
 
 
 def locator(value: Request | Response) -> Callable[[str], str]:
@@ -67,15 +72,23 @@ def _in_request(request: Request, places: _Places, path: str) -> str:
             return join(
                 "max_tokens" if ":max_tokens" in request.extra.get("openai_chat~", {}) and name == "max_tokens" else key
             )
-        case ["tools", index, *rest]:
-            return join("tools", index, *(["function", _FIELDS.get(rest[0], rest[0]), *rest[1:]] if rest else []))
+        case ["tools", index, field, *rest] if field in _DECLARED:
+            return join("tools", index, "function", _FIELDS.get(field, field), *rest)
         case ["messages", index, "parts", number, *rest]:
             parts = request.messages[int(index)].parts
             return join("messages", index) + places.of(int(index), parts, number) + join(*rest)
-        case ["messages", index, *rest]:
-            return join("messages", index, *rest)
-        case [field, *_]:
-            return join(_FIELDS.get(field, field))
+        case ["choice", "function_call", *_]:
+            return path.removeprefix("/choice")
+        case ["choice", *rest]:
+            form = {} if request.choice is None else request.choice.extra.get("openai_chat~", {})
+            field = "function_call" if form.get(":choice") == "function_call" else "tool_choice"
+            return join(field, *(rest[1:] if rest[:1] == ["choice"] else rest))
+        case ["reasoning"] if "reasoning" in request.extra.get("openai_chat", {}):
+            return path  # OpenRouter's object of that name
+        case ["messages" | "tools", *_]:
+            return path
+        case [field, *rest]:
+            return join(_FIELDS.get(field, field), *rest)
     return path
 
 
@@ -104,6 +117,8 @@ _CHAT_ONLY = frozenset(
     "presence_penalty logprobs logit_bias seed functions".split()
 )
 
+_PARTS = frozenset({"image_url", "input_audio", "file", "video_url", "document_url"})
+
 SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
     "request": score(
         (3, lambda b: type(b["messages"]) is list),
@@ -117,8 +132,8 @@ SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
         (2, lambda b: not _CHAT_ONLY.isdisjoint(b)),
         (1, lambda b: "max_tokens" not in b),
         (5, lambda b: b["messages"][0]["role"] == "system"),
-        (2, lambda b: "model" in b and "claude" not in b["model"]),
-        (2, lambda b: any(m.get("type") in ("image_url", "input_audio", "file") for m in blocks(b, "messages"))),
+        (2, lambda b: "model" in b and ("claude" not in b["model"] or "/" in b["model"])),
+        (2, lambda b: any(m.get("type") in _PARTS for m in blocks(b, "messages"))),
     ),
     "response": score(
         (

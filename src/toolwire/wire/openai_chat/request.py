@@ -10,7 +10,7 @@ from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
 from ...ir.tools import ToolChoice
-from ..params import NO_PARAMS, read_params, rows, write_params
+from ..params import NO_PARAMS, read_params, restore_spelling, rows, set_own_tier_aside, write_params
 from ..protocol import Encoded
 from ..shape import boolean, each, finish, leftover, obj, optional_string
 from .content import NAME
@@ -65,8 +65,11 @@ def decode_request(body: Object) -> Request:
     if len(body) == 3 and tools and model:
         return Request(model, messages, tools, params=NO_PARAMS)
     params: dict[str, Any] = {}
-    read_params(body, _PARAMS, params)
+    respelled = read_params(body, _PARAMS, params)
     extra = _read_extra(body, params)
+    if respelled:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":spelled": respelled}
+    set_own_tier_aside(params, extra, NAME)
     effort = optional_string(body, "reasoning_effort")
     return Request(
         model,
@@ -103,14 +106,11 @@ def _read_extra(body: Object, params: dict[str, Any]) -> Extra:
             form[":max_tokens"] = True
         else:
             extra.setdefault(NAME, {})["max_tokens"] = body["max_tokens"]
-    if type(body.get("stop")) is str:
-        form[":stop"] = True
     if (options := body.get("stream_options")) is not None:
         usage = boolean(obj(options, "stream_options"), "include_usage")
         if usage is not None:
             params["include_usage"] = usage
-        if len(options) > (usage is not None):
-            extra[f"{NAME}/stream_options"] = {k: v for k, v in options.items() if k != "include_usage"}
+        leftover(options, ("include_usage",), f"{NAME}/stream_options", extra)
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
     return extra
@@ -126,18 +126,17 @@ def _read_format(value: JSON) -> OutputFormat | None:
     kind = obj(value, "response_format").get("type")
     if kind == "json_schema":
         inner = obj(value.get("json_schema"), "response_format", "json_schema")
+        extra = leftover(value, ("type", "json_schema"), NAME)
+        leftover(inner, ("schema", "name", "description", "strict"), f"{NAME}/json_schema", extra)
+        if not inner.get("name"):  # OpenAI wants one, others do not
+            extra[_FORM] = {**extra.get(_FORM, {}), ":name": "absent"}
         return OutputFormat(
             "json_schema",
             inner.get("schema"),
-            optional_string(inner, "name"),
+            optional_string(inner, "name") or None,
             optional_string(inner, "description"),
             boolean(inner, "strict"),
-            leftover(
-                inner,
-                ("schema", "name", "description", "strict"),
-                NAME,
-                leftover(value, ("type", "json_schema"), f"{NAME}/format"),
-            ),
+            extra,
         )
     if kind == "json_object" and type(value.get("schema")) is dict:  # how llama.cpp and others say json_schema
         extra = leftover(value, ("type", "schema"), NAME, {_FORM: {":type": "json_object"}})
@@ -184,12 +183,10 @@ def _write_params(request: Request, out: Object, losses: Losses) -> None:
         out["max_tokens"] = out.pop("max_completion_tokens")
     if "top_logprobs" in out and "logprobs" not in out:
         out["logprobs"] = True  # the one is refused without the other
-    if ":stop" in form and len(out.get("stop", ())) == 1:
-        out["stop"] = out["stop"][0]
-    options = request.extra.get(f"{NAME}/stream_options", {})
-    if request.params.include_usage is not None:
-        options = {"include_usage": request.params.include_usage, **options}
-    if options:
+    restore_spelling(out, form)
+    usage = request.params.include_usage
+    options: Object = {} if usage is None else {"include_usage": usage}
+    if options := finish(options, request.extra, f"{NAME}/stream_options"):
         out["stream_options"] = options
 
 
@@ -211,9 +208,11 @@ def _write_format(output: OutputFormat) -> Object:
         return finish({"type": "text" if output.kind == "text" else "json_object"}, output.extra, NAME)
     if ":type" in output.extra.get(_FORM, {}):
         return finish({"type": "json_object", "schema": output.schema}, output.extra, NAME)
-    inner: Object = {"name": output.name or "answer"}
+    inner: Object = {} if output.name is None and ":name" in output.extra.get(_FORM, {}) else {"name": output.name}
+    if "name" in inner and not output.name:
+        inner["name"] = "answer"
     for key, value in (("description", output.description), ("schema", output.schema), ("strict", output.strict)):
         if value is not None:
             inner[key] = value
-    out = {"type": "json_schema", "json_schema": finish(inner, output.extra, NAME)}
-    return finish(out, output.extra, f"{NAME}/format")
+    out = {"type": "json_schema", "json_schema": finish(inner, output.extra, f"{NAME}/json_schema")}
+    return finish(out, output.extra, NAME)

@@ -75,7 +75,7 @@ def _read_custom(raw: Object) -> Tool:
             grammar = Grammar(string(rules, "syntax"), string(rules, "definition"))
             leftover(form, ("type", "grammar"), f"{NAME}/format", extra)
             leftover(rules, ("syntax", "definition"), f"{NAME}/grammar", extra)
-        elif kind == "text":
+        elif kind == "text" and len(form) == 1:
             extra.setdefault(f"{NAME}~", {})[":format"] = "text"
         else:
             extra.setdefault(f"{NAME}/function", {})["format"] = form
@@ -141,9 +141,15 @@ def read_choice(value: JSON) -> ToolChoice:
         extra: Extra = {f"{NAME}~": {":choice": value}} if value == "any" else {}
         return ToolChoice(mode, extra=extra)
     kind = obj(value, "tool_choice").get("type")
+    if type(kind) is str and kind in _MODES:  # {"type": "auto"}, as Anthropic writes it and some routers take it
+        mode = _MODES[kind]
+        given = {"names": (), "mode": mode, "value": value}
+        extra = leftover(value, ("type",), f"{NAME}/choice", {f"{NAME}/choice~": given})
+        return ToolChoice(mode, extra=extra)
     if kind != "allowed_tools":
         name = _name_of(value, "tool_choice")
-        extra = leftover(value, ("type", str(kind)), f"{NAME}/choice")
+        flat = kind in ("function", "custom") and type(value.get("name")) is str
+        extra = leftover(value, ("type", str(kind), "name") if flat else ("type", str(kind)), f"{NAME}/choice")
         inner = value.get(kind)
         if type(inner) is dict:
             leftover(inner, ("name",), f"{NAME}/choice", extra)
@@ -166,10 +172,13 @@ def _given(value: Object, *names: str) -> Extra:
 
 
 def _name_of(entry: JSON, *pointer: str) -> str:
-    """A function by its name; a server's own tool by its type, which is the name that its declaration has here."""
+    """The name of a function by its name; a server's own tool by its type, which is the name that its declaration has here."""
     try:
         kind = string(obj(entry), "type")
-        return string(obj(entry.get(kind), kind), "name") if kind in ("function", "custom") else kind
+        if kind not in ("function", "custom"):
+            return kind
+        inner = entry if type(entry.get("name")) is str else entry.get(kind)  # flat, as on Responses
+        return string(obj(inner, kind), "name")
     except ProtocolError as error:
         raise error.within(*pointer) from None
 
@@ -178,15 +187,19 @@ def read_legacy_choice(value: JSON) -> ToolChoice:
     form: Extra = {f"{NAME}~": {":choice": "function_call"}}
     if value in ("auto", "none"):
         return ToolChoice(value, extra=form)
-    return ToolChoice("tool", (string(obj(value, "function_call"), "name"),), extra=form)
+    name = string(obj(value, "function_call"), "name")
+    return ToolChoice("tool", (name,), extra=leftover(value, ("name",), f"{NAME}/function_call", form))
 
 
 def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], out: Object, losses: Losses) -> None:
     given, form = choice.extra.get(f"{NAME}/choice~"), choice.extra.get(f"{NAME}~", {})
-    if given is not None and given["names"] == choice.names:
+    if given is not None and given["names"] == choice.names and given.get("mode", choice.mode) == choice.mode:
         out["tool_choice"] = given["value"]
     elif form.get(":choice") == "function_call":
-        out["function_call"] = {"name": choice.names[0]} if choice.mode == "tool" else choice.mode
+        named = {"name": choice.names[0]} if choice.names else {}
+        out["function_call"] = (
+            finish(named, choice.extra, f"{NAME}/function_call") if choice.mode == "tool" else choice.mode
+        )
     else:
         out["tool_choice"] = _choice(choice, {tool.name: tool.kind for tool in tools}, form, losses)
 

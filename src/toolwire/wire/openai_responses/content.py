@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from ...ir.losses import Losses
 from ...ir.parts import Extra, Media, Opaque, Part, Refusal, Text, what_is
 from ...ir.pointer import JSON, Object
 from ..media import data_url, left_out, split_data_url
 from ..shape import each, finish, leftover, obj, optional_string, string, wrong
 
-__all__ = ["NAME", "read_content", "read_part", "write_content", "write_part"]
+__all__ = ["NAME", "is_content", "read_content", "read_part", "write_content", "write_part"]
 
 NAME = "openai_responses"
 _FORM = "openai_responses~"
+CONTENT = "content/"
+"""Begins the type of an opaque part that stands inside a message."""
 
 _TEXT = frozenset({"type", "text", "prompt_cache_breakpoint"})
 _IMAGE = frozenset({"type", "image_url", "file_id", "detail", "prompt_cache_breakpoint"})
 _FILE = frozenset({"type", "file_data", "file_id", "file_url", "filename", "prompt_cache_breakpoint"})
 _AUDIO = frozenset({"type", "input_audio", "prompt_cache_breakpoint"})
+_SOUND = "openai_responses/input_audio"
+_CACHE = "openai_responses/prompt_cache_breakpoint"
 
 
 def read_content(raw: Object, key: str, form: Object) -> list[Part]:
@@ -28,6 +34,7 @@ def read_content(raw: Object, key: str, form: Object) -> list[Part]:
         form[key] = ""
         return []
     if value is None:
+        form[":content"] = "null" if key in raw else "absent"
         return []
     if type(value) is not list:
         raise wrong("a string or an array", value, key)
@@ -42,8 +49,8 @@ def read_part(raw: JSON) -> Part:
     if kind == "input_text" or kind == "text":
         extra = leftover(raw, _TEXT, NAME) if len(raw) > 2 else {}
         if kind == "text":
-            extra = {**extra, _FORM: {":type": "text"}}
-        return Text(string(raw, "text"), _read_cache(raw), (), extra)
+            extra[_FORM] = {**extra.get(_FORM, {}), ":type": "text"}
+        return Text(string(raw, "text"), _read_cache(raw, extra), (), extra)
     if kind == "output_text":
         return Text(string(raw, "text"), None, (), leftover(raw, ("type", "text"), NAME, {_FORM: {":type": kind}}))
     if kind == "refusal":
@@ -53,17 +60,41 @@ def read_part(raw: JSON) -> Part:
         return _media("image", raw, _IMAGE, media_type, data, url or None)
     if kind == "input_file":
         media_type, data, bare = split_data_url(optional_string(raw, "file_data") or "")
-        return _media("file", raw, _FILE, media_type, data if data is not None else bare or None, raw.get("file_url"))
+        url = optional_string(raw, "file_url")
+        return _media("file", raw, _FILE, media_type, data if data is not None else bare or None, url)
     if kind == "input_audio":
-        audio = obj(raw.get("input_audio"), "input_audio")
-        form = optional_string(audio, "format") or "wav"
-        return _media("audio", raw, _AUDIO, f"audio/{form}", string(audio, "data"), None)
-    return Opaque(NAME, string(raw, "type"), raw)
+        return _read_audio(raw)
+    return Opaque(NAME, f"{CONTENT}{string(raw, 'type')}", raw)
+
+
+def is_content(part: Part) -> TypeGuard[Opaque]:
+    """Whether an opaque part stands inside a message; others are items by themselves."""
+    return isinstance(part, Opaque) and part.wire == NAME and part.type.startswith(CONTENT)
+
+
+def _read_audio(raw: Object) -> Media | Opaque:
+    audio = obj(raw.get("input_audio"), "input_audio")
+    encoding = optional_string(audio, "format")
+    extra: Extra = {} if encoding else {_FORM: {":format": "absent"}}
+    leftover(audio, ("data", "format"), _SOUND, extra)
+    data = optional_string(audio, "data")
+    return _media("audio", raw, _AUDIO, f"audio/{encoding or 'wav'}", data, None, extra)
 
 
 def _media(
-    kind: str, raw: Object, known: frozenset[str], media_type: str | None, data: str | None, url: str | None
-) -> Media:
+    kind: str,
+    raw: Object,
+    known: frozenset[str],
+    media_type: str | None,
+    data: str | None,
+    url: str | None,
+    extra: Extra | None = None,
+) -> Media | Opaque:
+    if not data and not url and not raw.get("file_id"):
+        return Opaque(NAME, f"{CONTENT}{raw['type']}", raw)
+    extra = leftover(raw, known, NAME, extra)
+    if not raw.get("detail"):
+        extra[_FORM] = {**extra.get(_FORM, {}), ":detail": "absent"}
     return Media(
         kind,  # type: ignore[arg-type]
         media_type,
@@ -72,21 +103,36 @@ def _media(
         optional_string(raw, "file_id"),
         optional_string(raw, "filename"),
         _read_detail(raw) if kind == "image" else None,
-        _read_cache(raw),
+        _read_cache(raw, extra),
         "openai" if raw.get("file_id") else None,
-        leftover(raw, known, NAME, {_FORM: {":detail": "absent"}} if "detail" not in raw else {}),
+        extra,
     )
 
 
 def _read_detail(raw: Object) -> str | None:
     """`auto` is what everybody else means by saying nothing."""
     detail = optional_string(raw, "detail")
-    return None if detail == "auto" else detail
+    return None if detail == "auto" else detail or None
 
 
-def _read_cache(raw: Object) -> str | None:
+def _read_cache(raw: Object, extra: Extra) -> str | None:
+    """The time to live of a cache breakpoint; its other fields go into `extra`."""
     mark = raw.get("prompt_cache_breakpoint")
-    return None if mark is None else optional_string(obj(mark, "prompt_cache_breakpoint"), "ttl") or "default"
+    if mark is None:
+        return None
+    ttl = optional_string(obj(mark, "prompt_cache_breakpoint"), "ttl")
+    explicit = mark.get("mode") == "explicit"
+    leftover(mark, ("mode", "ttl") if explicit else ("ttl",), _CACHE, extra)
+    if not explicit:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":mode": "other"}
+    return ttl or "default"
+
+
+def _write_cache(ttl: str, extra: Extra) -> Object:
+    mark: Object = {} if ":mode" in extra.get(_FORM, {}) else {"mode": "explicit"}
+    if ttl != "default":
+        mark["ttl"] = ttl
+    return finish(mark, extra, _CACHE)
 
 
 def write_content(parts: list[Part], form: Object, losses: Losses, path: str) -> JSON:
@@ -96,7 +142,7 @@ def write_content(parts: list[Part], form: Object, losses: Losses, path: str) ->
         if only.cache is None and not only.extra:
             return only.text
     if not parts:
-        return [] if ":content" in form else None
+        return [] if form.get(":content") == "list" else None
     written = [write_part(part, losses, f"{path}/parts/{number}") for number, part in enumerate(parts)]
     return [item for item in written if item is not None]
 
@@ -121,18 +167,18 @@ def write_part(part: Part, losses: Losses, path: str) -> Object | None:
     if out is None:
         losses.add(path, what_is(part), "dropped", "Responses content has no place for it", "error")
         return {"type": "input_text", "text": left_out(part).text} if isinstance(part, Media) else None
-    if (cache := getattr(part, "cache", None)) is not None:
-        out["prompt_cache_breakpoint"] = (
-            {"mode": "explicit"} if cache == "default" else {"mode": "explicit", "ttl": cache}
-        )
     extra: Extra = getattr(part, "extra", {})
+    if (cache := getattr(part, "cache", None)) is not None:
+        out["prompt_cache_breakpoint"] = _write_cache(cache, extra)
     return finish(out, extra, NAME)
 
 
 def _write_media(part: Media) -> Object | None:
     if part.kind == "audio" and part.data is not None:
-        audio = {"data": part.data, "format": (part.media_type or "audio/wav").removeprefix("audio/")}
-        return {"type": "input_audio", "input_audio": audio}
+        audio: Object = {"data": part.data}
+        if ":format" not in part.extra.get(_FORM, {}):
+            audio["format"] = (part.media_type or "audio/wav").removeprefix("audio/")
+        return {"type": "input_audio", "input_audio": finish(audio, part.extra, _SOUND)}
     if part.kind not in ("image", "file") or not (part.data is not None or part.url or part.file_id):
         return None
     field = "image_url" if part.kind == "image" else "file_data"

@@ -31,7 +31,8 @@ from ...ir.request import Message
 from ...stream.strict import parse_arguments
 from ..shape import each, finish, leftover, obj, optional_string, string, wrong
 from ..structured import in_words
-from .content import NAME, read_content, read_part, write_content
+from .content import NAME, is_content, read_content, read_part, write_content
+from .reasoning import PROVIDER, is_own, read_reasoning, write_reasoning
 
 __all__ = [
     "PROVIDER",
@@ -43,7 +44,6 @@ __all__ = [
     "write_result",
 ]
 
-PROVIDER = "openai"
 _FORM = "openai_responses~"
 _ITEM = "openai_responses/item"
 
@@ -51,7 +51,6 @@ _MESSAGE = frozenset({"type", "role", "content"})
 _CALL = frozenset({"type", "call_id", "name", "arguments", "namespace"})
 _CUSTOM = frozenset({"type", "call_id", "name", "input", "namespace"})
 _RESULT = frozenset({"type", "call_id", "output", "name", "namespace"})
-_REASONING = frozenset({"type", "summary", "content", "encrypted_content"})
 
 
 def read_items(raw: Object) -> tuple[Message, ...]:
@@ -84,7 +83,9 @@ def read_output_item(raw: JSON) -> list[Part]:
 
 def read_item(raw: JSON) -> Message | list[Part]:
     """A message from outside the model, or parts of what the model said."""
-    kind = obj(raw).get("type", "message" if "role" in raw else None)
+    kind = obj(raw).get("type")
+    if kind is None:  # optional for messages and for references to stored items
+        kind = "message" if "role" in raw else "item_reference" if "id" in raw else None
     if type(kind) is not str:
         raise wrong("a string", kind, "type")
     if kind == "function_call":
@@ -94,7 +95,7 @@ def read_item(raw: JSON) -> Message | list[Part]:
     if kind == "message":
         return _read_message(raw)
     if kind == "reasoning":
-        return [_read_reasoning(raw)]
+        return [read_reasoning(raw)]
     if kind == "custom_tool_call":
         extra = leftover(raw, _CUSTOM, NAME)
         namespace = optional_string(raw, "namespace")
@@ -122,7 +123,7 @@ def _read_message(raw: Object) -> Message | list[Part]:
     if role not in ("user", "system", "developer"):
         hint = "user, assistant, system or developer"
         raise ProtocolError(f"unknown role {role!r}", pointer="/role", hint=hint)
-    form: Object = {"type": "message"} if "type" in raw else {}
+    form: Object = {"type": raw["type"]} if "type" in raw else {}
     parts = read_content(raw, "content", form)
     extra = leftover(raw, _MESSAGE, NAME) if len(raw) > 2 or not parts else {}
     if form:
@@ -135,7 +136,7 @@ def _read_said(raw: Object) -> list[Part]:
     if not content:
         return [Opaque(NAME, "message", raw)]
     form: Object = {":item": True}
-    item: Extra = {f"{_ITEM}~": {"type": "message"}} if "type" in raw else {}
+    item: Extra = {f"{_ITEM}~": {"type": raw["type"]}} if "type" in raw else {}
     if type(content) is str:
         form[":content"] = "string"
         parts: list[Part] = [Text(content)]
@@ -180,10 +181,14 @@ def _read_result(raw: Object, kind: CallKind) -> ToolResult:
     form: Object = {}
     parts = read_content(raw, "output", form)
     words = tuple(part if isinstance(part, (Text, Media, Opaque)) else _opaque(part) for part in parts)
-    extra = leftover(raw, _RESULT, NAME) if len(raw) > 3 or not parts else {}
+    extra = leftover(raw, _RESULT, NAME) if len(raw) > 3 or not parts or not call_id else {}
     name = optional_string(raw, "name")
     if name is not None:
         form[":name"] = True
+    if raw.get("namespace") is not None:
+        form[":namespace"] = True
+    if not call_id:
+        form[":call_id"] = "absent"  # or null, which the form has then
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
     namespace = optional_string(raw, "namespace")
@@ -196,24 +201,6 @@ def _opaque(part: Part) -> Opaque:
     return Opaque(NAME, "refusal", {"type": "refusal", "refusal": part.text})
 
 
-def _read_reasoning(raw: Object) -> Reasoning:
-    encrypted = optional_string(raw, "encrypted_content")
-    contents = [string(obj(entry), "text") for entry in raw.get("content") or ()]
-    extra = leftover(raw, _REASONING, NAME)
-    if len(contents) > 1:
-        extra.setdefault(NAME, {})["content"] = raw["content"]
-    return Reasoning(
-        "".join(contents),
-        tuple(each(raw, "summary", _summary)),
-        (Artefact(PROVIDER, "encrypted", encrypted),) if encrypted else (),
-        extra,
-    )
-
-
-def _summary(entry: JSON) -> str:
-    return string(obj(entry), "text")
-
-
 def write_items(message: Message, path: str, losses: Losses) -> Iterator[Object]:
     """The items of one message."""
     if message.role == "assistant":
@@ -221,7 +208,7 @@ def write_items(message: Message, path: str, losses: Losses) -> Iterator[Object]
         return
     words: list[Part] = []
     for number, part in enumerate(message.parts):
-        if not isinstance(part, (ToolResult, Opaque, ToolCall, Reasoning)):
+        if not isinstance(part, (ToolResult, Opaque, ToolCall, Reasoning)) or is_content(part):
             words.append(part)
             continue
         if words:
@@ -238,8 +225,16 @@ def write_items(message: Message, path: str, losses: Losses) -> Iterator[Object]
 
 
 def _write_message(message: Message, words: list[Part], path: str, losses: Losses) -> Object:
-    content = write_content(words, message.extra.get(_FORM, {}), losses, path)
-    return finish({"role": message.role, "content": "" if content is None else content}, message.extra, NAME)
+    form = message.extra.get(_FORM, {})
+    content = write_content(words, form, losses, path)
+    return finish({"role": message.role, **_field("content", content, form)}, message.extra, NAME)
+
+
+def _field(key: str, content: JSON, form: Object) -> Object:
+    """Content under `key`: an empty text for none, unless it came as null or not at all."""
+    if content is None and form.get(":content") in ("null", "absent"):
+        return {key: None} if form[":content"] == "null" else {}
+    return {key: "" if content is None else content}
 
 
 def write_said(parts: tuple[Part, ...], path: str, losses: Losses) -> Iterator[Object]:
@@ -259,6 +254,9 @@ def write_said(parts: tuple[Part, ...], path: str, losses: Losses) -> Iterator[O
                 open_item["content"] = part.text
             else:
                 open_item["content"].append(_write_word(part))
+            continue
+        if open_item is not None and is_content(part) and type(open_item["content"]) is list:
+            open_item["content"].append(part.value)
             continue
         open_item = None
         item = _write_said_part(part, losses, where)
@@ -285,7 +283,7 @@ def _write_said_part(part: Part, losses: Losses, path: str) -> Object | None:
     if isinstance(part, ToolCall):
         return write_call(part)
     if isinstance(part, Reasoning):
-        if NAME in part.extra or any(artefact.provider == PROVIDER for artefact in part.artefacts):
+        if is_own(part):
             return write_reasoning(part)
         losses.add(path, "reasoning", "dropped", "Responses takes back only its own reasoning items")
     elif isinstance(part, Opaque) and part.wire == NAME:
@@ -305,26 +303,18 @@ def write_call(call: ToolCall) -> Object:
     return finish(out, call.extra, NAME)
 
 
-def write_reasoning(part: Reasoning) -> Object:
-    out: Object = {"type": "reasoning", "summary": [{"type": "summary_text", "text": text} for text in part.summary]}
-    if part.text:
-        out["content"] = [{"type": "reasoning_text", "text": part.text}]
-    for artefact in part.artefacts:
-        if artefact.provider == PROVIDER:
-            out["encrypted_content"] = artefact.data
-    return finish(out, part.extra, NAME)
-
-
 def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
     form = result.extra.get(_FORM, {})
     if result.is_error:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Responses outputs have no error flag", "error")
     output = write_content(list(in_words(result, path, losses)), form, losses, path)
     kind = "custom_tool_call_output" if result.kind == "freeform" else "function_call_output"
-    out: Object = {"type": kind, "call_id": result.call_id, "output": "" if output is None else output}
+    out: Object = {"type": kind, "call_id": result.call_id, **_field("output", output, form)}
+    if ":call_id" in form and not result.call_id:
+        del out["call_id"]
     if ":name" in form:
         out["name"] = result.name
-    if result.namespace is not None and ":name" in form:
+    if result.namespace is not None and ":namespace" in form:
         out["namespace"] = result.namespace
     return finish(out, result.extra, NAME)
 
@@ -342,6 +332,8 @@ def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[O
         elif isinstance(part, Reasoning):
             report_foreign(part.artefacts, losses, f"/parts/{number}")
             items.append({**({} if NAME in part.extra else {"id": f"rs_{prefix}_{number}"}), **write_reasoning(part)})
+        elif is_content(part) and items and "role" in items[-1]:
+            items[-1]["content"].append(part.value)
         elif isinstance(part, Opaque) and part.wire == NAME:
             items.append(part.value)
         else:

@@ -6,21 +6,20 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from ...ir.parts import Media, Opaque, Part, Refusal, Text, ToolResult
-from ...ir.pointer import JSON, join, split
+from ...ir.pointer import JSON, Object, join, split
 from ...ir.request import Request
 from ...ir.response import Response
 from ..protocol import Kind
 from ..signs import blocks, score, tools_of
+from .content import is_content
 
 __all__ = ["SIGNS", "locator"]
 
 _FIELDS = {
     "choice": "tool_choice",
     "parallel": "parallel_tool_calls",
-    "output": "text",
     "max_tokens": "max_output_tokens",
     "cache_key": "prompt_cache_key",
-    "verbosity": "text",
     "input_schema": "parameters",
     "deferred": "defer_loading",
     "cache": "prompt_cache_breakpoint",
@@ -64,22 +63,31 @@ def _in_request(request: Request) -> Callable[[str], str]:
 
 def _locate(tools: list[str], items: list[str], parts: list[list[str]], path: str) -> str:
     match split(path):
+        case ["params", "verbosity"]:
+            return join("text", "verbosity")
         case ["params", name, *_]:
             return join(_FIELDS.get(name, name))
+        case ["tools", index, "namespace", *rest] if "/tools/" in tools[int(index)][1:]:
+            return tools[int(index)].rpartition("/tools/")[0] + join(*rest)
         case ["tools", index, *rest]:
             return tools[int(index)] + join(*(_FIELDS.get(name, name) for name in rest[:1]), *rest[1:])
+        case ["messages", index, "parts", number, "item", *rest]:
+            return parts[int(index)][int(number)].rpartition("/content/")[0] + join(*rest)
         case ["messages", index, "parts", number, *rest]:
             return parts[int(index)][int(number)] + join(*(_FIELDS.get(name, name) for name in rest))
         case ["messages", index, *rest]:
             return items[int(index)] + join(*rest)
+        case ["output", *rest]:
+            return join("text", "format", *rest)
         case [field, *rest]:
-            return join(_FIELDS.get(field, field), *(rest if field == "reasoning" else []))
+            return join(_FIELDS.get(field, field), *rest)
     return path
 
 
 def _inside(part: Part, number: int, item: int) -> str:
     """A part of a message from outside the model; a result is an item by itself."""
-    return join("input", item) if isinstance(part, (ToolResult, Opaque)) else join("input", item, "content", number)
+    by_itself = isinstance(part, (ToolResult, Opaque)) and not is_content(part)
+    return join("input", item) if by_itself else join("input", item, "content", number)
 
 
 def _said(parts: tuple[Part, ...], field: str, item: int) -> tuple[list[str], int]:
@@ -88,11 +96,11 @@ def _said(parts: tuple[Part, ...], field: str, item: int) -> tuple[list[str], in
     words = -1  # the number of the last words in an open item
     item -= 1
     for part in parts:
-        if not isinstance(part, (Text, Refusal, Media)):
+        if not isinstance(part, (Text, Refusal, Media)) and not is_content(part):
             item, words = item + 1, -1
             places.append(join(field, item))
             continue
-        if words < 0 or ":item" in part.extra.get("openai_responses~", {}):
+        if words < 0 or ":item" in getattr(part, "extra", {}).get("openai_responses~", {}):
             item, words = item + 1, -1
         words += 1
         places.append(join(field, item, "content", words))
@@ -119,9 +127,15 @@ _ITEMS = frozenset(
     {"message", "function_call", "function_call_output", "reasoning", "custom_tool_call", "item_reference"}
 )
 
+
+def _is_stored(body: Object) -> bool:
+    """Whether the conversation is kept by the provider, so that there may be no `input`."""
+    return bool(body.get("previous_response_id") or body.get("conversation")) or type(body.get("prompt")) is dict
+
+
 SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
     "request": score(
-        (6, lambda b: type(b["input"]) in (list, str) and "messages" not in b),
+        (6, lambda b: "messages" not in b and (type(b.get("input")) in (list, str) or _is_stored(b))),
         (
             3,
             lambda b: (

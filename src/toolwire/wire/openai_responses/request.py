@@ -12,7 +12,7 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Text
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request
-from ..params import NO_PARAMS, read_params, rows, write_params
+from ..params import NO_PARAMS, read_params, restore_spelling, rows, set_own_tier_aside, write_params
 from ..protocol import Encoded
 from ..shape import boolean, finish, leftover, obj, optional_string
 from .content import NAME
@@ -36,6 +36,7 @@ _PARAMS = rows(
     safety_identifier="safety_identifier",
 )
 _KEYS = {row.param: key for key, row in _PARAMS.items()} | {"verbosity": ""}
+_CONTINUED = frozenset({"prompt", "previous_response_id", "conversation"})  # fields that need no input next to them
 _KNOWN = frozenset(_PARAMS) | {
     "model",
     "input",
@@ -51,8 +52,11 @@ _KNOWN = frozenset(_PARAMS) | {
 
 def decode_request(body: Object) -> Request:
     params: dict[str, Any] = {}
-    read_params(obj(body), _PARAMS, params)
+    respelled = read_params(obj(body), _PARAMS, params)
     extra = leftover(body, _KNOWN, NAME)
+    if respelled:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":spelled": respelled}
+    set_own_tier_aside(params, extra, NAME)
     if body.get("store") is None:
         extra[_FORM] = {**extra.get(_FORM, {}), ":store": "absent"}
     output = _read_text(body.get("text"), params, extra)
@@ -77,8 +81,9 @@ def _read_input(body: Object, extra: Extra) -> tuple[Message, ...]:
         extra[_FORM] = {**extra.get(_FORM, {}), ":input": "string"}
     elif type(value) is list:
         messages = _mark_leading_system(read_items(body))
-    elif value is None and ("prompt" in body or "previous_response_id" in body or "conversation" in body):
+    elif value is None and not _CONTINUED.isdisjoint(body):
         messages = ()
+        extra[_FORM] = {**extra.get(_FORM, {}), ":input": "absent"}  # or null, which the form has then
     else:
         raise ProtocolError("expected a string or an array of items", pointer="/input")
     if instructions := optional_string(body, "instructions"):
@@ -113,13 +118,17 @@ def _read_text(value: JSON, params: dict[str, Any], extra: Extra) -> OutputForma
         return None
     kind = obj(form, "text", "format").get("type")
     if kind == "json_schema":
+        own = leftover(form, ("type", "schema", "name", "description", "strict"), NAME)
+        absent = [f":{key}" for key in ("name", "schema") if not form.get(key)]
+        if absent:
+            own[_FORM] = {**own.get(_FORM, {}), **dict.fromkeys(absent, "absent")}
         return OutputFormat(
             "json_schema",
             form.get("schema"),
-            optional_string(form, "name"),
+            optional_string(form, "name") or None,
             optional_string(form, "description"),
             boolean(form, "strict"),
-            leftover(form, ("type", "schema", "name", "description", "strict"), NAME),
+            own,
         )
     if kind == "text" or kind == "json_object":
         return OutputFormat("text" if kind == "text" else "json", extra=leftover(form, ("type",), NAME))
@@ -151,6 +160,7 @@ def encode_request(request: Request) -> Encoded:
     if request.parallel is not None:
         out["parallel_tool_calls"] = request.parallel
     write_params(request.params, _KEYS, out, NAME, losses)
+    restore_spelling(out, request.extra.get(_FORM, {}))
     if request.params.store is None and ":store" not in request.extra.get(_FORM, {}):
         out["store"] = False  # left out it means true on this wire, and only here
     if request.reasoning is not None:
@@ -176,13 +186,18 @@ def _write_input(request: Request, out: Object, losses: Losses) -> None:
         out["instructions"] = first.text
         start = 1
     rest = messages[start:]
-    if ":input" in form and len(rest) == 1 and len(rest[0].parts) == 1 and isinstance(rest[0].parts[0], Text):
+    if (
+        form.get(":input") == "string"
+        and len(rest) == 1
+        and len(rest[0].parts) == 1
+        and isinstance(rest[0].parts[0], Text)
+    ):
         out["input"] = rest[0].parts[0].text
         return
     items: list[Object] = []
     for index, message in enumerate(rest):
         items.extend(write_items(message, f"/messages/{start + index}", losses))
-    if items or "input" not in form:
+    if items or form.get(":input") != "absent":
         out["input"] = items
 
 
@@ -210,6 +225,9 @@ def _write_format(output: OutputFormat) -> Object:
     if output.kind != "json_schema":
         return finish({"type": "text" if output.kind == "text" else "json_object"}, output.extra, NAME)
     out: Object = {"type": "json_schema", "name": output.name or "answer", "schema": output.schema}
+    for key in ("name", "schema"):
+        if not getattr(output, key) and f":{key}" in output.extra.get(_FORM, {}):
+            del out[key]
     if output.description is not None:
         out["description"] = output.description
     if output.strict is not None:

@@ -48,7 +48,7 @@ _FAST = re.compile(
     rb'(?:"sequence_number": ?\d+, ?)?"item_id": ?"[^"\\]*", ?"output_index": ?(\d{1,6}), ?'
     rb'(?:"content_index": ?(\d{1,6}), ?)?"delta": ?'
     + STRING
-    + rb'(?:, ?"(?:logprobs": ?\[\]|obfuscation": ?"[^"\\]*"|sequence_number": ?\d+))*\}'
+    + rb'(?:, ?"(?:logprobs": ?\[\]|obfuscation": ?"[^"\\]*+"|sequence_number": ?\d++))*+\}'
 ).fullmatch
 _ENVELOPE = (
     frozenset({"id", "object", "created_at", "model", "output", "status", "incomplete_details", "error", "usage"})

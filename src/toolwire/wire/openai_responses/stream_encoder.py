@@ -37,7 +37,8 @@ from ...ir.text import to_bytes, unescape
 from ..event_writer import EventWriter
 from ..shape import finish
 from .content import NAME
-from .items import new_call, new_message, report_foreign, write_reasoning, write_spoken
+from .items import new_call, new_message, report_foreign, write_spoken
+from .reasoning import write_reasoning
 from .response import envelope, write_status
 
 __all__ = ["ResponsesStreamEncoder"]

@@ -24,6 +24,8 @@ __all__ = ["discovered", "read_choice", "read_tools", "write_choice", "write_too
 
 _FORM = "openai_responses~"
 _SPACE = "openai_responses/namespace"
+_FORMAT = "openai_responses/format"
+_SPACE_FORM = "openai_responses/namespace~"
 _FUNCTION = frozenset({"type", "name", "description", "parameters", "strict", "output_schema", "defer_loading"})
 _CUSTOM = frozenset({"type", "name", "description", "format", "defer_loading"})
 
@@ -37,13 +39,15 @@ def _read_entry(raw: JSON) -> list[Tool]:
     if kind == "namespace" and type(raw.get("tools")) is list and raw["tools"]:
         name = string(raw, "name")
         space = leftover(raw, ("type", "name", "tools"), _SPACE)
-        return [_in_namespace(tool, name, space) for tool in each(raw, "tools", _read_tool)]
+        if "description" not in raw:
+            space[_SPACE_FORM] = {**space.get(_SPACE_FORM, {}), ":description": "absent"}
+        tools = each(raw, "tools", _read_tool)
+        if all(tool.kind != "builtin" for tool in tools):
+            return [_in_namespace(tool, name, space) for tool in tools]
     return [_read_tool(raw)]
 
 
 def _in_namespace(tool: Tool, name: str, space: Extra) -> Tool:
-    if tool.kind == "builtin":
-        raise ProtocolError("a namespace holds function and custom tools", hint="declare it outside")
     return Tool(
         tool.name,
         tool.description,
@@ -80,6 +84,8 @@ def _read_tool(raw: JSON) -> Tool:
         raise wrong("a JSON Schema object", parameters, "parameters")
     output_schema = raw.get("output_schema")
     extra = leftover(raw, _FUNCTION, NAME)
+    if "parameters" not in raw:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":parameters": "absent"}
     if raw.get("strict") is None:
         extra.setdefault(NAME, {})[":strict"] = "strict where the schema allows it"
     return Tool(
@@ -100,7 +106,8 @@ def _read_custom(raw: Object) -> Tool:
         kind = obj(form, "format").get("type")
         if kind == "grammar":
             grammar = Grammar(string(form, "syntax"), string(form, "definition"))
-        elif kind == "text":
+            leftover(form, ("type", "syntax", "definition"), _FORMAT, extra)
+        elif kind == "text" and len(form) == 1:
             extra[_FORM] = {**extra.get(_FORM, {}), ":format": "text"}
         else:
             extra.setdefault(NAME, {})["format"] = form
@@ -146,9 +153,10 @@ def write_tools(tools: tuple[Tool, ...], losses: Losses) -> list[Object]:
             out.append(written)
             continue
         if space is None or space["name"] != tool.namespace:
-            space = finish(
-                {"type": "namespace", "name": tool.namespace, "description": "", "tools": []}, tool.extra, _SPACE
-            )
+            space = {"type": "namespace", "name": tool.namespace, "description": "", "tools": []}
+            if _SPACE_FORM in tool.extra:
+                del space["description"]  # its form has what stood there, if anything did
+            space = finish(space, tool.extra, _SPACE)
             out.append(space)
         space["tools"].append(written)
     return out
@@ -169,7 +177,8 @@ def _write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
         out["description"] = tool.description
     if tool.kind == "freeform":
         if tool.grammar is not None:
-            out["format"] = {"type": "grammar", "syntax": tool.grammar.syntax, "definition": tool.grammar.definition}
+            rules: Object = {"type": "grammar", "syntax": tool.grammar.syntax, "definition": tool.grammar.definition}
+            out["format"] = finish(rules, tool.extra, _FORMAT)
         elif ":format" in tool.extra.get(_FORM, {}):
             out["format"] = {"type": "text"}
     else:
@@ -182,7 +191,7 @@ def _write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
 def _write_function(tool: Tool, out: Object) -> None:
     if tool.input_schema is not None:
         out["parameters"] = tool.input_schema
-    elif tool.namespace is None and "parameters" not in tool.extra.get(_FORM, {}):
+    elif tool.namespace is None and {"parameters", ":parameters"}.isdisjoint(tool.extra.get(_FORM, {})):
         out["parameters"] = {"type": "object", "properties": {}}
     if tool.strict is not None:
         out["strict"] = tool.strict

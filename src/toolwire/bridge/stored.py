@@ -1,0 +1,119 @@
+"""Parts of a conversation that a provider keeps on its side, and to which a request only refers.
+
+No other provider can resolve such a reference. A request that lost it would be answered by a model that sees a part of the
+conversation only, so the request is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias, TypeGuard
+
+from msgspec.structs import replace
+
+from ..ir.errors import StoredStateError
+from ..ir.parts import Extra, Opaque, Part, Text
+from ..ir.pointer import join
+from ..ir.request import Request
+from ..ir.value import Value
+
+__all__ = ["continues_stored", "find_stored", "summary_of", "without_stored"]
+
+
+class _Stored(Value, frozen=True):
+    """One kind of reference. The fields complete an error message: what the reference is, and what to send instead."""
+
+    what: str
+    instead: str
+    code: str | None = None
+
+
+_Table: TypeAlias = Mapping[str, Mapping[str, _Stored]]
+_HISTORY = "send the whole conversation in `input`"
+# By wire: fields of a request, parts of a message (by their type), and fields of a message that has no parts.
+_FIELDS: _Table = {
+    "openai_responses": {
+        "previous_response_id": _Stored("refers to an earlier response", _HISTORY, "previous_response_not_found"),
+        "conversation": _Stored("refers to a stored conversation", _HISTORY),
+        "prompt": _Stored("refers to a stored prompt template", "send its text in `instructions` and `input`"),
+    },
+    "gemini": {"cachedContent": _Stored("refers to stored contents", "send them in `contents`")},
+}
+_PARTS: _Table = {
+    "openai_responses": {
+        "item_reference": _Stored(
+            "refers to an item of an earlier response", "send the item itself, as most clients do with `store: false`"
+        ),
+        "compaction": _Stored("is an encrypted summary of earlier items", "send the items that were compacted"),
+    }
+}
+_LONE_FIELDS: _Table = {
+    "openai_chat": {"audio": _Stored("refers to an earlier answer", "send its transcript in `content`")}
+}
+
+
+def find_stored(request: Request, target: str) -> StoredStateError | None:
+    """The error for the first reference that the wire `target` cannot carry; None where there is none."""
+    for pointer, name, source, stored in _references(request):
+        if source != target:
+            return StoredStateError(
+                f"{name} {stored.what}, which only a provider of {source} can read; it cannot be sent over {target}",
+                pointer=pointer,
+                hint=f"{stored.instead}, or ask a model that is served over {source}",
+                code=stored.code,
+            )
+    return None
+
+
+def continues_stored(request: Request, target: str) -> bool:
+    """True if the request continues a conversation that the provider of `target` keeps: calls and results may be there."""
+    return any(source == target for _, _, source, _ in _references(request))
+
+
+def without_stored(request: Request, target: str) -> Request:
+    """The request without references that `target` cannot carry, for callers that need its names and ids only."""
+    if find_stored(request, target) is None:
+        return request
+    messages = []
+    for message in request.messages:
+        parts = tuple([part for part in message.parts if not (_is_stored(part) and part.wire != target)])
+        if parts or not message.parts:
+            extra = message.extra if parts else _without(message.extra, _LONE_FIELDS, target)
+            messages.append(replace(message, parts=parts, extra=extra))
+    return replace(request, messages=tuple(messages), extra=_without(request.extra, _FIELDS, target))
+
+
+def summary_of(part: Opaque) -> Text | None:
+    """The plain text of a compaction block of Anthropic, which replaces the conversation before it."""
+    content = part.value.get("content") if part.type == "compaction" and isinstance(part.value, dict) else None
+    return Text(f"[summary of the conversation so far]\n{content}") if content and isinstance(content, str) else None
+
+
+def _references(request: Request) -> Iterator[tuple[str, str, str, _Stored]]:
+    """The pointer of each reference, its name, its wire, and its kind."""
+    for field, wire in _stored_fields(request.extra, _FIELDS):
+        yield join(field), field, wire, _FIELDS[wire][field]
+    for index, message in enumerate(request.messages):
+        for number, part in enumerate(message.parts):
+            if _is_stored(part):
+                yield join("messages", index, "parts", number), part.type, part.wire, _PARTS[part.wire][part.type]
+        if message.extra and not message.parts:
+            for field, wire in _stored_fields(message.extra, _LONE_FIELDS):
+                yield join("messages", index, field), field, wire, _LONE_FIELDS[wire][field]
+
+
+def _stored_fields(extra: Extra, table: _Table) -> Iterator[tuple[str, str]]:
+    for wire, fields in table.items() if extra else ():
+        yield from ((field, wire) for field in extra.get(wire, {}) if field in fields)
+
+
+def _without(extra: Extra, table: _Table, target: str) -> Extra:
+    stored = {(field, wire) for field, wire in _stored_fields(extra, table) if wire != target}
+    return {
+        wire: {field: value for field, value in fields.items() if (field, wire) not in stored}
+        for wire, fields in extra.items()
+    }
+
+
+def _is_stored(part: Part) -> TypeGuard[Opaque]:
+    return type(part) is Opaque and part.type in _PARTS.get(part.wire, {})

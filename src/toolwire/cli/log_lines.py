@@ -1,0 +1,31 @@
+"""Log records of a command on standard error: one line each, and nothing in them that a terminal would obey.
+
+Records contain text of servers and tools: error messages, names, arguments. Other programs' loggers (asyncio) write records of
+several lines on purpose; those keep their lines.
+"""
+
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+
+from ..ir.terminal import neutralise_line, neutralise_text
+
+__all__ = ["LogFormatter", "neutralise_default_log"]
+
+
+class LogFormatter(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name that logging calls
+        text = super().formatMessage(record)
+        return neutralise_line(text) if record.name.partition(".")[0] == "toolwire" else neutralise_text(text)
+
+    def formatException(  # noqa: N802
+        self, exc_info: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+    ) -> str:
+        return neutralise_text(super().formatException(exc_info))
+
+
+def neutralise_default_log() -> None:
+    """Format the records for which no handler is configured: logging writes those to standard error as they are."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(LogFormatter())

@@ -1,0 +1,93 @@
+r"""Foreign text for a terminal, a log or a report: text of a model, tool, server or file is shown, never obeyed.
+
+Escaped in all three forms, because a terminal acts on them or cannot show them:
+
+- C0 controls (ESC, BEL, backspace …), DEL and the C1 controls U+0080–U+009F. Most terminals read U+009B as ESC [.
+- A carriage return that is not part of a CRLF line break. It would let the rest of a line overwrite its beginning.
+- Lone surrogates, which no encoding can write.
+- Bidirectional overrides (U+202D, U+202E): they show letters in an order that contradicts their own direction.
+
+Everything else stays: tabs, line breaks, no-break spaces, joiners (U+200C, U+200D), tag and variation characters of
+emoji, and the direction marks (U+200E, U+200F, U+061C) that right-to-left text needs.
+
+Bidirectional embeddings and isolates (U+202A–U+202C, U+2066–U+2069) depend on the form. Localisation libraries put them
+around inserted names, and they act until the end of their line. So they stay in text, which has its lines to itself, and are
+escaped in a line that foreign text shares with ours, which they could reorder.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["TextNeutraliser", "neutralise_json", "neutralise_line", "neutralise_text"]
+
+_LATE_CONTROLS = r"\x7f-\x9f\ud800-\udfff"
+_CONTROLS = rf"\x00-\x08\x0b\x0c\x0e-\x1f{_LATE_CONTROLS}"
+_OVERRIDES = r"\u202d\u202e"
+_EMBEDDINGS = r"\u202a-\u202e\u2066-\u2069"
+_LINE_BREAKS = r"\t\n\r\u2028\u2029"
+_IN_TEXT = re.compile(rf"[{_CONTROLS}{_OVERRIDES}]|\r(?!\n)")
+_IN_LINE = re.compile(rf"[{_CONTROLS}{_EMBEDDINGS}{_LINE_BREAKS}]")
+_IN_JSON = re.compile(rf"[{_LATE_CONTROLS}{_EMBEDDINGS}]")  # JSON has no C0 controls in strings
+_SHORT = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
+
+
+def neutralise_text(text: str) -> str:
+    r"""Escape control characters in text of any number of lines; keep line breaks and tabs.
+
+    >>> neutralise_text("one\n\ttwo \x1b[31mred")
+    'one\n\ttwo \\x1b[31mred'
+    """
+    return text if text.isprintable() else _IN_TEXT.sub(_escaped, text)
+
+
+def neutralise_line(text: str) -> str:
+    r"""Escape control characters and line breaks in text that is part of one line: a table cell, a log record, a prompt.
+
+    >>> neutralise_line("one\ntwo \x1b[31mred")
+    'one\\ntwo \\x1b[31mred'
+    """
+    return text if text.isprintable() else _IN_LINE.sub(_escaped, text)
+
+
+def neutralise_json(document: str) -> str:
+    r"""Escape, the JSON way, the control characters that a JSON text may contain as they are; its value stays the same.
+
+    >>> neutralise_json('{"text": "\x9b31mred"}')
+    '{"text": "\\u009b31mred"}'
+    """
+    return document if document.isprintable() else _IN_JSON.sub(_json_escaped, document)
+
+
+class TextNeutraliser:
+    r"""`neutralise_text` for text that arrives in pieces: any cut gives the same result.
+
+    >>> pieces = TextNeutraliser()
+    >>> pieces.feed("one\r") + pieces.feed("\ntwo\r") + pieces.close()
+    'one\r\ntwo\\r'
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """The next piece, without a final carriage return: the next character decides about that."""
+        text = self._held + text
+        self._held = "\r" if text.endswith("\r") else ""
+        return neutralise_text(text[: len(text) - len(self._held)])
+
+    def close(self) -> str:
+        """The rest, at the end of the text."""
+        held, self._held = self._held, ""
+        return neutralise_text(held)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    char = found[0]
+    if char in _SHORT:
+        return _SHORT[char]
+    return f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{ord(char):04x}"
+
+
+def _json_escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"

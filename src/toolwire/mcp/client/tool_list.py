@@ -1,0 +1,121 @@
+"""The tools of one server, and when they are listed again.
+
+A server announces a change with `notifications/tools/list_changed`. The announcement can arrive at any time: before the
+first listing, between two of its pages, right after it, or without end. Rules:
+
+1. The listing that started last wins. A result is discarded only if the result of a later listing has been applied already.
+   A later listing that is still in progress discards nothing: it may wait for this one, or fail.
+2. At most one listing that follows an announcement is in flight. Announcements that arrive meanwhile are coalesced into one
+   further listing.
+3. The first announcement is followed at once. After each listing there is a pause, and it doubles as long as the server
+   keeps announcing changes, so a server that never stops cannot keep the client busy.
+4. A listing that fails leaves the last list in place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from ...ir.errors import ToolwireError
+from ...ir.pointer import JSON
+from ...ir.tools import Tool
+from ...wire.mcp.errors import RpcError
+from ...wire.mcp.headers import Mirrored, mirrored
+from .config import ServerSpec
+from .failures import ServerGone
+from .link import Link
+from .listing import Problem, read_tools
+
+__all__ = ["ToolList"]
+
+_log = logging.getLogger("toolwire.mcp")
+_SHORTEST_PAUSE = 0.5
+_LONGEST_PAUSE = 60.0
+
+
+class ToolList:
+    """The last list of a server's tools, by the server's own names.
+
+    `fetch` requests all pages of the list. `ready` waits until a connection that is being opened is open, and returns it.
+    `changed` is called after a listing that follows an announcement, if the list is another one.
+    """
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        fetch: Callable[[], Awaitable[list[JSON]]],
+        *,
+        ready: Callable[[], Awaitable[Link | None]],
+        changed: Callable[[], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.tools: dict[str, Tool] = {}
+        self.problems: list[Problem] = []
+        self.header_arguments: dict[str, Mirrored] = {}
+        self.is_stale = False
+        self._spec = spec
+        self._fetch = fetch
+        self._ready = ready
+        self._changed = changed
+        self._sleep = sleep
+        self._started = 0
+        self._applied = 0
+        self._refreshing = asyncio.Lock()
+
+    async def load(self) -> None:
+        """List the tools of a connection that is being opened; raise if that fails."""
+        try:
+            await self._list()
+        except RpcError:
+            if not self.is_stale:
+                raise
+            await self._list()  # the cursor of a list that changes between two pages can become invalid
+
+    async def refresh(self) -> None:
+        """List the tools again if a change was announced since the last listing began; keep the last list if that fails."""
+        if self._refreshing.locked():
+            async with self._refreshing:
+                return  # a listing was in flight: waiting for it is enough
+        async with self._refreshing:
+            if not self.is_stale:
+                return
+            before = self.tools, self.problems
+            try:
+                await self._list()
+            except (ToolwireError, OSError) as error:
+                _log.warning("cannot list the tools of %s again, keeping the last list: %s", self._spec.name, error)
+            if (self.tools, self.problems) != before:
+                self._changed()
+
+    async def follow(self) -> None:
+        """Refresh until no change is announced any more."""
+        pause = _SHORTEST_PAUSE
+        while await self._ready() is not None and self.is_stale:
+            await self.refresh()
+            await self._sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _list(self) -> None:
+        self.is_stale = False
+        self._started = number = self._started + 1
+        try:
+            async with asyncio.timeout(self._spec.timeout):
+                raw = await self._fetch()
+        except TimeoutError:
+            message = f"{self._spec.name} did not list its tools within {self._spec.timeout:g} seconds"
+            raise ServerGone(message) from None
+        if number < self._applied:
+            return
+        self._applied = number
+        self._apply(raw)
+
+    def _apply(self, raw: list[JSON]) -> None:
+        name, picked = self._spec.name, self._spec.tools
+        tools, problems = read_tools(raw, name, trusted=self._spec.trusted)
+        if picked is not None:
+            problems += [Problem(name, missing, "no such tool") for missing in picked if missing not in tools]
+            tools = {tool: tools[tool] for tool in tools if tool in picked}
+        self.tools, self.problems = tools, problems
+        self.header_arguments = {tool: mirrored(tools[tool].input_schema) for tool in tools}

@@ -1,0 +1,28 @@
+"""Refuse to listen for other machines without authentication."""
+
+from __future__ import annotations
+
+import socket
+
+from ..ir.errors import ConfigError
+from ..wire.loopback import is_loopback
+
+__all__ = ["refuse_open"]
+
+
+def refuse_open(host: str, *, without: str, hint: str) -> None:
+    """ConfigError if other machines can reach `host`, an address or a name to listen on."""
+    if not _is_local(host):
+        reached = host or "every interface"
+        raise ConfigError(f"without {without}, {reached} would be open to everybody who can reach it", hint=hint)
+
+
+def _is_local(host: str) -> bool:
+    """True if all addresses of the host are loopback addresses: a resolver may know another `x.localhost`."""
+    if not is_loopback(host):
+        return False
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
+    except OSError:
+        return True  # nothing can listen on it
+    return all(is_loopback(str(address[0])) for *_, address in found)

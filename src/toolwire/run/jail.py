@@ -1,0 +1,163 @@
+"""Keep the paths of a call below a directory.
+
+A relative path names one file below the root and another in the working directory of the tool. Therefore the argument is
+rewritten to an absolute path before it is checked, and the tool receives the path that was checked.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..ir.errors import ConfigError
+from .gates import Pending
+from .values import ABSENT, Uncheckable, default_of, received, segments_of, shown
+from .verdicts import Deny
+
+__all__ = ["Outside", "PathJail"]
+
+_LONGEST = 4096  # characters of one path; PATH_MAX of Linux
+# Every component of a path may cost a look at the disk, so the paths of an argument have a limit together.
+_MOST = 1000
+_LONGEST_TOGETHER = 65536  # characters below the root
+_URL = re.compile(r"file:|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_DRIVE = re.compile(r"[a-z]:", re.IGNORECASE)
+
+
+class Outside(Exception):
+    """A path that is not accepted. The message follows "path must stay below /files; "."""
+
+
+class PathJail:
+    """A check on one argument of every tool that has it.
+
+    `rewrite` makes the paths absolute. The check itself accepts absolute paths below the root only, so that it is safe without
+    the rewrite, too.
+    """
+
+    def __init__(self, argument: str, root: str) -> None:
+        self.argument = argument
+        self.root = self._absolute_root(root)
+
+    def rewrite(self, pending: Pending) -> Pending | Deny:
+        """The call with absolute paths; the very same call where they are absolute already."""
+        name, *rest = segments_of(self.argument)
+        given = pending.arguments[name] if name in pending.arguments else _default(pending, name)
+        try:
+            self._refuse_many(list(_paths(given, rest)))
+            absolute = self._rewritten(given, rest)
+        except Outside as outside:
+            return self._denied(outside)
+        if absolute is given or absolute == given:
+            return pending
+        return replace(
+            pending,
+            arguments={**pending.arguments, name: absolute},
+            steps=(*pending.steps, f"{self.argument}: made absolute below {self.root}"),
+        )
+
+    def __call__(self, pending: Pending) -> Deny | None:
+        try:
+            paths = [_text(value) for value in received(pending, self.argument)]
+            self._refuse_many(paths)
+            for path in paths:
+                self._check(path)
+        except Uncheckable as error:
+            return Deny(f"{self.argument} must be a path, or a list of paths; {error}")
+        except Outside as outside:
+            return self._denied(outside)
+        return None
+
+    def _absolute_root(self, root: str) -> str:
+        if not posixpath.isabs(root):
+            hint = "give an absolute POSIX path; toolwire.net.jail.disk_jail takes every path of this machine"
+            raise ConfigError(f"the root of path_jail must be absolute, got {root!r}", hint=hint)
+        return posixpath.normpath(root)
+
+    def _resolve(self, path: str) -> str:
+        """The absolute path; Outside where it is not below the root."""
+        absolute = posixpath.normpath(posixpath.join(self.root, path))
+        if absolute != self.root and not absolute.startswith(self.root.rstrip("/") + "/"):
+            raise Outside(f"{shown(path)} does not")
+        return absolute
+
+    def _is_absolute(self, path: str) -> bool:
+        return posixpath.isabs(path)
+
+    def _is_foreign(self, path: str) -> bool:
+        """True for drive letters and backslashes, which mean something else on another system."""
+        return _DRIVE.match(path) is not None or "\\" in path
+
+    def _refuse_odd(self, path: str) -> None:
+        if len(path) > _LONGEST:
+            raise Outside(f"a path has at most {_LONGEST} characters, not {len(path)}")
+        if "\x00" in path or path.startswith("~") or _URL.match(path) or self._is_foreign(path):
+            raise Outside(f"{shown(path)} is not a plain path")
+
+    def _refuse_many(self, paths: Sequence[str]) -> None:
+        if len(paths) > _MOST:
+            raise Outside(f"{len(paths)} paths are more than {_MOST}; give fewer at a time")
+        size = sum(len(path.removeprefix(self.root)) for path in paths)
+        if size > _LONGEST_TOGETHER:
+            raise Outside(f"{size} characters of paths are more than {_LONGEST_TOGETHER}; give fewer at a time")
+
+    def _check(self, path: str) -> None:
+        self._refuse_odd(path)
+        if not self._is_absolute(path) or ".." in re.split(r"[/\\]", path):
+            raise Outside(f"{shown(path)} is not an absolute path without '..'")
+        self._resolve(path)
+
+    def _rewritten(self, value: Any, rest: Sequence[str]) -> Any:
+        """`value` with every path in it made absolute. Anything else stays, for the check to refuse."""
+        if isinstance(value, list):
+            return [self._rewritten(item, rest) for item in value]
+        if rest:
+            if not isinstance(value, dict) or rest[0] not in value:
+                return value
+            return {**value, rest[0]: self._rewritten(value[rest[0]], rest[1:])}
+        if not isinstance(value, str):
+            return value
+        self._refuse_odd(value)
+        return self._resolve(value)
+
+    def _denied(self, outside: Outside) -> Deny:
+        return Deny(f"{self.argument} must stay below {self.root}; {outside}")
+
+
+def _default(pending: Pending, name: str) -> Any:
+    """The default of an argument that was left out, as JSON; ABSENT for one that the schema does not have."""
+    properties = (pending.tool.tool.input_schema or {}).get("properties")
+    if not isinstance(properties, dict) or name not in properties:
+        return ABSENT
+    default = default_of(pending, name)
+    if isinstance(default, (list, tuple)):
+        return [_as_json(item) for item in default]
+    return _as_json(default)
+
+
+def _as_json(value: Any) -> Any:
+    return value.__fspath__() if hasattr(value, "__fspath__") else value
+
+
+def _paths(value: Any, rest: Sequence[str]) -> Iterator[str]:
+    """The paths of an argument that is still JSON."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _paths(item, rest)
+    elif rest:
+        if isinstance(value, dict) and rest[0] in value:
+            yield from _paths(value[rest[0]], rest[1:])
+    elif isinstance(value, str):
+        yield value
+
+
+def _text(value: Any) -> str:
+    """A path as the tool receives it: text, or a path object."""
+    text = _as_json(value)
+    if not isinstance(text, str):
+        raise Uncheckable(f"got {shown(value)}")
+    return str.__str__(text)  # the text itself, also of an enum that is a str

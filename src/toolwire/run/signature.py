@@ -1,0 +1,124 @@
+"""Inspect a tool's function once: whether it is async, which parameters it takes, and how JSON becomes their types.
+
+pydantic converts JSON into models, dates, enums and decimals where the annotations ask for them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import lru_cache, partial
+from typing import Any
+
+from ..ir.pointer import Object
+
+__all__ = ["Signature", "signature"]
+
+_PLAIN = frozenset({str, int, float, bool, list, dict, object, Any, None, type(None), inspect.Parameter.empty})
+
+
+class Signature:
+    """`names` is None where the function takes any argument. `adapters` build types that JSON does not have. `defaults` are
+    the values that the function uses for arguments that are left out."""
+
+    __slots__ = ("_fields", "adapters", "defaults", "integers", "is_async", "names")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.is_async = _is_async(function)
+        self.names: frozenset[str] | None = None
+        self.integers: frozenset[str] = frozenset()
+        self.adapters: dict[str, Any] = {}
+        self.defaults: Mapping[str, Any] = {}
+        self._fields: dict[str, Any] = {}
+        with suppress(Exception):  # a function that cannot be inspected takes its arguments as they are
+            self._inspect(inspect.signature(function, eval_str=True).parameters)
+
+    def _inspect(self, parameters: Mapping[str, inspect.Parameter]) -> None:
+        defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
+        self._fields = {name: default for name, default in defaults.items() if _is_field(default)}
+        self.defaults = {name: default for name, default in defaults.items() if name not in self._fields}
+        self.adapters = _adapters(parameters)
+        self.integers = frozenset(name for name, one in parameters.items() if one.annotation is int)
+        if not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+            self.names = frozenset(parameters)
+
+    def fit(self, arguments: Object) -> Object:
+        """The values to call the function with; TypeError for an argument that it does not take.
+
+        The adapters raise whatever the author's own types raise.
+        """
+        names = self.names
+        if names is not None and not names.issuperset(arguments):
+            raise TypeError(f"there is no parameter {', '.join(sorted(arguments.keys() - names))}")
+        return self.convert(arguments)
+
+    def convert(self, arguments: Object) -> Object:
+        """Like `fit`, but pass on arguments that the function does not take."""
+        return arguments if self.is_plain(arguments) else self._converted(arguments)
+
+    def is_plain(self, arguments: Object) -> bool:
+        """True if the function takes the values as they are. In JSON, 3.0 is an integer; in Python it is not."""
+        if self.adapters or self._fields:
+            return False
+        if self.integers:
+            for value in arguments.values():
+                if type(value) is float:
+                    return False
+        return True
+
+    def _converted(self, arguments: Object) -> Object:
+        values = {name: self._value(name, value) for name, value in arguments.items()}
+        for name, field in self._fields.items():
+            if name not in values and not field.is_required():  # Python would pass the FieldInfo itself
+                values[name] = field.get_default(call_default_factory=True)
+        return values
+
+    def _value(self, name: str, value: Any) -> Any:
+        if name in self.adapters:
+            return self.adapters[name].validate_python(value)
+        if name in self.integers and type(value) is float and value.is_integer():
+            return int(value)
+        return value
+
+
+def signature(function: Callable[..., Any]) -> Signature:
+    """The inspected signature, cached per function."""
+    try:
+        return _cached(function)
+    except TypeError:  # not hashable: inspected every time
+        return Signature(function)
+
+
+_cached = lru_cache(1024)(Signature)
+
+
+def _is_async(function: Any) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    if not inspect.isroutine(function):
+        function = getattr(function, "__call__", function)  # noqa: B004
+    return inspect.iscoroutinefunction(function)
+
+
+def _is_field(default: Any) -> bool:
+    """True for `Field(5)` as a default. pydantic is not imported for it: without pydantic there is no such value."""
+    fields = sys.modules.get("pydantic.fields")
+    return fields is not None and isinstance(default, fields.FieldInfo)
+
+
+def _adapters(parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
+    typed = {name: one.annotation for name, one in parameters.items() if not _is_plain(one.annotation)}
+    if not typed:
+        return {}
+    from pydantic import TypeAdapter
+
+    return {name: TypeAdapter(annotation) for name, annotation in typed.items()}
+
+
+def _is_plain(annotation: Any) -> bool:
+    try:
+        return annotation in _PLAIN
+    except TypeError:
+        return False

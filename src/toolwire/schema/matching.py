@@ -1,0 +1,63 @@
+"""What the patterns of a schema may cost on a value, before the engine is asked.
+
+The engine is linear in the text, but the factor is the size of the automaton, and a value may be held against many patterns.
+The sum of both is estimated for each value and compared with a budget.
+"""
+
+from __future__ import annotations
+
+from ..ir.pointer import JSON, Object
+from .effort import MANY, Effort
+from .patterns import MATCH_BUDGET, match_cost
+
+__all__ = ["Matching"]
+
+
+class Matching(Effort):
+    """The patterns of one schema."""
+
+    __slots__ = ("_rate",)
+
+    def __init__(self, document: JSON) -> None:
+        super().__init__(document)
+        schemas = list(self.visits())
+        self._rate = sum(map(_rate, schemas)) if len(schemas) <= MANY else MATCH_BUDGET
+
+    def exceeds_budget(self, value: JSON) -> bool:
+        """Whether the patterns may cost more than the budget on this value."""
+        # All patterns on all of the text: more than enough for most values, and quickly known.
+        if self._rate * _text_length(value) <= MATCH_BUDGET:
+            return False
+        return self.of(value, MATCH_BUDGET) >= MATCH_BUDGET
+
+    def _weight(self, schema: Object, value: JSON) -> int:
+        if type(value) is str:
+            pattern = schema.get("pattern")
+            return match_cost(pattern) * len(value) if type(pattern) is str else 0
+        patterns = schema.get("patternProperties")
+        if type(value) is dict and type(patterns) is dict:
+            return sum(map(match_cost, patterns)) * sum(map(len, value))
+        return 0
+
+
+def _rate(schema: Object) -> int:
+    """Units for one character of a string or a name that is held against this schema."""
+    pattern, patterns = schema.get("pattern"), schema.get("patternProperties")
+    rate = match_cost(pattern) if type(pattern) is str else 0
+    return rate + (sum(map(match_cost, patterns)) if type(patterns) is dict else 0)
+
+
+def _text_length(value: JSON) -> int:
+    """Characters of all strings and names in a value."""
+    total = 0
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if type(one) is str:
+            total += len(one)
+        elif type(one) is dict:
+            total += sum(map(len, one))
+            waiting += one.values()
+        elif type(one) is list:
+            waiting += one
+    return total

@@ -1,0 +1,54 @@
+"""Bounds on the work that an untrusted schema or value can cause.
+
+Schemas come from clients and MCP servers, values from models. A computation that could cost more than a multiple of its
+input counts its steps against a `StepBudget` and falls back to a weaker answer that is always safe. Allowances grow with
+the size of the input, so the total cost of a request stays linear in its length. Steps are counted, not timed: the same
+input gives the same result on every machine.
+"""
+
+from __future__ import annotations
+
+from ..ir.pointer import JSON
+
+__all__ = ["StepBudget", "size_of"]
+
+_CHARACTERS_PER_STEP = 32
+
+
+class StepBudget:
+    """The steps that one computation has left."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def spend(self, steps: int = 1) -> bool:
+        """Count `steps`; False once the allowance is exceeded."""
+        self.left -= steps
+        return self.left >= 0
+
+    @property
+    def exhausted(self) -> bool:
+        return self.left < 0
+
+
+def size_of(document: JSON) -> int:
+    """Count the JSON values in a document, plus one for every 32 characters of text.
+
+    >>> size_of({"type": "object", "required": ["city"]})
+    4
+    """
+    count, characters = 0, 0
+    pending = [document]
+    while pending:
+        value = pending.pop()
+        count += 1
+        if type(value) is dict:
+            characters += sum(map(len, value))
+            pending.extend(value.values())
+        elif type(value) is list:
+            pending.extend(value)
+        elif type(value) is str:
+            characters += len(value)
+    return count + characters // _CHARACTERS_PER_STEP

@@ -1,0 +1,137 @@
+"""Requests that refer to a conversation which a provider keeps: to upstreams of their own wire, or refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from gateway.hostile import WORDS, gateway_to, post, run
+from gateway.serving import WIRES, serving, upstream_rows
+
+from toolwire.ir.response import Fault
+from toolwire.testing import Upstream
+
+HELLO = {"role": "user", "content": "And in Oslo?"}
+REFERENCES = [
+    ({"previous_response_id": "resp_1"}, "/previous_response_id", "previous_response_not_found"),
+    (
+        {"previous_response_id": "resp_1", "input": [{"type": "function_call_output", "call_id": "c", "output": "1"}]},
+        "/previous_response_id",
+        "previous_response_not_found",
+    ),
+    ({"conversation": {"id": "conv_1"}}, "/conversation", None),
+    ({"prompt": {"id": "pmpt_1"}}, "/prompt", None),
+    ({"input": [HELLO, {"type": "item_reference", "id": "msg_1"}, HELLO]}, "/input/1", None),
+    ({"input": [{"id": "msg_1"}, HELLO]}, "/input/0", None),
+]
+
+
+async def ask(gateway, model, fields, **more):
+    body = {"model": model, "input": [HELLO], **more, **fields}
+    return await post(gateway, "/v1/responses", json.dumps(body).encode()), body
+
+
+@pytest.mark.finding("G5")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("wire", WIRES)
+@run
+async def test_a_reference_is_refused_where_the_wires_differ(wire, stream):
+    for fields, pointer, code in REFERENCES:
+        async with gateway_to(WORDS) as (gateway, upstream):
+            answer, body = await ask(gateway, f"{wire}/m", fields, stream=stream)
+            if wire == "openai_responses":
+                assert answer.status == 200
+                assert json.loads(upstream.heard[0].body) == {**body, "model": "m"}
+                continue
+            error = answer.document["error"]
+            assert (answer.status, error["type"], error["param"]) == (400, "invalid_request_error", pointer)
+            assert error["code"] == code
+            assert "or ask a model that is served over openai_responses" in error["message"]
+            assert upstream.heard == []  # nobody was asked, and nobody is paid
+
+
+@pytest.mark.finding("G5")
+@pytest.mark.parametrize(
+    ("front", "path", "body"),
+    [
+        (
+            "gemini",
+            "/v1beta/models/openai_chat/m:generateContent",
+            {"contents": [{"role": "user", "parts": [{"text": "hi"}]}], "cachedContent": "cachedContents/1"},
+        ),
+        (
+            "openai_chat",
+            "/v1/chat/completions",
+            {"model": "anthropic/m", "messages": [HELLO, {"role": "assistant", "audio": {"id": "a1"}}, HELLO]},
+        ),
+    ],
+)
+@run
+async def test_references_of_other_wires_are_refused_in_the_words_of_their_wire(front, path, body):
+    async with gateway_to(WORDS) as (gateway, upstream):
+        answer = await post(gateway, path, json.dumps(body).encode())
+    assert answer.status == 400
+    assert f"which only a provider of {front} can read" in answer.document["error"]["message"]
+    assert upstream.heard == []
+
+
+def mixed(responses, chat, **more):
+    """Settings with a model that two upstreams of different wires serve."""
+    rows = {
+        "r": upstream_rows(responses.url)["openai_responses"],
+        "c": upstream_rows(chat.url)["openai_chat"],
+    }
+    targets = [{"upstream": "c", "model": "m", "weight": 1_000_000}, {"upstream": "r", "model": "m", "weight": 0.001}]
+    models = {
+        "group": {"targets": targets},
+        "first": {"upstream": "r", "model": "m", "fallbacks": ["second"]},
+        "second": {"upstream": "c", "model": "m"},
+    }
+    return {"upstreams": rows, "models": models, **more}
+
+
+@pytest.mark.finding("G5")
+@pytest.mark.parametrize("model", ["group", "first"])
+@run
+async def test_a_group_answers_by_its_upstream_of_the_same_wire(model):
+    for fields, _, _ in REFERENCES:
+        async with Upstream(WORDS) as responses, Upstream(WORDS) as chat, serving(mixed(responses, chat)) as gateway:
+            answer, body = await ask(gateway, model, fields)
+            assert answer.status == 200
+            assert json.loads(responses.heard[0].body) == {**body, "model": "m"}
+            assert chat.heard == []
+
+
+@pytest.mark.finding("G5")
+@pytest.mark.parametrize("model", ["group", "first"])
+@run
+async def test_a_failure_there_does_not_fall_back_to_another_wire(model):
+    busy = Fault("overloaded", "come back later", 503)
+    async with Upstream(busy) as responses, Upstream(WORDS) as chat, serving(mixed(responses, chat)) as gateway:
+        answer, _ = await ask(gateway, model, {"previous_response_id": "resp_1"})
+        assert (answer.status, answer.document["error"]["message"]) == (503, "come back later")
+        assert len(responses.heard) == 1 and chat.heard == []
+
+
+@pytest.mark.finding("G5")
+@run
+async def test_a_request_without_references_still_falls_back():
+    busy = Fault("overloaded", "come back later", 503)
+    async with Upstream(busy) as responses, Upstream(WORDS) as chat, serving(mixed(responses, chat)) as gateway:
+        answer, _ = await ask(gateway, "first", {"previous_response_id": None, "conversation": None, "prompt": None})
+        assert answer.status == 200
+        assert (len(responses.heard), len(chat.heard)) == (1, 1)
+
+
+@pytest.mark.finding("G5")
+@run
+async def test_a_reference_passes_where_the_same_wire_is_written_anew():
+    """`repair` reads and writes the request although the wire is the same."""
+    document = {"models": {"m": {"upstream": "openai_responses", "model": "x", "repair": "safe"}}}
+    for fields, _, _ in REFERENCES:
+        async with gateway_to(WORDS, document=document) as (gateway, upstream):
+            answer, body = await ask(gateway, "m", fields)
+            assert answer.status == 200
+            sent = json.loads(upstream.heard[0].body)
+            assert {name: sent[name] for name in fields} == fields
+            assert sent["input"] == body["input"]

@@ -1,0 +1,149 @@
+"""A reference to a conversation that a provider keeps never disappears on the way to another wire."""
+
+import pytest
+
+from toolwire import Message, Request, Text, translate, translate_stream
+from toolwire.bridge.prepare import prepare
+from toolwire.ir.errors import EncodeError, StoredStateError
+from toolwire.wire import get, names
+
+HELLO = {"role": "user", "content": "hi"}
+CALL = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+RESULT = {"type": "function_call_output", "call_id": "c1", "output": "seen"}
+SAID = {"type": "message", "role": "assistant", "id": "msg_0", "content": [{"type": "output_text", "text": "yes"}]}
+
+
+def responses(*items, **fields):
+    return {"model": "gpt-5", "input": list(items or (HELLO,)), **fields}
+
+
+REFERENCES = [
+    ("openai_responses", responses(previous_response_id="resp_1"), "/previous_response_id"),
+    ("openai_responses", {"model": "gpt-5", "previous_response_id": "resp_1"}, "/previous_response_id"),
+    ("openai_responses", responses(RESULT, previous_response_id="resp_1"), "/previous_response_id"),
+    ("openai_responses", responses(CALL, HELLO, previous_response_id="resp_1"), "/previous_response_id"),
+    (
+        "openai_responses",
+        {"model": "m", "previous_response_id": "r", "instructions": "Go on."},
+        "/previous_response_id",
+    ),
+    ("openai_responses", responses(conversation="conv_1"), "/conversation"),
+    ("openai_responses", responses(conversation={"id": "conv_1"}), "/conversation"),
+    ("openai_responses", responses(prompt={"id": "pmpt_1", "variables": {"city": "Oslo"}}), "/prompt"),
+    ("openai_responses", {"model": "gpt-5", "prompt": {"id": "pmpt_1"}}, "/prompt"),
+    ("openai_responses", responses({"type": "item_reference", "id": "msg_1"}), "/input/0"),
+    ("openai_responses", responses({"type": "item_reference", "id": "msg_1"}, HELLO), "/input/0"),
+    ("openai_responses", responses(HELLO, SAID, CALL, {"type": "item_reference", "id": "x"}, RESULT), "/input/3"),
+    ("openai_responses", responses(HELLO, {"type": "item_reference", "id": "x"}, instructions="Be kind."), "/input/1"),
+    ("openai_responses", responses(HELLO, {"id": "rs_1"}, HELLO), "/input/1"),
+    ("openai_responses", responses(HELLO, {"id": "rs_1", "type": None}), "/input/1"),
+    ("openai_responses", responses({"type": "compaction", "encrypted_content": "x"}, HELLO), "/input/0"),
+    (
+        "gemini",
+        {
+            "contents": [
+                {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"result": "seen"}}}]}
+            ],
+            "cachedContent": "cachedContents/1",
+        },
+        "/cachedContent",
+    ),
+    ("gemini", {"contents": [{"role": "user", "parts": [{"text": "hi"}]}], "cachedContent": "cachedContents/1"}, None),
+    ("openai_chat", {"model": "m", "messages": [HELLO, {"role": "assistant", "audio": {"id": "a1"}}, HELLO]}, None),
+]
+
+
+@pytest.mark.finding("G5")
+@pytest.mark.parametrize(("source", "body", "pointer"), REFERENCES)
+@pytest.mark.parametrize("target", names())
+def test_a_reference_is_refused_across_wires_and_passes_on_its_own(source, body, pointer, target):
+    if source == target:
+        for model in (None, "another") if source != "openai_chat" else (None,):
+            written = translate(body, source=source, target=target, model=model).body
+            assert {**written, "model": "m"} == {**body, "model": "m"}
+        return
+    for strict in (False, True):
+        with pytest.raises(StoredStateError) as caught:
+            translate(body, source=source, target=target, model="m", strict=strict)
+        error = caught.value
+        assert error.status == 400
+        assert error.pointer == pointer or pointer is None
+        assert error.pointer and source in error.message and target in error.message and source in error.hint
+    with pytest.raises(StoredStateError):
+        prepare(get(source).decode_request(body), target)
+
+
+@pytest.mark.finding("G5")
+def test_the_error_is_one_of_encoding_and_names_the_pointer():
+    with pytest.raises(EncodeError) as caught:
+        translate(responses(previous_response_id="resp_1"), source="openai_responses", target="anthropic")
+    assert str(caught.value) == (
+        "previous_response_id refers to an earlier response, which only a provider of openai_responses can read; it cannot "
+        "be sent over anthropic at /previous_response_id (send the whole conversation in `input`, or ask a model that is "
+        "served over openai_responses)"
+    )
+    assert caught.value.code == "previous_response_not_found"
+
+
+@pytest.mark.finding("G5")
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"previous_response_id": None, "conversation": None, "prompt": None},
+        {"previous_response_id": ""},
+        {"store": True},
+        {"store": False},
+        {"background": False},
+        {"background": None},
+    ],
+)
+@pytest.mark.parametrize("target", [name for name in names() if name != "openai_responses"])
+def test_fields_that_refer_to_nothing_pass(fields, target):
+    translation = translate(responses(**fields), source="openai_responses", target=target)
+    assert get(target).decode_request(translation.body).messages == (Message("user", (Text("hi"),)),)
+    assert not [loss for loss in translation.losses if loss.severity == "error"]
+
+
+@pytest.mark.finding("G5")
+@pytest.mark.parametrize("target", [name for name in names() if name != "openai_responses"])
+def test_a_response_in_the_background_is_one_in_the_foreground_with_a_loss(target):
+    """The whole conversation is there; the client gets its answer at once instead of by polling."""
+    losses = translate(responses(background=True), source="openai_responses", target=target).losses
+    assert [(loss.path, loss.severity) for loss in losses if loss.concept == "background"] == [
+        ("/background", "warning")
+    ]
+
+
+@pytest.mark.finding("G5")
+def test_fields_of_a_request_for_several_wires_do_not_hide_the_reference():
+    extra = {"openai_responses": {"previous_response_id": "resp_1"}, "openai_chat": {"seed": 7}}
+    request = Request("m", (Message("user", (Text("hi"),)),), extra=extra)
+    with pytest.raises(StoredStateError):
+        prepare(request, "openai_chat")
+    assert prepare(request, "openai_responses").request.extra == extra
+
+
+@pytest.mark.finding("G5")
+def test_an_answer_is_still_translated_for_a_client_whose_conversation_was_rebuilt():
+    """Whoever keeps the conversation itself asks with all of it, and answers the request that had the reference."""
+    body = responses({"type": "item_reference", "id": "x"}, HELLO, previous_response_id="resp_1", stream=True)
+    answer = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "yes"}}]}
+    written = translate(answer, source="openai_chat", target="openai_responses", kind="response", request=body).body
+    assert written["output"][0]["content"][0]["text"] == "yes"
+    stream = translate_stream(source="openai_chat", target="openai_responses", request=body)
+    pieces = (
+        b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"yes"}}]}\n\n',
+        b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n',
+    )
+    assert b'"yes"' in b"".join([*map(stream.feed, pieces), stream.close()])
+
+
+@pytest.mark.finding("G5")
+def test_the_summary_of_a_compacted_conversation_is_carried_as_text():
+    content = [{"type": "compaction", "content": "Ann likes rain."}, {"type": "text", "text": "Noted."}]
+    messages = [{"role": "assistant", "content": content}, {"role": "user", "content": "What do I like?"}]
+    body = {"model": "claude", "max_tokens": 9, "messages": messages}
+    translation = translate(body, source="anthropic", target="openai_chat")
+    assert "Ann likes rain." in str(translation.body["messages"][0]["content"])
+    assert [(loss.path, loss.action) for loss in translation.losses] == [("/messages/0/content/0", "rewritten")]
+    assert translate(body, source="anthropic", target="anthropic", model="claude").body["messages"] == messages

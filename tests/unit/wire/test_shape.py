@@ -1,0 +1,38 @@
+"""Reading lists of JSON values."""
+
+import pytest
+
+from toolwire.ir import ProtocolError
+from toolwire.ir.pointer import existing
+from toolwire.wire.shape import each, string
+
+
+@pytest.mark.finding("Z3")
+def test_an_error_in_a_nested_list_is_located_without_decoding_anything_twice():
+    decoded = []
+
+    def leaf(value):
+        decoded.append(value)
+        return string(value, "text")
+
+    good, bad = {"text": "a"}, {"text": 1}
+    document = {"rows": [{"cells": [{"parts": [good, good]}]}, {"cells": [{"parts": [good]}, {"parts": [good, bad]}]}]}
+    with pytest.raises(ProtocolError, match="expected a string") as caught:
+        each(document, "rows", lambda row: each(row, "cells", lambda cell: each(cell, "parts", leaf)))
+    assert caught.value.pointer == "/rows/1/cells/1/parts/1/text"
+    assert len(decoded) == 5
+
+
+@pytest.mark.parametrize(
+    ("pointer", "found"),
+    [
+        ("", ""),
+        ("/a/0/b~1c", "/a/0/b~1c"),
+        ("/a/0/b~1c/x", "/a/0/b~1c"),
+        ("/a/7/x", "/a"),
+        ("/a/x", "/a"),
+        ("/none/0", ""),
+    ],
+)
+def test_a_pointer_is_cut_where_the_document_ends(pointer, found):
+    assert existing({"a": [{"b/c": 1}]}, pointer) == found

@@ -1,0 +1,35 @@
+"""Count the work that a call does, so that tests can judge its cost without a clock."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+
+def count_work(action: Callable[[], Any]) -> int:
+    """Count the lines that toolwire executes and the calls that it makes, also into C, while `action` runs.
+
+    A scan inside one call into C is one step: use it together with a budget on what such a call may read.
+    """
+    steps = 0
+
+    def on_line(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal steps
+        if event == "call" and "toolwire" not in frame.f_code.co_filename:
+            return None
+        steps += event != "return"
+        return on_line
+
+    def on_call(_: FrameType, event: str, __: Any) -> None:
+        nonlocal steps
+        steps += event == "c_call"
+
+    tracing, profiling = sys.gettrace(), sys.getprofile()
+    sys.settrace(on_line)
+    sys.setprofile(on_call)
+    try:
+        action()
+    finally:
+        sys.setprofile(profiling)
+        sys.settrace(tracing)
+    return steps
