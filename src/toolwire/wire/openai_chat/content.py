@@ -95,7 +95,7 @@ def _read_thinking(raw: Object) -> Part:
         text, is_plain = chunks, True
     elif type(chunks) is list:
         text = _text_in(chunks)
-        is_plain = all(_is_text(chunk) for chunk in chunks)
+        is_plain = all(_is_text(chunk) and len(chunk) == 2 for chunk in chunks)
     else:
         return Opaque(NAME, "thinking", raw)
     extra = leftover(raw, ("type", "thinking"), NAME)

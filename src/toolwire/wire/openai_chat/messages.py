@@ -190,6 +190,8 @@ def _read_any_call(raw: JSON) -> ToolCall:
 def _read_custom_call(raw: Object, call_id: str) -> ToolCall:
     custom = obj(raw.get("custom"), "custom")
     extra = leftover(custom, _CUSTOM, f"{NAME}/function", leftover(raw, _CALL, NAME))
+    form = {":type": "absent"} if raw.get("type") is None else {}
+    extra = _with_form(extra, form if call_id else {**form, ":id": "absent"})
     try:
         return ToolCall(call_id, string(custom, "name"), None, string(custom, "input"), kind="freeform", extra=extra)
     except ProtocolError as error:
@@ -326,16 +328,21 @@ def write_call(call: ToolCall, losses: Losses, path: str) -> Object:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Chat calls have none")
     if call.kind == "freeform":
         custom: Object = finish({"name": call.name, "input": call.raw or ""}, call.extra, f"{NAME}/function")
-        return finish({"id": call.id, "type": "custom", "custom": custom}, call.extra, NAME)
+        return finish(_as_it_came({"id": call.id, "type": "custom", "custom": custom}, call), call.extra, NAME)
     out: Object = {"id": call.id, "type": "function", "function": write_function(call)}
     for artefact in call.artefacts:
         if artefact.provider == "google":
             out["extra_content"] = {"google": {"thought_signature": artefact.data}}
     if call.extra:
         out["function"] = finish(out["function"], call.extra, f"{NAME}/function")
-        form = call.extra.get(_FORM, {})
-        if ":type" in form:
-            del out["type"]
-        if not call.id:
-            del out["id"]  # its form has what stood there, if anything did
+        out = _as_it_came(out, call)
     return finish(out, call.extra, NAME)
+
+
+def _as_it_came(out: Object, call: ToolCall) -> Object:
+    """Without the fields that a call of this wire did not have; a null is in its form."""
+    if ":type" in call.extra.get(_FORM, {}):
+        del out["type"]
+    if not call.id and call.extra:
+        del out["id"]
+    return out

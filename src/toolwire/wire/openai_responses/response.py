@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Part, Refusal, ToolCall
+from ...ir.parts import Extra, Part, Refusal, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, Response, Stop, StopReason, Usage
 from ..openai_fault import code_of, read_fault
@@ -33,7 +33,7 @@ _KNOWN = frozenset({"id", "object", "created_at", "model", "output", "status", "
 _ALWAYS = ("id", "object", "created_at", "model")
 _UNFINISHED = ("queued", "in_progress", None)
 ECHO = frozenset(
-    "access_programs background conversation image instructions max_output_tokens max_tool_calls metadata moderation "
+    "access_programs background conversation image instructions max_output_tokens max_tool_calls metadata "
     "parallel_tool_calls previous_response_id prompt prompt_cache_key prompt_cache_options prompt_cache_retention "
     "reasoning safety_identifier store temperature text tool_choice tools top_logprobs top_p truncation user "
     "completed_at frequency_penalty presence_penalty".split()
@@ -88,10 +88,14 @@ def read_fault_of(body: Object) -> Fault | None:
 def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
     status = body.get("status")
     if status == "incomplete":
-        details = body.get("incomplete_details")
+        details = body.get("incomplete_details", "absent")
         why = details.get("reason") if type(details) is dict else None
         reason: StopReason = _INCOMPLETE.get(str(why), "unknown")
-        return Stop(reason, extra={} if _WHY.get(reason) == why else {_FORM: {":incomplete": why}})
+        is_plain = reason in _WHY and details == {"reason": _WHY[reason]}
+        extra: Extra = {} if is_plain else {_FORM: {":incomplete": details}}
+        if type(details) is dict and len(details) > 1:
+            extra[NAME] = {"incomplete_details": details}
+        return Stop(reason, extra=extra)
     if status == "completed" or (status is None and parts):
         form = {} if status == "completed" else {_FORM: {":status": "absent"}}
         if any(type(part) is ToolCall for part in parts):
@@ -202,11 +206,14 @@ def write_status(stop: Stop | None, fault: Fault | None, refused: bool, losses: 
     form = stop.extra.get(_FORM, {})
     if stop.sequence is not None:
         losses.add("/stop/sequence", "stop sequence", "dropped", "Responses has no stop sequences", "info")
-    why = form.get(":incomplete", _WHY.get(stop.reason))
+    if ":incomplete" in form:
+        details = form[":incomplete"]
+        return {"status": "incomplete", **({} if details == "absent" else {"incomplete_details": details})}
+    why = _WHY.get(stop.reason)
     if stop.reason == "refusal" and not refused:
         why = "content_filter"
         losses.add("/stop", "stop reason refusal", "weakened", "Responses says it in an item: content_filter", "info")
-    if why is None and ":incomplete" not in form:
+    if why is None:
         if stop.reason == "unknown" and ":status" not in form:
             losses.add("/stop", "stop reason unknown", "weakened", "Responses has no word for it: 'completed'")
         return {} if form.get(":status") == "absent" else {"status": form.get(":status", "completed")}
