@@ -160,7 +160,7 @@ REQUESTS = [
     Concept("stream", BASE, replace(BASE, stream=True)),
 ]
 
-DONE = Response("r", "m", (Text("a"),), Stop("stop"), Usage(1, 1))
+DONE = Response("r", "m", (Text("a"),), Stop("stop"), Usage(9, 9))
 
 
 def answer(*parts: Any, stop: str = "stop") -> Response:
@@ -181,9 +181,9 @@ RESPONSES = [
     ),
     Concept("which stop sequence", DONE, replace(DONE, stop=Stop("stop_sequence", MARK))),
     Concept("usage.input and output", replace(DONE, usage=None), DONE),
-    Concept("usage.cached", DONE, replace(DONE, usage=Usage(1, 1, cached=5))),
-    Concept("usage.cache_write", DONE, replace(DONE, usage=Usage(1, 1, cache_write=5))),
-    Concept("usage.reasoning", DONE, replace(DONE, usage=Usage(1, 1, reasoning=5))),
+    Concept("usage.cached", DONE, replace(DONE, usage=Usage(9, 9, cached=5))),
+    Concept("usage.cache_write", DONE, replace(DONE, usage=Usage(9, 9, cache_write=5))),
+    Concept("usage.reasoning", DONE, replace(DONE, usage=Usage(9, 9, reasoning=5))),
     Concept("created", DONE, replace(DONE, created=1700000000)),
     Concept("other choices", DONE, replace(DONE, alternatives=(Alternative((Text(MARK),), Stop("stop")),))),
 ]

@@ -68,7 +68,8 @@ class Exchange:
         """The answer in the request's own terms; `client` is what the wire can say that it will be written on."""
         restorer = self.restorer(losses, client)
         restorer.feed(ResponseStart(response.id))
-        parts, stop = restorer.answer(0, response.parts, response.stop)
+        parts, found = restorer.answer(0, response.parts, response.stop)
+        stop = None if response.fault is not None and response.stop is None else found
         alternatives = []
         for choice, other in enumerate(response.alternatives, 1):
             other_parts, other_stop = restorer.answer(choice, other.parts, other.stop)

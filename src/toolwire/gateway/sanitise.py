@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from ..ir.errors import ToolwireError
-from ..ir.events import CallDelta, CallEnd, Event, ReasoningDelta, TextDelta, WholePart
+from ..ir.events import CallDelta, CallEnd, Event, PartStart, ReasoningDelta, TextDelta, WholePart
 from ..ir.fold import fold, unfold
 from ..ir.pointer import JSON
 from ..ir.response import Response
@@ -169,7 +169,7 @@ def _said(events: list[Event]) -> Iterator[JSON]:
             words.setdefault((type(event), event.key), []).append(event.text)
         elif isinstance(event, CallEnd):
             yield event.arguments
-        elif isinstance(event, WholePart):
+        elif isinstance(event, (PartStart, WholePart)):
             yield msgspec.to_builtins(event.part)
     for pieces in words.values():
         yield "".join(pieces)

@@ -180,6 +180,13 @@ class TranslatingStream:
 
     def _write(self, events: Iterable[Event]) -> bytes:
         out: list[bytes] = []
+        try:
+            self._write_each(events, out)
+        except ToolwireError as error:  # what was written before it is kept
+            out.append(self.fail(_broken(error)))
+        return b"".join(out)
+
+    def _write_each(self, events: Iterable[Event], out: list[bytes]) -> None:
         encode, plain = self._encoder.feed, not self._steps
         for event in events:
             if plain and type(event) in _WORDS:
@@ -188,10 +195,8 @@ class TranslatingStream:
                 continue
             if isinstance(event, ResponseEnd):
                 self.ended = True
-            out += [self._one(made) for made in self._through(event)]
-        if out:
-            self._started = True
-        return b"".join(out)
+            for made in self._through(event):
+                out.append(self._one(made))
 
     def _through(self, event: Event) -> list[Event]:
         events = [event]
@@ -205,6 +210,7 @@ class TranslatingStream:
             return self._encoder.feed(StreamFault(fault, event.stop))
         self._reporter.event(event)
         self._seen.event(event)
+        self._started = self._started or isinstance(event, ResponseStart)
         return self._encoder.feed(event)
 
     def fail(self, fault: Fault) -> bytes:

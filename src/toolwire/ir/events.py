@@ -28,6 +28,7 @@ __all__ = [
     "CallEnd",
     "CallStart",
     "Event",
+    "PartStart",
     "Ping",
     "ReasoningDelta",
     "ReasoningEnd",
@@ -150,6 +151,14 @@ class CallEnd(Value, frozen=True):
     extra: Extra = {}
 
 
+class PartStart(Value, frozen=True):
+    """The place in the answer of a `WholePart` that comes later, after other items; `part` is what is known of it."""
+
+    key: int
+    part: Part
+    choice: int = 0
+
+
 class WholePart(Value, frozen=True):
     """A part that comes in one piece: media, or what only one wire knows."""
 
@@ -194,6 +203,7 @@ Event: TypeAlias = (
     | CallDelta
     | ArgumentEnd
     | CallEnd
+    | PartStart
     | WholePart
     | UsageUpdate
     | Ping

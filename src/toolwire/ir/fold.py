@@ -14,6 +14,7 @@ from .events import (
     CallEnd,
     CallStart,
     Event,
+    PartStart,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -30,7 +31,7 @@ from .parts import Extra, Part, Reasoning, Refusal, Text, ToolCall
 from .response import Alternative, Response, Usage
 from .text import unescape
 
-__all__ = ["Folder", "fold", "merge_extra", "unfold"]
+__all__ = ["Folder", "fold", "merge_extra", "unfold", "unfold_part"]
 
 
 def fold(events: Iterable[Event]) -> Response:
@@ -47,7 +48,7 @@ def unfold(response: Response) -> Iterator[Event]:
     key = 0
     for choice, parts in enumerate((response.parts, *(a.parts for a in response.alternatives))):
         for part in parts:
-            yield from _unfold_part(key, choice, part)
+            yield from unfold_part(key, choice, part)
             key += 1
     if response.usage is not None:
         yield UsageUpdate(response.usage)
@@ -58,7 +59,8 @@ def unfold(response: Response) -> Iterator[Event]:
         yield ResponseEnd(stops, response.extra)
 
 
-def _unfold_part(key: int, choice: int, part: Part) -> Iterator[Event]:
+def unfold_part(key: int, choice: int, part: Part) -> Iterator[Event]:
+    """The events of one part, with its text in one delta."""
     if isinstance(part, (Text, Refusal)):
         yield TextStart(key, choice, isinstance(part, Refusal), part.extra)
         if part.text:
@@ -94,6 +96,7 @@ class Folder:
         self._start = ResponseStart()
         self._open: dict[int, tuple[Any, list[Any]]] = {}
         self._order: list[tuple[int, int]] = []
+        self._reserved: set[int] = set()  # parts whose place is known, and that are still to come
         self._parts: dict[int, Part] = {}
         self._usage: Usage | None = None
         self._end: ResponseEnd | None = None
@@ -181,8 +184,15 @@ class Folder:
             extra=merge_extra(start.extra, event.extra),
         )
 
-    def _whole(self, event: WholePart) -> None:
+    def _reserve(self, event: PartStart) -> None:
+        self._reserved.add(event.key)
         self._order.append((event.choice, event.key))
+
+    def _whole(self, event: WholePart) -> None:
+        if event.key in self._reserved:
+            self._reserved.remove(event.key)
+        else:
+            self._order.append((event.choice, event.key))
         self._parts[event.key] = event.part
 
     def _count(self, event: UsageUpdate) -> None:
@@ -211,6 +221,7 @@ _STEPS: dict[type, Callable[[Folder, Any], None]] = {
     ReasoningEnd: Folder._end_reasoning,
     CallStart: Folder._open_item,
     CallEnd: Folder._end_call,
+    PartStart: Folder._reserve,
     WholePart: Folder._whole,
     UsageUpdate: Folder._count,
     StreamFault: Folder._fail,
