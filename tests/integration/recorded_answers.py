@@ -79,7 +79,7 @@ def is_cut(answer):
 
 _ENDS = {
     "anthropic": rb'"type": ?"(?:message_stop|error)"',
-    "openai_chat": rb'"finish_reason": ?"|"error": ?\{',
+    "openai_chat": rb'"finish_reason": ?"|"error": ?\{|\[DONE\]',
     "openai_responses": rb'"type": ?"(?:response\.(?:completed|incomplete|failed)|error)"',
     "gemini": rb'"(?:finishReason|blockReason)": ?"|"error": ?\{',
     "ollama": rb'"done": ?true|"error"',
