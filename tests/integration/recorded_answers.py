@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from recorded_chunks import DAMAGED_FIXTURES, FIXTURES, name_of, streams_of, wire_of
+from recorded_chunks import DAMAGED_FIXTURES, FIXTURES, is_known, name_of, streams_of, wire_of
 from recorded_traffic import PUBLISHED, exchanges, fixtures, wire_exchanges
 
 from toolwire.ir import fold
@@ -38,7 +38,7 @@ class Answer:
 @cache
 def answers():
     found = [_of_exchange(one) for one in wire_exchanges() if one.accepted]
-    found += [one for fixture in fixtures() if wire_of(fixture) for one in _of_fixture(fixture)]
+    found += [one for fixture in fixtures() if is_known(fixture) and wire_of(fixture) for one in _of_fixture(fixture)]
     return found
 
 
@@ -79,7 +79,7 @@ def is_cut(answer):
 
 _ENDS = {
     "anthropic": rb'"type": ?"(?:message_stop|error)"',
-    "openai_chat": rb'"finish_reason": ?"|"error": ?\{',
+    "openai_chat": rb'"finish_reason": ?"|"error": ?\{|\[DONE\]',
     "openai_responses": rb'"type": ?"(?:response\.(?:completed|incomplete|failed)|error)"',
     "gemini": rb'"(?:finishReason|blockReason)": ?"|"error": ?\{',
     "ollama": rb'"done": ?true|"error"',

@@ -13,17 +13,18 @@ FIXTURES = 215
 SKIPPED_FIXTURES = {
     r"^amazon-bedrock/": "the Bedrock wire is planned, not implemented",
     r"^cohere/": "the Cohere wire is planned, not implemented",
-    r"^(?:cartesia|deepgram|elevenlabs|fal|gladia|revai)/|-transcription\.json$": "speech recognition",
-    r"^voyage/|-embedding\.json$": "embeddings and reranking",
-    r"/image/": "image endpoint",
-    r"/skills/": "storage of skills",
+    r"^(?:cartesia|deepgram|elevenlabs|fal|gladia|revai)/|[-/]transcription[-./]|/speech/": "speech services",
+    r"^voyage/|-embedding\.|/embedding/|/reranking/": "embeddings and reranking",
+    r"/(?:image|video)/": "image and video endpoints",
+    r"/(?:skills|files)/": "storage of skills and files",
     r"/speech-translation/": "realtime speech",
     r"/completion/": "legacy text completions",
     r"^google/src/interactions/": "the Interactions API has no wire",
     r"^harness-": "messages of a coding agent",
-    r"(?:429-retry-info|openai-error\.1|-error)\.json$": "a refusal, which is no answer",
 }
 """Pattern for the name: reason."""
+
+REFUSAL = "a refusal, which is no answer: an object with nothing but an error"
 
 DAMAGED_FIXTURES = {
     "openai/src/responses/__fixtures__/parallel-tool-call-wrapper.1.chunks.txt": (
@@ -48,7 +49,9 @@ def name_of(fixture):
 
 
 def skip_rule_of(fixture):
-    return next((rule for rule in SKIPPED_FIXTURES if re.search(rule, name_of(fixture))), None)
+    """The rule that skips a fixture: a key of SKIPPED_FIXTURES, REFUSAL, or None."""
+    rule = next((rule for rule in SKIPPED_FIXTURES if re.search(rule, name_of(fixture))), None)
+    return REFUSAL if rule is None and fixture.document is not None and set(fixture.document) == {"error"} else rule
 
 
 def wire_of(fixture):
@@ -82,6 +85,14 @@ def _wire_of_document(document):
         case {"candidates": list()}:
             return "gemini"
     return None
+
+
+def is_known(fixture):
+    try:
+        wire_of(fixture)
+    except UnknownFixture:
+        return False
+    return True
 
 
 def streams_of(fixture):

@@ -20,6 +20,7 @@ from toolwire.ir import (
     Text,
     TextEnd,
     TextStart,
+    TruncatedStream,
     Usage,
     WholePart,
     fold,
@@ -246,3 +247,19 @@ def test_events_of_an_unknown_kind_change_nothing(wire):
         noisy = end.join([first, *(NOISE[wire].removesuffix(end) + end + frame if frame else frame for frame in rest)])
         expected, found = fold(decode_stream(get(wire), [vector.data])), fold(decode_stream(get(wire), [noisy]))
         assert same(without_extra(plain(found)), without_extra(plain(expected))), vector.name
+
+
+def test_done_ends_a_chat_stream_without_a_finish_reason():
+    call = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+    cut = {"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": '{"a": '}}
+    chunk = {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": "hi", "tool_calls": [call, cut]}}]}
+    data = b"data: %b\n\n" % json.dumps(chunk).encode()
+    response = fold(decode_stream(get("openai_chat"), [data, b"data: [DONE]\n\n"]))
+    assert (response.text, response.stop) == ("hi", None)
+    assert [(one.name, one.state) for one in response.calls] == [("f", "complete"), ("g", "truncated")]
+    with pytest.raises(TruncatedStream):
+        decode_stream(get("openai_chat"), [data])
+    for target in WIRES[1:]:
+        stream = toolwire.translate_stream(source="openai_chat", target=target)
+        back = fold(decode_stream(get(target), [stream.feed(data + b"data: [DONE]\n\n") + stream.close()]))
+        assert back.stop is not None and back.stop.reason == "length", "a call was cut short"

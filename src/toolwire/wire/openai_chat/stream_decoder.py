@@ -33,6 +33,7 @@ from ...ir.events import (
 from ...ir.fold import merge_extra
 from ...ir.parts import CallKind, Extra, Part, Reasoning, Refusal, Text, ToolCall
 from ...ir.pointer import JSON, Object
+from ...ir.response import Stop
 from ...ir.text import dumps, unescape
 from ...stream.strict import parse_arguments
 from ..openai_fault import read_fault
@@ -84,7 +85,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
             if fast is not None and self._fast_delta(fast, events):
                 return
         if payload.strip() == b"[DONE]":
-            if self._whole():
+            if self._choices:
                 self._finish(events)
                 self._over = True
             return
@@ -119,8 +120,13 @@ class ChatStreamDecoder(SSEStreamDecoder):
 
     def _finish(self, events: list[Event]) -> None:
         choices = [self._choices[index] for index in sorted(self._choices)]
-        stops = tuple(choice.stop for choice in choices if choice.stop is not None)
-        if (fault := fault_of(stops[0])) is not None:
+        for choice in choices:
+            if choice.stop is None:  # [DONE] ends the stream of a server that gives no finish reason, too
+                self._end_items(choice, events)
+        stops: tuple[Stop, ...] = ()
+        if any(choice.stop is not None for choice in choices):
+            stops = tuple(choice.stop or Stop("unknown") for choice in choices)
+        if stops and (fault := fault_of(stops[0])) is not None:
             events.append(StreamFault(fault, stops[0]))
         else:
             extra: Extra = {NAME: self._fields} if self._fields else {}
@@ -183,13 +189,16 @@ class ChatStreamDecoder(SSEStreamDecoder):
             self._end_choice(choice, str(word), events)
 
     def _end_choice(self, choice: GrowingChoice, word: str, events: list[Event]) -> None:
-        self._hush(choice, events)
-        for call in choice.calls:
-            self._end_call(call, events, is_cut=is_cut(word) and call is choice.calls[-1])
+        self._end_items(choice, events, is_cut=is_cut(word))
         parts: list[Part] = [Refusal("")] if choice.refused else []
         if choice.calls:
             parts.append(_ANY_CALL)
         choice.stop = stop_of(word, tuple(parts), choice.extra)
+
+    def _end_items(self, choice: GrowingChoice, events: list[Event], *, is_cut: bool = False) -> None:
+        self._hush(choice, events)
+        for call in choice.calls:
+            self._end_call(call, events, is_cut=is_cut and call is choice.calls[-1])
 
     def _read_delta(self, choice: GrowingChoice, delta: Object, events: list[Event]) -> None:
         thoughts = next((field for field in REASONING_FIELDS if delta.get(field)), None)

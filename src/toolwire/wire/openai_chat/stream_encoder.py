@@ -219,10 +219,11 @@ class ChatStreamEncoder(EventWriter):
         delta = event.extra.get(f"{NAME}/message", {})
         own = event.extra.get(NAME)
         tail = b"]}\n\n" if not own else b"]," + to_bytes(own)[1:] + b"\n\n"
-        for choice, stop in enumerate(event.stops):
+        for choice, stop in enumerate(event.stops or (None,)):
             word = write_stop(stop, self.losses, "", choice in self._refused)
             fields: Object = {"index": choice, "delta": {} if choice else delta, "finish_reason": word}
-            out += self._head + to_bytes(finish(fields, stop.extra, f"{NAME}/choice")) + tail
+            extra = {} if stop is None else stop.extra
+            out += self._head + to_bytes(finish(fields, extra, f"{NAME}/choice")) + tail
         if self._usage:
             out += self._head + b'],"usage":' + self._usage + b"}\n\n"
         return out + b"data: [DONE]\n\n"
