@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 
 from ..ir.pointer import JSON, Object, below, resolve
+from .keywords import MAPS
 
 __all__ = ["Identifiers", "draft_of"]
 
 _DEPTH = 64
 _PERCENT = re.compile(r"%([0-7][0-9a-fA-F])")
 _OLD_DRAFT = re.compile(r"json-schema\.org/draft-0([3467])/").search
-_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
 _SINGLE = (
     "items additionalItems unevaluatedItems contains additionalProperties unevaluatedProperties propertyNames not if then "
@@ -98,7 +98,7 @@ class Identifiers:
 
 def _subschemas(schema: Object, at: str) -> list[tuple[JSON, str]]:
     found: list[tuple[JSON, str]] = []
-    for keyword in _MAPS:
+    for keyword in MAPS:
         if type(schema.get(keyword)) is dict:
             found += [(inner, below(at, keyword, key)) for key, inner in schema[keyword].items()]
     for keyword in _LISTS:

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-__all__ = ["COMBINED", "CONDITIONS", "EVALUATING", "NOTES", "OF_TYPE", "READ", "REMARKS", "RESIDUE", "TYPED", "TYPES"]
+__all__ = [
+    "COMBINED",
+    "CONDITIONS",
+    "DATA",
+    "EVALUATING",
+    "MAPS",
+    "NOTES",
+    "OF_TYPE",
+    "READ",
+    "REMARKS",
+    "RESIDUE",
+    "TYPED",
+    "TYPES",
+]
 
+DATA = frozenset({"enum", "const", "default", "example", "examples"})
+"""Keywords whose value is data, whatever it looks like."""
+MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
+"""Keywords whose value is an object of subschemas."""
 CONDITIONS = frozenset({"if", "dependentSchemas", "dependentRequired", "dependencies"})
 """Assertions that depend on what else an object contains."""
 NOTES = ("title", "description", "default", "examples", "example", "deprecated")

@@ -7,11 +7,10 @@ may point at stays where it is: types and enums are extended in place, and only 
 from __future__ import annotations
 
 from ..ir.pointer import JSON, Object
+from .keywords import DATA, MAPS
 
 __all__ = ["with_null_type"]
 
-_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
-_DATA = frozenset({"enum", "const", "default", "example", "examples"})
 _COMBINATORS = ("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else")
 
 
@@ -27,16 +26,17 @@ def with_null_type(schema: JSON) -> JSON:
         return schema
     out: Object = {}
     for keyword, value in schema.items():
-        if keyword in _DATA:
+        if keyword in DATA:
             out[keyword] = value
-        elif keyword in _MAPS and type(value) is dict:
+        elif keyword in MAPS and type(value) is dict:
             out[keyword] = {key: with_null_type(one) for key, one in value.items()}
         else:
             out[keyword] = with_null_type(value)
-    return _with_null(out) if out.pop("nullable", None) is True else out
+    return _with_null(out) if out.get("nullable") is True else out
 
 
 def _with_null(schema: Object) -> Object:
+    del schema["nullable"]
     kinds = schema.get("type")
     if kinds is not None:
         listed = kinds if type(kinds) is list else [kinds]

@@ -372,6 +372,8 @@ def _with_null(node: Enum) -> Enum:
 
 
 def _says_something(keyword: str, value: JSON) -> bool:
-    if value is None or value == {} or (keyword == "minProperties" and value == 0):
+    if value == {}:
+        return keyword in ("not", "if", "contains")
+    if value is None or (keyword == "minProperties" and value == 0):
         return False
     return value is not False if keyword == "uniqueItems" else True
