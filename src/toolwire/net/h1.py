@@ -155,7 +155,7 @@ class Pool:
                     **_options(loop),
                 )
         except TimeoutError:
-            raise Unconnected("the connection was not established in time") from None
+            raise Unconnected("no connection was established in time") from None
         except OSError as error:
             raise ConnectionRefusedError(_words(error)) from None
         return connection
