@@ -165,7 +165,7 @@ def fails(folder: Path, *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("more", "arguments", "words"),
     [
-        ("", ("--host", "0.0.0.0"), "without keys, 0.0.0.0 would be open to everybody"),
+        ("", ("--host", "0.0.0.0"), "without keys, 0.0.0.0 would be open to every client"),
         ("[models.x]\nupstraem = 'up'\n", (), "unknown setting 'upstraem' in models.x (did you mean 'upstream'?)"),
         (
             "[models.x]\nupstream = 'pu'\n",

@@ -80,7 +80,7 @@ def test_what_changes_something_is_asked_for_and_nobody_is_there(tmp_path):
     assert code == 0
     assert "✗ send_mail" in err
     (told,) = heard[1].request.messages[-1].parts
-    assert "A person has to agree" in told.text
+    assert "This call needs approval" in told.text
 
 
 def test_with_yes_it_is_run_and_remembered(tmp_path):
