@@ -1,1 +1,1 @@
-"""What breaks on another provider: rules over tools, and reports for people and machines."""
+"""Rules that find portability problems in tools, requests, code and configurations, and reports of the findings."""
