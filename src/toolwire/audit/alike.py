@@ -1,7 +1,7 @@
 """Find near-duplicate texts without comparing every pair.
 
-Two word sets with a high Jaccard similarity must share at least one of their rarest words. The number of rarest words to
-index follows from the sizes of the two sets (prefix filtering).
+Two word sets with a high Jaccard similarity must share at least one of their rarest words. The number of rarest words
+to index follows from the sizes of the two sets (prefix filtering).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ CodeCheck: TypeAlias = Callable[["Code"], Iterator[tuple[ast.AST, str]]]
 
 
 class Code:
-    """A parsed module with the parent of each node; without nodes, and with the error in `broken`, if parsing failed."""
+    """A parsed module with the parent of each node. If parsing failed, it has no nodes and `broken` is the error."""
 
     def __init__(self, source: str) -> None:
         self.broken: Exception | None = None

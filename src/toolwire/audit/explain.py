@@ -1,4 +1,4 @@
-"""Explain a rule: lines for the terminal, or a markdown page. Each has an example that triggers it and one that does not.
+"""Explain a rule on the terminal or as a markdown page, with an example that triggers it and one that does not.
 
 The examples are data (examples/*.toml); a test runs every one of them through its rule.
 """

@@ -76,7 +76,7 @@ class Finding(Value, frozen=True):
 
     @property
     def fingerprint(self) -> str:
-        """An id of the finding that does not depend on the position of the tool in its list or the request in its log."""
+        """A stable id, independent of the position of the tool in its list or of the request in its log."""
         where = self.path if self.path or not self.line else f":{self.line}"
         return f"{self.rule} {self.tool or self.file} {where}"
 

@@ -1,4 +1,4 @@
-"""TW068, and the other rules applied to all requests of a log. A problem that repeats in every turn is reported once."""
+"""TW068, and the other rules applied to all requests of a log. A problem repeated in every turn is reported once."""
 
 from __future__ import annotations
 

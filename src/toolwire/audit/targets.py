@@ -31,7 +31,7 @@ def known_targets(names: Collection[str]) -> tuple[str, ...]:
 
 
 def concerns(rule_id: str, providers: Collection[str], targets: Collection[str]) -> bool:
-    """Return True if a rule about these providers applies to one of the targets; without targets, every rule applies."""
+    """Return True if a rule about these providers applies to a target; without targets, every rule applies."""
     if not targets or PORTABLE.name in targets or not _EVERYWHERE.isdisjoint(providers):
         return True
     words = {*targets, *(word for target in targets for word in _LOOSER.get(target, ()))}

@@ -17,7 +17,7 @@ _IN_ONE = 10  # longest word that counts as one token
 
 
 def count_tokens(text: str) -> int:
-    """Estimate the tokens of a text: a word of up to ten letters is one token, a longer word one token per six letters."""
+    """Estimate the tokens of a text: one per word of up to ten letters, else one per six letters."""
     pieces = _PIECES.findall(text)
     is_plain = text.isascii()
     return len(pieces) + sum([_more(piece) for piece in pieces if len(piece) > _IN_ONE or not is_plain])

@@ -26,8 +26,10 @@ def audit_tools(
     targets: Collection[str] = (),
     places: Sequence[Place] = (),
 ) -> tuple[Finding, ...]:
-    """Run the rules on tools. `select` and `ignore` are ids or prefixes of ids ("TQ", "TW02"); `places` are the locations
-    of the tools."""
+    """Run the rules on tools.
+
+    `select` and `ignore` are ids or prefixes of ids ("TQ", "TW02"); `places` are the locations of the tools.
+    """
     assert _ROOMS
     given = tuple(tools)
     stands = tuple(places) or (Place(),) * len(given)
@@ -58,7 +60,7 @@ def _hits(tools: tuple[Tool, ...], wanted: Callable[[str], bool]) -> Iterator[tu
 
 
 def _suppressed(tool: Tool) -> frozenset[str]:
-    """Return the rules that the author suppressed: `"x-toolwire-ignore": ["TW030"]` in the declaration or its schema."""
+    """Return the suppressed rules: `"x-toolwire-ignore": ["TW030"]` in the declaration or its schema."""
     said = (tool.input_schema or {}).get("x-toolwire-ignore")
     for fields in tool.extra.values():
         said = fields.get("x-toolwire-ignore", said)
