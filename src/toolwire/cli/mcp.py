@@ -26,7 +26,7 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "mcp",
         help="publish your functions to every MCP client, use any MCP server",
-        description="Model Context Protocol: 2026-07-28 and the handshake era, stdio and HTTP.",
+        description="Model Context Protocol: version 2026-07-28 and earlier versions with a handshake, over stdio and HTTP.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -46,7 +46,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--stream-sizes", metavar="N,N", help="parse in chunks of these sizes too, and compare")
     parser.add_argument("--cut", action="store_true", help="the text was truncated: an unclosed call is incomplete")
     parser.add_argument("--thinking", action="store_true", help="the prompt already opened the reasoning block")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 

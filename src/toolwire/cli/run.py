@@ -79,7 +79,7 @@ def add_to(commands: Any) -> None:
         "--trace", metavar="FILE", help="append all requests and calls to FILE, one JSON object per line"
     )
     parser.add_argument("--mcp", metavar="FILE", help="add the tools of MCP servers: a file of mcpServers")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--list", action="store_true", help="list recorded calls")
     parser.add_argument("--resolve", metavar="KEY", help="resolve a call of unknown outcome")
     parser.add_argument("--result", metavar="JSON", help="with --resolve: the result of the call")

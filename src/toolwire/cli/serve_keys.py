@@ -49,7 +49,7 @@ def add_to(commands: Any) -> None:
         new.add_argument(f"--{limit.replace('_', '-')}", type=int, metavar="N")
     new.set_defaults(run=_new)
     listing = actions.add_parser("list", help="list the keys")
-    listing.add_argument("--json", action="store_true", help="for machines")
+    listing.add_argument("--json", action="store_true", help="print JSON")
     listing.set_defaults(run=_list)
     revoke = actions.add_parser("revoke", help="remove a key")
     revoke.add_argument("name", metavar="NAME")

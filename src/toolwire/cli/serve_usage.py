@@ -42,7 +42,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--by", choices=("key", "model", "day"), default="key", help="group by this (key)")
     parser.add_argument("--since", metavar="WHEN", help="a day (2026-11-01), a time, or a span (90m, 24h, 7d, 4w)")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--config", default=SUPPRESS, metavar="FILE", help=f"the settings ({CONFIG})")
     parser.set_defaults(run=run)
 

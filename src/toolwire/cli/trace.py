@@ -77,7 +77,7 @@ def _add_show(verbs: Any) -> None:
     parser = verbs.add_parser("show", help="show a recorded exchange")
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--bodies", action="store_true", help="show the bodies of both sides, too")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=show)
 
 
@@ -90,7 +90,7 @@ def _add_replay(verbs: Any) -> None:
     parser.add_argument("--url", metavar="URL", help="URL of a gateway or provider to send it to")
     parser.add_argument("-m", "--model", help="the model to request (as recorded)")
     parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --url")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=replay)
 
 

@@ -22,7 +22,9 @@ class Weights(Value, frozen=True):
     def path(self) -> Path:
         """Return the path of the file; raise MissingExtra with the install command if something is missing."""
         if find_spec("xllamacpp") is None:
-            raise MissingExtra("local models need llama.cpp", hint=f"pip install 'toolwire[local]', then {self._line}")
+            raise MissingExtra(
+                "local models require llama.cpp", hint=f"pip install 'toolwire[local]', then {self._line}"
+            )
         found = find_spec(self.package)
         if found is None or found.origin is None:
             raise MissingExtra(f"the weights of {self.name} are not installed", hint=self._line)
