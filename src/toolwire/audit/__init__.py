@@ -1,1 +1,1 @@
-"""Rules that find portability problems in tools, requests, code and configurations, and reports of the findings."""
+"""Portability rules for tools, requests, code and MCP configurations, and reports of their findings."""
