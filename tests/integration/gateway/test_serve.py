@@ -185,7 +185,7 @@ def test_wrong_settings_are_an_error_before_anything_listens(
 
 
 def test_nothing_to_answer_with(tmp_path: Path) -> None:
-    assert "there is no model to answer with" in fails(tmp_path, "--port", "0")
+    assert "no model is configured" in fails(tmp_path, "--port", "0")
 
 
 def test_a_port_that_was_asked_for_is_taken(tmp_path: Path) -> None:
