@@ -239,7 +239,7 @@ def _check(settings: Settings) -> None:
             _known(target.upstream, settings.upstreams, where, "upstream")
             if not 0 < target.weight < inf:
                 raise ConfigError(
-                    f"{where}: a weight must be positive, got {target.weight}", hint="use a number above 0"
+                    f"{where}: a weight must be positive and finite, got {target.weight}", hint="use a number above 0"
                 )
         for fallback in model.fallbacks:
             _known(fallback, settings.models, f"{where}.fallbacks", "model")

@@ -182,7 +182,7 @@ class TranslatingStream:
         out: list[bytes] = []
         try:
             self._write_each(events, out)
-        except ToolwireError as error:  # what was written before it is kept
+        except ToolwireError as error:  # keep the output before it
             out.append(self.fail(_broken(error)))
         return b"".join(out)
 
