@@ -54,7 +54,7 @@ class Hosting:
 
     @property
     def has_acted(self) -> bool:
-        """Whether tools have run, so that starting over could run them twice."""
+        """True if tools have run: starting over could run them twice."""
         return bool(self._earlier)
 
     def hosts(self, name: str) -> bool:

@@ -26,7 +26,7 @@ __all__ = ["InMemory", "Memory", "calls_to_recall", "in_memory", "put_back"]
 class Memory(Protocol):
     @property
     def has_any(self) -> bool:
-        """Whether a lookup can find anything."""
+        """True if a lookup can find anything."""
         ...
 
     async def keep(self, caller: str, kept: Mapping[str, Kept]) -> None: ...

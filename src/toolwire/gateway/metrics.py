@@ -157,7 +157,7 @@ class Metrics:
         route = self._named.get(labels)
         if route is None:
             route = self._named[labels] = _Route()
-        if own and len(self._routes) < _REMEMBERED:  # the others are unbounded in number
+        if own and len(self._routes) < _REMEMBERED:  # other names, also those that share a label, are unbounded
             self._routes[front, upstream, model] = route
         return route
 

@@ -257,7 +257,7 @@ class Translating:
 
 
 def _format(target: Target, request: Request) -> str | None:
-    """Return the text format for a model without native tool calls, if the request has tools or calls."""
+    """Return the text format for a model without native tool calls, if the request has tools or earlier calls."""
     if target.row.emulate is None or request.tools:
         return target.row.emulate
     said = (part for message in request.messages for part in message.parts)

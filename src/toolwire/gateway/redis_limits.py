@@ -1,4 +1,6 @@
-"""Limits shared by many machines: the windows of `limits.py` in Redis, by its clock, with one script call per step.
+"""Limits shared by many machines: the windows of `limits.py` in Redis, by its clock.
+
+Each step is one script and one round trip.
 
 {toolwire:limit:KEY}:requests|tokens|day     a hash of amounts by slice number; it expires after its last slice
 """

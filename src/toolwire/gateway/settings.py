@@ -100,7 +100,7 @@ class LimitsRow(Row, frozen=True):
     head: int = 64 * 1024  # bytes of a request before its body
     slow_client: float = 30.0  # seconds for a request's head, for its body, and for reading part of the answer
     ping: float = 15.0  # seconds of silence before a keep-alive
-    cooldown: float = 10.0  # seconds that a failing target is not used
+    cooldown: float = 10.0  # seconds of cooldown for a failing target
     connections: int = 256  # to upstreams
 
 

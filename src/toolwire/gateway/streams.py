@@ -32,12 +32,12 @@ class Stream(Protocol):
     def fault(self) -> Fault | None: ...
     @property
     def ended(self) -> bool:
-        """Whether the answer is complete."""
+        """True if the answer is complete."""
         ...
 
     @property
     def should_stop(self) -> bool:
-        """Whether further data is irrelevant, so that the upstream can be released."""
+        """True if further data is irrelevant, so that the upstream can be released."""
         ...
 
     def feed(self, data: bytes) -> bytes:
@@ -52,7 +52,7 @@ class Stream(Protocol):
 
 
 class PassingStream:
-    """The same wire on both sides: events are forwarded unchanged, and observed."""
+    """A stream between equal wires: events are forwarded unchanged, and observed."""
 
     should_stop = False
 
