@@ -139,7 +139,7 @@ def test_a_disk_that_is_full_hurts_nobody(tmp_path, caplog):
 
     assert asyncio.run(scene())[0] == 200
     ours = [record.message for record in caplog.records if record.name.startswith("toolwire")]
-    assert ours == ["an exchange could not be recorded"]
+    assert ours == ["cannot record an exchange"]
 
 
 def test_show(tmp_path, capsys):
@@ -214,7 +214,7 @@ def test_replay_really_sends(tmp_path, capsys, monkeypatch, alike):
         (["show", "other.json"], "is not a recorded exchange"),
         (["record", "--to", "x"], "give either --config or --upstream"),
         (["record", "--to", "x", "--upstream", "nobody"], "unknown upstream 'nobody'"),
-        (["record", "--to", "x", "--upstream", "http://localhost:1", "--remove", "("], "is no regular expression"),
+        (["record", "--to", "x", "--upstream", "http://localhost:1", "--remove", "("], "is not a valid regular expression"),
     ],
 )
 def test_wrong_usage(tmp_path, monkeypatch, capsys, arguments, words):
