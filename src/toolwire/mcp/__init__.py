@@ -1,12 +1,12 @@
 """MCP for toolboxes: publish one to every client, both eras, stdio and HTTP.
 
-Server       what is published                    toolwire.mcp.server
-serve_stdio  on standard input and output         toolwire.mcp.stdio
-HttpApp      over HTTP, an ASGI app               toolwire.mcp.http
-resource, prompt                                  toolwire.mcp.offers
-current_exchange: progress, logs, questions       toolwire.mcp.exchange
+Server       the published tools, resources, prompts  toolwire.mcp.server
+serve_stdio  serve on standard input and output       toolwire.mcp.stdio
+HttpApp      serve over HTTP, an ASGI app             toolwire.mcp.http
+resource, prompt                                      toolwire.mcp.offers
+current_exchange: progress, logs, questions           toolwire.mcp.exchange
 
-The other end, servers of others as toolboxes, is toolwire.mcp.client.
+The client side, which uses MCP servers as toolboxes, is toolwire.mcp.client.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""A server of one transport behind the other, message by message: stdio in front of an address, HTTP in front of a process.
+"""Bridge an MCP server from one transport to the other, message by message: stdio to a URL, HTTP to a process.
 
-Nothing is understood that need not be: eras, capabilities and results pass as they are. What a transport has and the other has
-not is made up for: headers and sessions of HTTP, ids and progress tokens of several clients on one line.
+The bridge interprets as little as possible: eras, capabilities and results pass through unchanged. It only supplies
+the features that one transport has and the other lacks: headers and sessions of HTTP, and separate ids and progress
+tokens for several clients that share one process.
 
     await stdio_to_http(spec)                      on standard input and output, for a client that starts commands
-    app = BridgeApp(spec)                          an ASGI app, for clients that know addresses
+    app = BridgeApp(spec)                          an ASGI app, for clients that connect to URLs
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ __all__ = ["BridgeApp", "LineBridge", "stdio_to_http"]
 
 _log = logging.getLogger("toolwire.mcp")
 _MOST = 64
-"""Sessions, each of which is a process."""
+"""Maximum number of sessions. Each session is a process."""
 _GRACE = 5.0
 _PAUSE = 0.005
 
@@ -55,7 +56,7 @@ def _failed(request: Request, error: Exception) -> Failure:
 
 
 class LineBridge:
-    """Messages of one client, sent on to an address. `emit` writes what comes back."""
+    """Forward the messages of one client to a URL. `emit` writes the messages that come back."""
 
     def __init__(self, spec: ServerSpec, emit: Callable[[Message], None], login: Authorizer | None = None) -> None:
         self._transport = open_transport(os.environ, resends=False)
@@ -74,7 +75,7 @@ class LineBridge:
         elif isinstance(message, Notification) and message.method == CANCELLED:
             task = self._tasks.get(message.params.get("requestId", ""))
             if task is not None:
-                task.cancel()  # the link says so, in the way of the era
+                task.cancel()  # the link notifies the server, as its era requires
         else:
             self._start(secrets.token_hex(8), self._tell(message))
 
@@ -94,7 +95,7 @@ class LineBridge:
         self._emit(answer)
 
     def _learn(self, request: Request, result: Object) -> None:
-        """What the next requests need to know: the version that was agreed on, arguments that go into headers."""
+        """Remember the state that later requests need: the agreed version, and arguments that are sent as headers."""
         if request.method == "initialize" and type(result.get("protocolVersion")) is str:
             self._greeting = Greeting(result["protocolVersion"], ServerCard())
         for raw in result.get("tools") or () if request.method == "tools/list" else ():
@@ -102,7 +103,7 @@ class LineBridge:
                 (tool,) = decode_tools([raw])
                 self._marks[tool.name] = mirrored(tool.input_schema)
             except ToolwireError:
-                continue  # the client sees what is wrong with it
+                continue  # the client receives the declaration unchanged and reports the problem
 
     async def _tell(self, message: Notification | Result | Failure) -> None:
         try:
@@ -110,10 +111,10 @@ class LineBridge:
             if isinstance(message, Notification) and message.method == "notifications/initialized" and self._greeting:
                 await self._link.agreed(self._greeting, listen=True)
         except (ToolwireError, OSError) as error:
-            _log.warning("the server did not hear of it: %s", error)
+            _log.warning("cannot deliver a message to the server: %s", error)
 
     async def close(self, *, now: bool = False) -> None:
-        """What was asked is answered first, unless nobody hears it (`now`); a subscription has no answer."""
+        """Answer pending requests first, or cancel them if the client is gone (`now`). A subscription has no answer."""
         for number in self._tasks if now else self._listening & self._tasks.keys():
             self._tasks[number].cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -122,7 +123,7 @@ class LineBridge:
 
 
 async def stdio_to_http(spec: ServerSpec, login: Authorizer | None = None) -> None:
-    """Until standard input ends, or nobody reads standard output any more."""
+    """Run until standard input ends or standard output is closed by its reader."""
     with private_output() as output:
         sink, lost = await open_sink(output)
         bridge = LineBridge(spec, partial(say, sink), login)
@@ -130,7 +131,7 @@ async def stdio_to_http(spec: ServerSpec, login: Authorizer | None = None) -> No
         try:
             await asyncio.wait({reading, lost}, return_when=asyncio.FIRST_COMPLETED)
             if reading.done():
-                reading.result()  # or why the input cannot be read
+                reading.result()  # raises if the input cannot be read
         finally:
             reading.cancel()
             await bridge.close(now=lost.done())
@@ -139,7 +140,7 @@ async def stdio_to_http(spec: ServerSpec, login: Authorizer | None = None) -> No
 
 
 async def _read_lines(bridge: LineBridge, sink: Sink) -> None:
-    """No faster than what comes of it is read."""
+    """Read messages, and pause while the output buffer is full (back-pressure)."""
     lines, source = NDJSONDecoder(LIMIT), await _standard_input()
     while data := await source.read(65536):
         for line in lines.feed(data):
@@ -147,7 +148,7 @@ async def _read_lines(bridge: LineBridge, sink: Sink) -> None:
                 bridge.receive(read(line))
             except RpcError as error:
                 say(sink, failure(error))
-        while is_full(sink) and not sink.is_closing():  # noqa: ASYNC110  # a transport tells nobody that it is calm again
+        while is_full(sink) and not sink.is_closing():  # noqa: ASYNC110  # transports do not signal a drained buffer
             await asyncio.sleep(_PAUSE)
 
 
@@ -162,8 +163,11 @@ async def _standard_input() -> asyncio.StreamReader:
 
 
 class _Process:
-    """A process that several requests share. Ids and progress tokens are made its own, and made theirs again on the way back;
-    what belongs to no request goes to whoever listens."""
+    """A process that several requests share.
+
+    Ids and progress tokens are replaced by unique ones on the way in and restored on the way out. Messages that
+    belong to no request go to the first listener.
+    """
 
     def __init__(self, spec: ServerSpec) -> None:
         self._link = StdioLink(spec, self._hear, lambda _: None)
@@ -184,7 +188,7 @@ class _Process:
         return bool(self.listeners)
 
     async def ask(self, request: Request, emit: Callable[[Message], None]) -> Result | Failure | None:
-        """The answer; None where the client has cancelled the request."""
+        """Return the answer, or None if the client has cancelled the request."""
         await self._ensure()
         number = next(self._ids)
         mine = self._renumbered(request, number, emit)
@@ -247,7 +251,7 @@ class BridgeApp:
         self._path = path
         self._guard = guard or Guard()
         self._shared = _Process(spec)
-        self._sessions: dict[tuple[str, str], _Process] = {}  # by their owner and id
+        self._sessions: dict[tuple[str, str], _Process] = {}  # by owner and session id
 
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -295,7 +299,7 @@ class BridgeApp:
         elif method == "GET" and session[1]:
             await Watch(receive).over(self._listen(await self._find(session), reply))
         else:
-            raise Denied(405, "send a message by POST", ((b"allow", b"POST, GET, DELETE"),))
+            raise Denied(405, "method not allowed; send messages by POST", ((b"allow", b"POST, GET, DELETE"),))
 
     async def _listen(self, process: _Process, reply: Reply) -> None:
         process.listeners.insert(0, reply.emit)
@@ -320,7 +324,7 @@ class BridgeApp:
     async def _tell(self, process: _Process, message: Notification | Result | Failure) -> None:
         if not isinstance(message, Notification) or message.method != CANCELLED:
             await process.tell(message)
-        elif process is not self._shared:  # there the ids are those of many; who goes away has cancelled
+        elif process is not self._shared:  # ids in the shared process are not unique; there a disconnect cancels
             process.cancel(message.params.get("requestId", ""))
 
     async def _greet(self, request: Request, owner: str, watch: Watch, reply: Reply) -> None:
@@ -332,7 +336,7 @@ class BridgeApp:
             async with asyncio.timeout(self._spec.timeout):
                 answer = await self._answer(process, request, watch, lambda _: None)
         except TimeoutError:
-            words = f"{self._spec.name} did not greet within {self._spec.timeout:g} seconds"
+            words = f"{self._spec.name} did not answer initialize within {self._spec.timeout:g} seconds"
             answer = Failure(request.id, INTERNAL_ERROR, words)
         finally:
             if not isinstance(answer, Result):
@@ -344,20 +348,20 @@ class BridgeApp:
             )
 
     async def _make_room(self) -> None:
-        """Sessions that nobody uses, or whose process has died, end where there is no room for another one."""
+        """Close idle sessions, and sessions whose process has exited, if the maximum number of sessions is reached."""
         idle = sorted(
             (key for key, one in self._sessions.items() if one.is_gone or not one.is_in_use),
             key=lambda key: self._sessions[key].used,
         )
         if len(self._sessions) >= _MOST and not idle:
-            raise Denied(503, f"there are {_MOST} sessions already")
+            raise Denied(503, f"all {_MOST} sessions are in use; try again later")
         surplus = [self._sessions.pop(key) for key in idle[: max(0, len(self._sessions) + 1 - _MOST)]]
         await asyncio.gather(*(one.close() for one in surplus))
 
     async def _answer(
         self, process: _Process, request: Request, watch: Watch | None, emit: Callable[[Message], None]
     ) -> Result | Failure | None:
-        """None where the request was cancelled: in the stateless era a client that goes away does so."""
+        """Return None if the request was cancelled. In the stateless era a disconnect cancels the request."""
         asking = process.ask(request, emit)
         try:
             answer: Result | Failure | None = await (asking if watch is None else watch.over(asking))
@@ -366,7 +370,7 @@ class BridgeApp:
         return answer
 
     async def _living(self) -> _Process:
-        """The process that all share; another one, where it has died."""
+        """Return the shared process. Replace it if it has exited."""
         dead = self._shared
         if dead.is_gone:
             self._shared = _Process(self._spec)
@@ -380,7 +384,7 @@ class BridgeApp:
             await process.close()
             process = None
         if process is None:
-            raise RpcError(INVALID_REQUEST, "there is no such session; say initialize again", status=404)
+            raise RpcError(INVALID_REQUEST, "session not found; send initialize again", status=404)
         return process
 
 

@@ -1,4 +1,4 @@
-"""What a server has to show: its lists, its capabilities, its card. Made once, the same for everybody, in a fixed order."""
+"""The lists, capabilities and server card of a server. Built once, identical for all clients, in a fixed order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PAGE = 500
 
 
 class Catalog:
-    """The lists of a server. `ttl_ms` says how long a client may keep them."""
+    """The lists of a server. `ttl_ms` is the time for which a client may cache them."""
 
     def __init__(
         self,
@@ -64,18 +64,18 @@ class Catalog:
         return [one.declared() for one in self._resources if one.is_template is templates]
 
     def has(self, method: str) -> bool:
-        """Whether there is anything behind a method."""
+        """Return True if the server offers anything for this method."""
         area = method.partition("/")[0]
         return bool(
             self._resources if area == "resources" else self._prompts if area in ("prompts", "completion") else True
         )
 
     def marks(self, tool: str) -> Mirrored:
-        """Which arguments of a tool stand in headers, too."""
+        """Return the arguments of a tool that are also sent as headers."""
         return self._marks.get(tool, {})
 
     def listed(self, method: str, params: Object, version: str) -> Object:
-        """The result of a list request."""
+        """Return the result of a list request."""
         key, items = self._lists[method]
         every = items(version)
         start = _place(params.get("cursor"), len(every))
@@ -84,7 +84,7 @@ class Catalog:
         return page.to_json(key, version=version, server=self.info)
 
     def find_resource(self, uri: str) -> tuple[Resource, dict[str, str]] | None:
-        """The one with this very address before any template that it would fit."""
+        """Find a resource by URI. An exact match takes precedence over templates."""
         for one in sorted(self._resources, key=lambda one: one.is_template):
             variables = one.match(uri)
             if variables is not None:
@@ -98,7 +98,7 @@ class Catalog:
         return found
 
     def kept(self) -> Object:
-        """How long a result may be kept."""
+        """Return the caching fields of a result."""
         return {"ttlMs": self._ttl_ms, "cacheScope": self._scope}
 
     def card(self, *, handshake: bool = False) -> ServerCard:

@@ -1,6 +1,6 @@
-"""One client at the other end: performs what its Peer wants, puts questions to it, and stops what it no longer wants.
+"""The conversation with one client: perform the actions of its Peer, send it questions, and stop cancelled requests.
 
-Transports hand over messages (`receive`) and a way to write back (`emit`).
+Transports pass in messages (`receive`) and a function that writes messages (`emit`).
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ def stateless_exchange(work: Work, emit: Emit, principal: str = "") -> Exchange:
 
 
 def listener_of(listen: Listen, emit: Emit) -> Listener:
-    """Who asked to be told, told under the number of its subscription."""
+    """Make a listener that tags each notification with the id of its subscription."""
     lists = frozenset(_LISTS[key] for key in listen.wanted if key in _LISTS)
     uris = frozenset(listen.wanted.get("resourceSubscriptions", ()))
     return Listener(lambda notification: emit(listen.tagged(notification)), lists, lambda: uris)
 
 
 def _gone() -> ToolError:
-    return ToolError("The client is gone, and did not answer.")
+    return ToolError("The client disconnected without answering.")
 
 
 class Conversation:
-    """`emit` writes whatever belongs to no request. What has begun is kept by its id, so that it can be stopped."""
+    """`emit` writes messages that belong to no request. Running requests are kept by id, to be cancelled."""
 
     def __init__(self, server: Server, emit: Emit, principal: str = "") -> None:
         self.server = server
@@ -79,7 +79,7 @@ class Conversation:
 
     @property
     def busy(self) -> int:
-        """How many requests are being served; none, where one of them waits for the client itself."""
+        """The number of requests in flight, or 0 while a request waits for an answer from the client."""
         return 0 if self._questions else len(self._tasks)
 
     def _notify(self, notification: Notification) -> None:
@@ -87,7 +87,7 @@ class Conversation:
             self._emit(notification)
 
     def receive(self, message: Message) -> None:
-        """Does what has to be done; answers go to `emit`, in whatever order they are ready."""
+        """Process a message. Answers go to `emit` in the order in which they complete."""
         self._do(self.peer.receive(message), self._emit)
 
     def _do(self, act: Act, emit: Emit) -> None:
@@ -101,7 +101,7 @@ class Conversation:
             self.follow(act)
 
     def follow(self, act: Act) -> None:
-        """What needs no answer."""
+        """Perform an action that has no answer."""
         if isinstance(act, Stop):
             self.stop(act.request_id)
         elif isinstance(act, Heard):
@@ -109,12 +109,12 @@ class Conversation:
 
     def _begin(self, work: Work, emit: Emit) -> None:
         if work.request.id in self._tasks:
-            emit(Failure(work.request.id, INVALID_REQUEST, "a request with this id is being served"))
+            emit(Failure(work.request.id, INVALID_REQUEST, "a request with this id is in progress"))
             return
         self.start(work, emit, lambda sent: emit(sent.message))
 
     def start(self, work: Work, emit: Emit, done: Callable[[Send], None]) -> asyncio.Task[None]:
-        """Serves a request; `done` is not called where it was stopped."""
+        """Serve a request. `done` is not called if the request is cancelled."""
         number = work.request.id
         task = asyncio.create_task(self._serve(work, emit, done))
         self._tasks[number] = task
@@ -128,7 +128,7 @@ class Conversation:
         if work.meta.version is not None:
             return stateless_exchange(work, emit, self.principal)
         hello = self.peer.hello
-        assert hello is not None, "nothing is served before the greeting"
+        assert hello is not None, "no request is served before initialize"
         return Exchange(
             work.meta,
             work.version,
@@ -157,14 +157,14 @@ class Conversation:
         return ask
 
     def _hear(self, message: Result | Failure) -> None:
-        """An answer to a question; one that nobody asked is passed over."""
+        """Pass an answer to the waiting question. Ignore answers that no question waits for."""
         waiting = None if message.id is None else self._questions.get(message.id)
         if waiting is None or waiting.done():
             return
         if isinstance(message, Result):
             waiting.set_result(message.result)
         else:
-            waiting.set_exception(ToolError(f"The client did not answer: {message.message}"))
+            waiting.set_exception(ToolError(f"The client answered with an error: {message.message}"))
 
     def listen(self, listen: Listen) -> None:
         listener = listener_of(listen, self._emit)
@@ -173,7 +173,7 @@ class Conversation:
         self.server.listeners.add(listener)
 
     def stop(self, request_id: RequestId) -> None:
-        """The answer is no longer wanted. Writes that have begun are finished and recorded all the same."""
+        """Cancel a request or subscription. Writes that have started are still finished and recorded."""
         task = self._tasks.get(request_id)
         if task is not None:
             task.cancel()
@@ -182,7 +182,7 @@ class Conversation:
             self.server.listeners.remove(subscription[1])
 
     async def handle(self, data: bytes) -> bytes | None:
-        """One document in, its answer out: for transports that wait for it. None where nothing is to be answered."""
+        """Answer one document, for transports that wait for the answer. Return None if there is nothing to answer."""
         try:
             if is_batch(data) and self.peer.version == "2025-03-26":
                 return await self._answer_all(read_batch(data))
@@ -207,8 +207,10 @@ class Conversation:
         return None
 
     async def close(self, grace: float = 0.0) -> None:
-        """Says goodbye to subscribers, and waits so long for what has begun; then what may be stopped is stopped. Nobody waits
-        for an answer of the client any more."""
+        """End subscriptions, wait up to `grace` seconds for running requests, then cancel those that can be cancelled.
+
+        Questions to the client fail at once, because no answer can arrive any more.
+        """
         self._closed = True
         for question in self._questions.values():
             if not question.done():

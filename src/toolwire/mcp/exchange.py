@@ -1,13 +1,14 @@
-"""The request that a tool runs for: progress, logs, and questions to the client.
+"""The request that a tool is serving: progress, logs, and questions to the client.
 
     async def book(city: str) -> str:
         exchange = current_exchange()
         exchange.report(1, 3, "looking for hotels")
         answer = await exchange.elicit("Which night?", {"type": "object", "properties": {"night": {"type": "string"}}})
 
-A question works in both eras. In the handshake era it goes out at once and its answer is awaited. In the stateless era the
-call ends there (`InputNeeded`), the client is told what is missing, and sends the call again with the answer: the function
-runs anew, and this time the question is answered at once. So ask before you change anything.
+Questions work in both eras. In the handshake era the question is sent at once and its answer is awaited. In the
+stateless era the call ends at the question (`InputNeeded`), the client receives the list of missing answers, and
+sends the call again with them. The function then runs again from the start, and the question is answered at once. So
+ask before you change anything.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ _NOBODY = Listeners()
 
 
 class InputNeeded(Transient):
-    """The call cannot go on without its client. Nothing has happened yet, and trying again at once would not help."""
+    """The call needs an answer of the client. It had no effect yet, and an immediate retry would not help."""
 
     def __init__(self) -> None:
-        super().__init__("the client has to answer first", retry_after=float("inf"), before_effect=True)
+        super().__init__("the client must answer a question first", retry_after=float("inf"), before_effect=True)
 
 
 class Exchange:
-    """One request, seen from what serves it. `listeners` are told of changes, whoever asked for this."""
+    """One request, as seen by the function that serves it. `listeners` are all clients that are notified of changes."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class Exchange:
         self._count = 0
 
     def report(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """How far the work is. Goes nowhere where nobody asked for it; what does not grow is not sent."""
+        """Send the progress of the work. Do nothing if the client did not ask for it, or if it does not grow."""
         token = self.meta.progress_token
         if token is None or (self._progress is not None and progress <= self._progress):
             return
@@ -87,12 +88,12 @@ class Exchange:
         self._send(Progress(token, progress, total, message).to_notification())
 
     def log(self, level: str, data: JSON, logger: str | None = None) -> None:
-        """A line for the client's log, if it wants to hear of that level."""
+        """Send a log line to the client, if the client asked for that level."""
         if loud_enough(level, self._log_level):
             self._send(Log(level, data, logger).to_notification())
 
     def _send(self, message: Message) -> None:
-        """From a thread of a tool as well as from the loop."""
+        """Send a message, from the event loop or from the thread of a tool."""
         try:
             here = asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -103,23 +104,23 @@ class Exchange:
             self._loop.call_soon_threadsafe(self._emit, message)
 
     def can(self, capability: str) -> bool:
-        """Whether the client said that it can: "elicitation", "sampling", "roots"."""
+        """Return True if the client declared the capability: "elicitation", "sampling" or "roots"."""
         return capability in self.capabilities
 
     async def elicit(self, message: str, schema: Object, *, key: str | None = None) -> Object:
-        """Asks the user. → {"action": "accept" | "decline" | "cancel", "content": …}; content fits the schema."""
+        """Ask the user. Return {"action": "accept" | "decline" | "cancel", "content": …}; content is validated."""
         params = {"message": message, "requestedSchema": schema}
         found = await self.ask_all({self._key(key): ("elicitation/create", params)})
         return next(iter(found.values()))
 
     async def sample(self, messages: list[Object], *, max_tokens: int, key: str | None = None, **more: Any) -> Object:
-        """Asks the client's model."""
+        """Ask the client's model."""
         params = {"messages": messages, "maxTokens": max_tokens, **more}
         found = await self.ask_all({self._key(key): ("sampling/createMessage", params)})
         return next(iter(found.values()))
 
     async def roots(self, *, key: str | None = None) -> list[Object]:
-        """Asks which directories the client works in."""
+        """Ask for the directories that the client works in."""
         found = await self.ask_all({self._key(key): ("roots/list", {})})
         roots = next(iter(found.values())).get("roots")
         return roots if isinstance(roots, list) else []
@@ -129,7 +130,7 @@ class Exchange:
         return key or f"question_{self._count}"
 
     async def ask_all(self, questions: Mapping[str, Question]) -> dict[str, Object]:
-        """Several at once, by names of your own."""
+        """Ask several questions at once. The keys are chosen by the caller."""
         missing: Object = {name: {} for name in map(_capability, questions.values()) if not self.can(name)}
         if self.version in STATELESS:
             if missing:
@@ -137,14 +138,14 @@ class Exchange:
                 raise InputNeeded
             return self._answered(questions)
         if missing or self._ask is None:
-            raise ToolError(f"The client cannot be asked: it does not offer {', '.join(missing) or 'a way back'}.")
+            raise ToolError(f"Cannot ask the client: it does not support {', '.join(missing) or 'server requests'}.")
         return {key: await self._ask(method, params) for key, (method, params) in questions.items()}
 
     def _answered(self, questions: Mapping[str, Question]) -> dict[str, Object]:
-        """The answers that came with the request; where one is missing or does not fit, the request ends here."""
+        """Return the answers sent with the request. End the request if one is missing or does not match its schema."""
         for key in questions:
             if key in self.answers and type(self.answers[key]) is not dict:
-                words = f"the answer to {key!r} is not an object"
+                words = f"the answer to {key!r} must be an object"
                 self.unmet = RpcError(INVALID_PARAMS, words, pointer=f"/params/inputResponses/{key}")
                 raise InputNeeded
         open_ones = {key: one for key, one in questions.items() if not _fits(one, self.answers.get(key))}
@@ -161,7 +162,7 @@ def _capability(question: Question) -> str:
 
 
 def _fits(question: Question, answer: Object | None) -> bool:
-    """Whether it is an answer; a form that was filled in has to fit its schema."""
+    """Return True if there is an answer and, for an accepted form, the content matches the requested schema."""
     if answer is None:
         return False
     method, params = question
@@ -174,5 +175,5 @@ exchanging: ContextVar[Exchange | None] = ContextVar("toolwire_mcp_exchange", de
 
 
 def current_exchange() -> Exchange | None:
-    """The request that is being served, inside of a tool, a resource or a prompt; None elsewhere."""
+    """Return the request that is being served, inside a tool, a resource or a prompt; None elsewhere."""
     return exchanging.get()

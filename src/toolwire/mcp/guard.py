@@ -1,8 +1,9 @@
-"""Who may talk to a server over HTTP.
+"""Access control for servers over HTTP.
 
-A web page can make a browser send requests to servers on the user's own machine, under a name that its owner lets point there
-(DNS rebinding). So the name that a request was sent to (Host), and the page that it comes from (Origin), have to be known.
-Bearer tokens are compared in constant time and belong to a principal: whose keys and states are whose.
+A web page can make a browser send requests to servers on the user's own machine, under a name that the page's owner
+points there (DNS rebinding). So both the name that a request was sent to (Host) and the page that it comes from
+(Origin) must be known. Bearer tokens are compared in constant time. Each belongs to a principal, which separates
+idempotency keys and request states.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Denied(Exception):
-    """`status` and headers to answer with."""
+    """A refused request, with the `status` and headers of the response."""
 
     def __init__(self, status: int, words: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         super().__init__(words)
@@ -30,10 +31,11 @@ class Denied(Exception):
 
 
 class Guard:
-    """`hosts` are names, with a port or for any port; "*" is every name. `origins` come on top of pages on these hosts.
+    """`hosts` are names, with a port or for any port; "*" allows every name. `origins` are allowed besides pages on
+    these hosts.
 
-    `tokens` are bearer tokens and whom they belong to; without any, everybody is let in. A guard with neither tokens nor hosts of
-    its own lets connections from this machine in only.
+    `tokens` maps bearer tokens to their principals; without any, every client is admitted. A guard with neither
+    tokens nor hosts of its own only admits connections from this machine.
     """
 
     def __init__(
@@ -46,28 +48,29 @@ class Guard:
 
     @property
     def is_open(self) -> bool:
-        """True if no token is asked for."""
+        """True if no token is required."""
         return not self._tokens
 
     def check_address(self, address: Sequence[object] | None) -> None:
-        """Denied for a connection to an address that other machines can reach, unless a token or a host was configured.
+        """Raise Denied for a connection to an address that other machines can reach, unless a token or host is
+        configured.
 
-        `address` is what ASGI calls `server`, the local end of the connection: `("192.168.1.5", 8000)`. Any client can send the
-        header `Host: localhost`, so that header protects against web pages only.
+        `address` is the ASGI field `server`, the local end of the connection: `("192.168.1.5", 8000)`. Any client can
+        send the header `Host: localhost`, so that header protects against web pages only.
         """
         host = address[0] if address else None
         if self._is_local and isinstance(host, str) and is_address(host) and not is_loopback(host):
-            message = f"without a token only clients on this machine are served, and {host} can be reached by others"
+            message = f"without a token only clients on this machine are served, but other machines can reach {host}"
             raise Denied(403, f"{message}: configure Guard(tokens=…), or Guard(hosts=…) after another authentication")
 
     def admit(self, headers: Mapping[str, str]) -> str:
-        """The principal; Denied for who has no business here."""
+        """Return the principal. Raise Denied if the host, the origin or the token is not accepted."""
         host = headers.get("host", "")
         if not self._knows(host):
-            raise Denied(403, f"the host {host!r} is not served here")
+            raise Denied(403, f"host {host!r} is not allowed")
         origin = headers.get("origin")
         if origin is not None and not self._trusts(origin):
-            raise Denied(403, f"pages of {origin!r} may not come here")
+            raise Denied(403, f"origin {origin!r} is not allowed")
         return self._principal(headers.get("authorization")) if self._tokens else ""
 
     def _knows(self, host: str) -> bool:
@@ -89,11 +92,11 @@ class Guard:
         scheme, _, token = (authorization or "").partition(" ")
         given = sha256(token.strip().encode("utf-8", "surrogatepass")).digest()
         owner = None
-        for known, who in self._tokens.items():  # all of them: how long it takes tells nothing
+        for known, who in self._tokens.items():  # compare all of them, so that the duration reveals nothing
             if hmac.compare_digest(known, given):
                 owner = who
         if scheme.lower() != "bearer" or owner is None:
-            raise Denied(401, "a bearer token is needed", ((b"www-authenticate", b'Bearer realm="mcp"'),))
+            raise Denied(401, "missing or invalid bearer token", ((b"www-authenticate", b'Bearer realm="mcp"'),))
         return owner
 
 

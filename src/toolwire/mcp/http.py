@@ -1,10 +1,11 @@
-"""MCP over streamable HTTP, as an ASGI app: both eras on one address.
+"""MCP over streamable HTTP, as an ASGI app: both eras at one URL.
 
     app = HttpApp(server)                        uvicorn.run(app), or mounted in another app
 
-A request that says its version, in `_meta` or in its header, is stateless: it is served by itself, and given up when its
-client goes away. `initialize` opens a session (`Mcp-Session-Id`) of the handshake era. An answer is plain JSON where it comes
-alone; where something goes before it (progress, logs, questions) it is a stream of events.
+A request that states its version, in `_meta` or in a header, is stateless: it is served on its own, and cancelled
+when its client disconnects. `initialize` opens a session (`Mcp-Session-Id`) of the handshake era. An answer without
+preceding messages is plain JSON; if other messages come first (progress, logs, questions), the response is an event
+stream.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _ALLOW: Headers = ((b"allow", b"POST, GET, DELETE"),)
 
 
 class HttpApp:
-    """`path` is where it answers; None is everywhere, for who mounts it. `guard` says who may come."""
+    """`path` is the path to serve; None serves every path, for mounting in another app. `guard` controls access."""
 
     def __init__(
         self, server: Server, *, path: str | None = "/mcp", guard: Guard | None = None, limit: int = LIMIT
@@ -60,7 +61,7 @@ class HttpApp:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def close(self) -> None:
-        """Ends the sessions."""
+        """End all sessions."""
         await self._sessions.close()
 
     async def _serve(self, scope: Mapping[str, Any], receive: Receiver, send: Sender) -> None:
@@ -87,7 +88,7 @@ class HttpApp:
             await self._post(headers, principal, receive, reply)
             return
         if method not in ("GET", "DELETE") or SESSION not in headers:
-            raise Denied(405, "send a message by POST", _ALLOW)
+            raise Denied(405, "method not allowed; send messages by POST", _ALLOW)
         session = self._sessions.find(headers[SESSION], principal)
         if method == "DELETE":
             await self._sessions.end(headers[SESSION])
@@ -97,10 +98,10 @@ class HttpApp:
 
     async def _post(self, headers: Mapping[str, str], principal: str, receive: Receiver, reply: Reply) -> None:
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise Denied(415, "a message is application/json")
+            raise Denied(415, "content-type must be application/json")
         reply.streams = _accepts(headers.get("accept"), "text/event-stream")
         if not reply.streams and not _accepts(headers.get("accept"), "application/json"):
-            raise Denied(406, "answers are application/json or text/event-stream")
+            raise Denied(406, "accept must allow application/json or text/event-stream")
         body = await whole_body(headers, receive, self._limit)
         if is_batch(body) and SESSION in headers:
             await reply.raw(await self._sessions.find(headers[SESSION], principal).handle(body))
@@ -133,7 +134,7 @@ class HttpApp:
             await reply.alone(act.message, act.status)
 
     def _checked(self, request: Request, headers: Mapping[str, str]) -> Act:
-        """The headers against the body, then the request itself."""
+        """Compare the headers with the body, then dispatch the request."""
         meta = _stated(request)
         tool = request.params.get("name") if request.method == "tools/call" else None
         marks = self.server.catalog.marks(tool) if type(tool) is str else None
@@ -141,7 +142,7 @@ class HttpApp:
         return serve_stateless(self.server.catalog, request, meta)
 
     async def _listen(self, listen: Listen, reply: Reply) -> None:
-        """Until the client goes away."""
+        """Send notifications until the client disconnects."""
         listener = listener_of(listen, reply.emit)
         reply.emit(listen.acknowledged)
         self.server.listeners.add(listener)
@@ -168,51 +169,51 @@ class HttpApp:
 
     async def _greet(self, session: Session, act: Act, opened: str, reply: Reply) -> None:
         assert isinstance(act, Send)
-        if session.peer.hello is None:  # it was refused
+        if session.peer.hello is None:  # initialize was refused
             await self._sessions.end(opened)
             await reply.alone(act.message, act.status)
         else:
             await reply.alone(act.message, act.status, ((SESSION.encode(), opened.encode()),))
 
     def _session(self, message: Message, headers: Mapping[str, str], principal: str) -> tuple[Session, str | None]:
-        """The session that a message belongs to; `initialize` opens one."""
+        """Return the session of a message; `initialize` opens one."""
         if isinstance(message, Request) and message.method == "initialize" and SESSION not in headers:
             return self._sessions.open(principal)
         number = message.id if isinstance(message, Request) else None
         if SESSION not in headers:
-            words = "say initialize first and send the Mcp-Session-Id that you get, or say your version in _meta"
+            words = "send initialize first and use its Mcp-Session-Id, or state the protocol version in _meta"
             raise RpcError(INVALID_REQUEST, words, request_id=number)
         version = headers.get(VERSION)
         if version is not None and version not in HANDSHAKE:
-            raise RpcError(INVALID_REQUEST, f"no session speaks {version}", request_id=number)
+            raise RpcError(INVALID_REQUEST, f"sessions do not support MCP version {version}", request_id=number)
         return self._sessions.find(headers[SESSION], principal), None
 
 
 async def whole_body(headers: Mapping[str, str], receive: Receiver, limit: int) -> bytes:
-    """What a request carries; Denied where that is too much."""
+    """Read the body of a request. Raise Denied if it exceeds the limit."""
     declared = headers.get("content-length", "")
     if declared.isdecimal() and len(declared) < 16 and int(declared) > limit:
-        raise Denied(413, f"a message has at most {limit} bytes")
+        raise Denied(413, f"message is larger than {limit} bytes")
     pieces, size = [], 0
     while True:
         event = await receive()
         if event["type"] == "http.disconnect":
-            raise Denied(400, "the message was cut off")
+            raise Denied(400, "message is truncated: the client disconnected")
         pieces.append(event.get("body", b""))
         size += len(pieces[-1])
         if size > limit:
-            raise Denied(413, f"a message has at most {limit} bytes")
+            raise Denied(413, f"message is larger than {limit} bytes")
         if not event.get("more_body"):
             return b"".join(pieces)
 
 
 def headers_of(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    """By name. Said twice, a header that decides something has two meanings."""
+    """Return the headers by name. Reject duplicates of headers that decide something, because they are ambiguous."""
     headers: dict[str, str] = {}
     for name, value in raw:
         key = name.decode("latin-1").lower()
         if key in headers and (key in _ONCE or key.startswith("mcp-")):
-            raise Denied(400, f"the header {key} stands there twice")
+            raise Denied(400, f"duplicate header {key}")
         headers[key] = value.decode("latin-1")
     return headers
 
@@ -225,7 +226,7 @@ def _accepts(accept: str | None, wanted: str) -> bool:
 
 
 def _is_stateless(message: Message, headers: Mapping[str, str]) -> bool:
-    """Whether a message speaks for itself: by its `_meta`, or by a version in its header that knows no sessions."""
+    """Return True if the message states its version in `_meta`, or a version without sessions in its header."""
     params = message.params if isinstance(message, (Request, Notification)) else {}
     meta = params.get("_meta")
     if type(meta) is dict and PROTOCOL_VERSION in meta:
@@ -235,7 +236,7 @@ def _is_stateless(message: Message, headers: Mapping[str, str]) -> bool:
 
 
 def _stated(request: Request) -> Meta:
-    """What a stateless request has to say of itself."""
+    """Return the `_meta` of a stateless request, in which the version is required."""
     try:
         meta = read_meta(request.params)
     except RpcError as error:
@@ -246,13 +247,13 @@ def _stated(request: Request) -> Meta:
 
 
 class Watch:
-    """Does something for as long as the client is there."""
+    """Run work for as long as the client is connected."""
 
     def __init__(self, receive: Receiver) -> None:
         self._receive = receive
 
     async def over(self, work: Awaitable[Any]) -> Any:
-        """What comes of it; None where the client went away: then it was cancelled."""
+        """Return the result of the work, or cancel it and return None if the client disconnects."""
         doing = asyncio.current_task()
         assert doing is not None
         before, at_work, stopped = doing.cancelling(), True, False
@@ -268,7 +269,7 @@ class Watch:
             return await work
         except asyncio.CancelledError:
             if not stopped or doing.cancelling() - 1 > before:
-                raise  # somebody else wants it to stop, too
+                raise  # the task was cancelled from outside, too
             return None
         finally:
             at_work = False

@@ -1,7 +1,7 @@
-"""Who wants to hear of changes, and of which.
+"""The clients that are notified of changes, and of which changes.
 
-server.listeners.changed("tools")            the list of tools is another one now
-server.listeners.updated("notes://today")    that resource reads differently now
+server.listeners.changed("tools")            the list of tools has changed
+server.listeners.updated("notes://today")    the content of that resource has changed
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Listener", "Listeners"]
 
 
 class Listener:
-    """`lists` and `uris` are what is heard of; a conversation of the handshake era hears of all lists."""
+    """`lists` and `uris` select the notifications. A conversation of the handshake era is notified of all lists."""
 
     def __init__(
         self, emit: Callable[[Notification], None], lists: frozenset[str], uris: Callable[[], frozenset[str] | set[str]]
@@ -26,7 +26,7 @@ class Listener:
 
 
 class Listeners:
-    """Those who listen now."""
+    """The current listeners of a server."""
 
     def __init__(self) -> None:
         self._all: set[Listener] = set()

@@ -1,15 +1,15 @@
-'''What a server offers beside tools: resources and prompts, made of functions.
+'''Resources and prompts of a server, made from functions.
 
     @resource("notes://{day}", media_type="text/markdown")
     def notes(day: str) -> str:
-        """What was noted on a day."""
+        """Return the notes of a day."""
 
     @prompt
     def review(code: str, style: Literal["kind", "strict"] = "kind") -> str:
         """Review a piece of code."""
 
-A resource whose address has a {name} is a template. A prompt's arguments are its function's parameters. What a function gives
-is text, bytes, media, or a list of such; a prompt may give Messages, too.
+A resource whose URI contains a {name} is a template. The arguments of a prompt are the parameters of its function. A
+function returns text, bytes, media, or a list of these; a prompt may also return Messages.
 '''
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _VARIABLE = re.compile(r"\{(\w+)\}")
 
 
 class Resource(Value, frozen=True):
-    """Something that can be read by its address."""
+    """A resource that can be read by its URI."""
 
     uri: str
     name: str
@@ -52,14 +52,14 @@ class Resource(Value, frozen=True):
         return _VARIABLE.search(self.uri) is not None
 
     def declared(self) -> Object:
-        """As a list shows it."""
+        """Return the entry of the resource in a list."""
         out: Object = {"uriTemplate" if self.is_template else "uri": self.uri, "name": self.name}
         said = (("title", self.title), ("description", self.description), ("mimeType", self.media_type))
         out.update((key, value) for key, value in said if value is not None)
         return out
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The variables of a template; None where this is not its address."""
+        """Return the variables of a template, or None if the URI does not match."""
         if not self.is_template:
             return {} if uri == self.uri else None
         found = _match_template(self.uri, uri)
@@ -102,7 +102,7 @@ def _match_segment(pieces: list[str], text: str) -> dict[str, str] | None:
 
 
 class Prompt(Value, frozen=True):
-    """Messages that a user may ask for. `complete` gives, by argument, what could stand there."""
+    """Messages that a user may request. `complete` maps an argument to a function that suggests its values."""
 
     name: str
     function: Callable[..., Any]
@@ -112,7 +112,7 @@ class Prompt(Value, frozen=True):
     complete: Mapping[str, Callable[[str], Iterable[str]]] = {}
 
     def declared(self) -> Object:
-        """As a list shows it."""
+        """Return the entry of the prompt in a list."""
         required = self.parameters.get("required", ())
         out: Object = {"name": self.name}
         said = (("title", self.title), ("description", self.description))
@@ -128,7 +128,7 @@ class Prompt(Value, frozen=True):
         return out
 
     def completions(self, argument: str, begun: str) -> list[str]:
-        """What an argument that begins so could be."""
+        """Return the values of an argument that start with `begun`."""
         if argument in self.complete:
             return [value for value in self.complete[argument](begun) if value.startswith(begun)]
         choices = self.parameters.get("properties", {}).get(argument, {}).get("enum", ())
@@ -138,15 +138,15 @@ class Prompt(Value, frozen=True):
 def resource(
     uri: str, *, name: str | None = None, media_type: str | None = None, title: str | None = None
 ) -> Callable[[Callable[..., Any]], Resource]:
-    """Makes a function a resource."""
+    """Make a decorator that turns a function into a resource."""
 
     def make(function: Callable[..., Any]) -> Resource:
         made = Resource(uri, name or function.__name__, function, _words(function), media_type, title)
         named = set(_VARIABLE.findall(uri))
         taken = set(tool(function).input_schema["properties"])  # type: ignore[index]
         if named != taken:
-            hint = f"the address has {sorted(named)}, the function takes {sorted(taken)}"
-            raise ConfigError(f"the resource {uri} and its function do not agree", hint=hint)
+            hint = f"the URI has {sorted(named)}, the function takes {sorted(taken)}"
+            raise ConfigError(f"the variables of resource {uri} do not match the parameters of its function", hint=hint)
         return made
 
     return make
@@ -173,7 +173,7 @@ def prompt(
     title: str | None = None,
     complete: Mapping[str, Callable[[str], Iterable[str]]] | None = None,
 ) -> Prompt | Callable[[Callable[..., Any]], Prompt]:
-    """Makes a function a prompt; with arguments, a decorator that does."""
+    """Turn a function into a prompt; with keyword arguments, return a decorator."""
 
     def make(function: Callable[..., Any]) -> Prompt:
         declared = tool(function)
@@ -189,14 +189,14 @@ def _words(function: Callable[..., Any]) -> str | None:
 
 
 def offered_by(module: ModuleType) -> tuple[list[Resource], list[Prompt]]:
-    """The resources and prompts of a module, in the order in which they stand there."""
+    """Return the resources and prompts of a module, in the order of their definition."""
     members = [value for name, value in vars(module).items() if not name.startswith("_")]
     resources = [value for value in members if isinstance(value, Resource)]
     return resources, [value for value in members if isinstance(value, Prompt)]
 
 
 def contents_of(value: Any, uri: str, media_type: str | None) -> list[Object]:
-    """What a resource's function gave, as the contents of its address."""
+    """Convert the return value of a resource's function to the contents of its URI."""
     items = value if isinstance(value, (list, tuple)) else [value]
     return [_content(item, uri, media_type) for item in items]
 
@@ -219,7 +219,7 @@ def _typed(media_type: str | None) -> Object:
 
 
 def messages_of(value: Any, version: str = LATEST) -> list[Object]:
-    """What a prompt's function gave, as messages of one block each."""
+    """Convert the return value of a prompt's function to messages of one block each."""
     items = value if isinstance(value, (list, tuple)) else [value]
     return [message for item in items for message in _messages(item, version)]
 
@@ -230,7 +230,7 @@ def _messages(item: Any, version: str) -> list[Object]:
     if isinstance(item, (Text, Media, Opaque)):
         item = Message("user", (item,))
     if not isinstance(item, Message):
-        raise ConfigError(f"a prompt gives text, media or messages, not {type(item).__name__}")
+        raise ConfigError(f"a prompt must return text, media or messages, got {type(item).__name__}")
     role = "assistant" if item.role == "assistant" else "user"
     blocks = [part for part in item.parts if isinstance(part, (Text, Media, Opaque))]
     return [{"role": role, "content": encode_block(block, version, Losses(), "")} for block in blocks]

@@ -1,6 +1,8 @@
-"""Standard output as a place for messages, a line each. Writing never waits for who reads: what is not read yet is kept.
+"""Standard output as a sink for messages, one per line. Writing never waits for the reader: unread messages are
+buffered.
 
-Nothing else may be written there, so while it is ours it is ours alone: what anybody prints goes to standard error.
+Any other output would corrupt the messages. So standard output is reserved, and everything else that is printed goes
+to standard error.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _FULL = 4 * 1024 * 1024
 
 
 class Sink(Protocol):
-    """Where lines are written to: a transport, or a file."""
+    """A destination for lines: a transport, or a file."""
 
     def write(self, data: bytes) -> None: ...
 
@@ -34,19 +36,19 @@ class Sink(Protocol):
 
 
 def say(sink: Sink, message: Message) -> None:
-    """Writes it; what is of no use later is left out where nobody reads."""
+    """Write a message. Drop progress and log messages while the buffer is full, because they are useless later."""
     passes = isinstance(message, Notification) and message.method in PASSING
     if not (sink.is_closing() or (passes and is_full(sink))):
         sink.write(write(message) + b"\n")
 
 
 def is_full(sink: Sink) -> bool:
-    """So much waits to be read that nothing more should be asked for."""
+    """Return True if so much output is unread that no more input should be read."""
     return sink.get_write_buffer_size() > _FULL
 
 
 async def open_sink(output: Any) -> tuple[Sink, asyncio.Future[None]]:
-    """The output, and when it is no more."""
+    """Return the sink, and a future that completes when it is closed."""
     loop = asyncio.get_running_loop()
     if stat.S_ISREG(os.fstat(output.fileno()).st_mode):
         file = _File(output)
@@ -56,7 +58,7 @@ async def open_sink(output: Any) -> tuple[Sink, asyncio.Future[None]]:
 
 
 class _Output(asyncio.Protocol):
-    """Tells when nobody reads any more."""
+    """Report when the reader has closed the pipe."""
 
     def __init__(self) -> None:
         self.lost = asyncio.get_running_loop().create_future()
@@ -67,7 +69,7 @@ class _Output(asyncio.Protocol):
 
 
 class _File:
-    """A file as an output: there is nothing to wait for."""
+    """A regular file as a sink: writing to it never blocks."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -89,7 +91,7 @@ class _File:
 
 @contextmanager
 def private_output() -> Iterator[Any]:
-    """Standard output for us alone; for everybody else it is standard error."""
+    """Reserve standard output for messages, and redirect all other output to standard error."""
     ours = os.fdopen(os.dup(1), "wb", buffering=0)
     kept = sys.stdout
     sys.stdout.flush()

@@ -1,14 +1,14 @@
-"""The protocol itself, sans-IO: a message in, what is to be done about it out.
+"""The protocol, sans-IO: a message in, the action to perform out.
 
     act = peer.receive(read(line))
-    Send     this is the answer
-    Work     something of the author's has to run first (Server.perform), and gives the answer
-    Listen   a subscription: acknowledge it, and send what changes until it is stopped
-    Stop     the client no longer wants the answer to that request
-    Heard    the client answers a question of ours
+    Send     send this answer
+    Work     run a function of the author (Server.perform), which returns the answer
+    Listen   a subscription: acknowledge it, and send changes until it is stopped
+    Stop     the client cancelled that request
+    Heard    the client answers a question of the server
 
-A request that says its version in `_meta` is served statelessly, wherever it comes from. Any other belongs to the
-conversation that `initialize` has begun. Both may share one line.
+A request that states its version in `_meta` is served statelessly, on every transport. Any other request belongs to the
+conversation that `initialize` started. Both kinds may share one connection.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Act", "Heard", "Listen", "Peer", "Send", "Stop", "Work", "serve_stat
 
 
 class Send(Value, frozen=True):
-    """`status` is the HTTP status it goes out with."""
+    """Send an answer. `status` is its HTTP status."""
 
     message: Result | Failure
     status: int = 200
@@ -44,13 +44,13 @@ class Work(Value, frozen=True):
 
 
 class Listen(Value, frozen=True):
-    """`wanted` is what will be heard of: the part of the wish that this server can fulfil."""
+    """Start a subscription. `wanted` is the supported part of the requested notifications."""
 
     request_id: RequestId
     wanted: Object
 
     def tagged(self, notification: Notification) -> Notification:
-        """As the subscriber expects it: with the number of its subscription."""
+        """Return the notification with the id of the subscription."""
         meta = {**notification.params.get("_meta", {}), SUBSCRIPTION_ID: self.request_id}
         return Notification(notification.method, {**notification.params, "_meta": meta})
 
@@ -59,7 +59,7 @@ class Listen(Value, frozen=True):
         return self.tagged(Notification("notifications/subscriptions/acknowledged", {"notifications": self.wanted}))
 
     def ended(self, server: Object) -> Result:
-        """The server goes away, and says so."""
+        """Return the result that ends the subscription when the server shuts down."""
         meta = {SERVER_INFO: server, SUBSCRIPTION_ID: self.request_id}
         return Result(self.request_id, {"resultType": "complete", "_meta": meta})
 
@@ -79,7 +79,7 @@ _LISTS = frozenset({"tools/list", "resources/list", "resources/templates/list", 
 
 
 def serve_stateless(catalog: Catalog, request: Request, meta: Meta) -> Act:
-    """A request that says everything about itself."""
+    """Dispatch a request that carries its own version and capabilities."""
     version, method = meta.version or "", request.method
     if version not in STATELESS:
         raise unsupported_version(version, STATELESS)
@@ -104,7 +104,7 @@ _CHANGES = {
 def _heard_of(params: Object, catalog: Catalog) -> Object:
     asked = params.get("notifications")
     if type(asked) is not dict:
-        raise RpcError(INVALID_PARAMS, "notifications says what to listen for", pointer="/params/notifications")
+        raise RpcError(INVALID_PARAMS, "notifications must be an object", pointer="/params/notifications")
     wanted: Object = {key: True for key, method in _CHANGES.items() if asked.get(key) is True and catalog.has(method)}
     uris = asked.get("resourceSubscriptions")
     if type(uris) is list and catalog.has("resources/list"):
@@ -113,7 +113,7 @@ def _heard_of(params: Object, catalog: Catalog) -> Object:
 
 
 class Peer:
-    """One conversation. Knows what `initialize` agreed on, and nothing else from one message to the next."""
+    """One conversation. The only state between messages is the outcome of `initialize`."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -130,7 +130,7 @@ class Peer:
         }
 
     def receive(self, message: Message) -> Act:
-        """What is to be done about a message; what is wrong with it is an answer, too."""
+        """Return the action for a message. An invalid request results in an error answer."""
         if isinstance(message, Request):
             try:
                 return self._asked(message)
@@ -146,7 +146,7 @@ class Peer:
             return serve_stateless(self._catalog, request, meta)
         method = request.method
         if self.hello is None and method not in ("initialize", "ping"):
-            raise RpcError(INVALID_REQUEST, "say initialize first, or say your version in _meta", status=400)
+            raise RpcError(INVALID_REQUEST, "send initialize first, or state the version in _meta", status=400)
         if method in _WORKS and self._catalog.has(method):
             return Work(request, meta, self.version)
         if method in _LISTS and self._catalog.has(method):
@@ -158,7 +158,7 @@ class Peer:
 
     def _initialize(self, request: Request) -> Object:
         if self.hello is not None:
-            raise RpcError(INVALID_REQUEST, "initialize was said before")
+            raise RpcError(INVALID_REQUEST, "initialize was already sent")
         hello = read_hello(request.params)
         self.hello, self.version = hello, agreed(hello.version)
         return self._catalog.card(handshake=True).initialized(self.version)
@@ -166,7 +166,7 @@ class Peer:
     def _set_level(self, request: Request) -> Object:
         level = request.params.get("level")
         if level not in LEVELS:
-            raise RpcError(INVALID_PARAMS, f"level is one of {', '.join(LEVELS)}", pointer="/params/level")
+            raise RpcError(INVALID_PARAMS, f"level must be one of {', '.join(LEVELS)}", pointer="/params/level")
         self.log_level = level
         return {}
 
@@ -187,7 +187,7 @@ def _uri(request: Request) -> str:
 
 
 def _told(notification: Notification) -> Act:
-    """Notifications that make no sense are passed over: there is nobody to tell."""
+    """Return the action for a notification. Ignore malformed ones, because a notification has no answer."""
     if notification.method == CANCELLED:
         try:
             return Stop(read_cancelled(notification.params).request_id)

@@ -1,4 +1,4 @@
-"""`server.json`: how a server is described to the MCP registry (schema of 2025-12-11)."""
+"""`server.json`: the description of a server for the MCP registry (schema of 2025-12-11)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def server_json(
     pypi: str | None = None,
     url: str | None = None,
 ) -> Object:
-    """The document; ConfigError for what the registry would refuse."""
+    """Return the document. Raise ConfigError for values that the registry rejects."""
     _check(name, version, description)
     if pypi is None and url is None:
-        raise ConfigError("nobody could find the server", hint="--pypi PACKAGE, or --url URL, or both")
+        raise ConfigError("neither a package nor a URL is given", hint="pass --pypi PACKAGE, --url URL, or both")
     out: Object = {"$schema": _SCHEMA, "name": name}
     if title is not None:
         out["title"] = title
@@ -49,23 +49,23 @@ def server_json(
         ]
     if url is not None:
         if not url.startswith("https://"):
-            raise ConfigError(f"{url} is not https", hint="the registry lists servers that anybody can reach safely")
+            raise ConfigError(f"url must start with https://, got {url}", hint="use https://, as the registry requires")
         out["remotes"] = [{"type": "streamable-http", "url": url}]
     return out
 
 
 def _check(name: str, version: str, description: str) -> None:
     if not _NAME(name) or len(name) > _LONGEST_NAME:
-        raise ConfigError(f"{name!r} is no name for the registry", hint="reverse DNS and a name: io.github.me/weather")
+        raise ConfigError(f"invalid registry name {name!r}", hint="use reverse DNS and a name: io.github.me/weather")
     if not version or _RANGE(version):
-        raise ConfigError(f"{version!r} is not one version", hint="--version 1.0.0")
+        raise ConfigError(f"version must be one exact version, got {version!r}", hint="pass --version 1.0.0")
     if not 0 < len(description) <= _LONGEST_WORDS:
-        words = f"a description has 1 to {_LONGEST_WORDS} characters, not {len(description)}"
-        raise ConfigError(words, hint="--description, or the first line of the file's docstring")
+        words = f"description must have 1 to {_LONGEST_WORDS} characters, got {len(description)}"
+        raise ConfigError(words, hint="pass --description, or shorten the first line of the file's docstring")
 
 
 def _source(repository: str) -> str:
     for known in ("github", "gitlab"):
         if f"//{known}.com/" in repository:
             return known
-    raise ConfigError(f"{repository} is on neither github.com nor gitlab.com", hint="leave --repository out")
+    raise ConfigError(f"repository must be on github.com or gitlab.com, got {repository}", hint="omit --repository")

@@ -1,4 +1,4 @@
-"""Answers over HTTP: one JSON document, or events as they come."""
+"""Answers over HTTP: one JSON document, or an event stream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_WAITING = 4096
 
 
 class Reply:
-    """The answer to one HTTP request. The first message that goes before the answer makes it a stream of events."""
+    """The response to one HTTP request. The first message before the answer turns it into an event stream."""
 
     def __init__(self, send: Sender) -> None:
         self.streams = True
@@ -40,8 +40,10 @@ class Reply:
         self._closed = asyncio.Event()
 
     def emit(self, message: Message) -> None:
-        """Something that goes before the answer; nothing, to a client that takes no streams. To one that does not read, what
-        is of the moment is not kept."""
+        """Send a message before the answer. Ignored if the client does not accept event streams.
+
+        Progress and log messages are dropped while too many messages are unread.
+        """
         if self._over or not (self.streams or self._pump):
             return
         if len(self._waiting) >= _MOST_WAITING and isinstance(message, Notification) and message.method in PASSING:
@@ -63,7 +65,7 @@ class Reply:
             await self._more.wait()
 
     async def finish(self, sent: Send) -> None:
-        """The answer: by itself, or at the end of the events."""
+        """Send the answer: as a document, or as the last event of the stream."""
         if self._pump is None:
             await self.alone(sent.message, sent.status)
             return
@@ -71,7 +73,7 @@ class Reply:
         await self.end()
 
     async def end(self) -> None:
-        """No answer follows: it was cancelled, or the stream has no end of its own."""
+        """End the stream without an answer: the request was cancelled, or the stream has no answer."""
         self._over = True
         self._more.set()
         if self._pump is None:
@@ -79,8 +81,10 @@ class Reply:
         await self._pump
 
     async def keep_alive(self) -> None:
-        """Keeps the stream open until it is cancelled or closed, or nobody reads it; now and then a comment, so that nobody
-        takes it for dead."""
+        """Keep the stream open until it is cancelled or closed, or its client stops reading.
+
+        Comments are sent at intervals, so that proxies and clients do not consider the stream dead.
+        """
         try:
             while len(self._waiting) < _MOST_WAITING:
                 self._waiting.append(b":\n\n")
@@ -95,11 +99,11 @@ class Reply:
             self.abandon()
 
     def close(self) -> None:
-        """What keeps the stream open is over."""
+        """End `keep_alive`."""
         self._closed.set()
 
     def abandon(self) -> None:
-        """Nobody reads it any more."""
+        """Discard the stream, because the client has stopped reading."""
         self._over = True
         if self._pump is not None:
             self._pump.cancel()
@@ -109,7 +113,7 @@ class Reply:
         await self._document(write(message), status, headers)
 
     async def raw(self, body: bytes | None) -> None:
-        """A batch of answers; 202 where none of them wants one."""
+        """Send the answers to a batch, or 202 if none of its messages has an answer."""
         if body is None:
             await self.empty(202)
         else:

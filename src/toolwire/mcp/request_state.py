@@ -1,7 +1,8 @@
-"""The state that a server gives away and gets back: signed, for one request, one caller, and a while.
+"""The state that a server hands to its client and gets back: signed, bound to one request and one caller, with an
+expiry.
 
-A stateless server that needs input forgets the call and lets the client bring back what was known so far. The client may be
-anybody, so nothing in it is believed that was not signed here, for this very request.
+A stateless server that needs input forgets the call, and the client sends the known answers back with the next
+attempt. The client is not trusted, so a state is only accepted if this server signed it for the same request.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["RequestState"]
 
 
 class RequestState:
-    """Seals and opens states. Servers that share their `secret` understand each other's."""
+    """Seal and open states. Servers with the same `secret` accept each other's states."""
 
     def __init__(self, secret: bytes, now: Callable[[], float], lifetime: float = 3600.0) -> None:
         self._secret = secret
@@ -34,15 +35,15 @@ class RequestState:
         return f"{_text(body)}.{_text(self._sign(body))}"
 
     def open(self, state: str, method: str, params: Object, principal: str) -> Object:
-        """The answers so far; RpcError for anything that was not sealed for this request."""
+        """Return the answers so far. Raise RpcError for a state that was not sealed for this request."""
         body, sign = _bytes(state.partition(".")[0]), _bytes(state.partition(".")[2])
         if not hmac.compare_digest(sign, self._sign(body)):
-            raise _refused("it was not made here, or was changed on the way")
+            raise _refused("its signature is invalid")
         payload: JSON = parse(body)
         if payload["for"] != _digest(method, params, principal):
             raise _refused("it belongs to another request")
         if payload["until"] < self._now():
-            raise _refused("its time is over; make the call again from the beginning")
+            raise _refused("it has expired; start the call again")
         answers: Object = payload["answers"]
         return answers
 
@@ -51,7 +52,7 @@ class RequestState:
 
 
 def _digest(method: str, params: Object, principal: str) -> str:
-    """What makes it the same request: what is asked, and by whom; neither the answers nor `_meta`."""
+    """Identify a request by its content and its caller. The answers and `_meta` are not part of it."""
     asked = {key: params[key] for key in ("name", "uri", "arguments") if key in params}
     return sha256(canonical([method, principal, asked])).hexdigest()
 
@@ -61,7 +62,7 @@ def _text(data: bytes) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """Nothing, where it is no base64: the signature does not fit then."""
+    """Decode base64. Invalid input gives empty bytes, for which the signature check fails."""
     try:
         return urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:

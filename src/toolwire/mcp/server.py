@@ -1,12 +1,12 @@
-"""A toolbox, published over MCP: any client, both eras, every transport.
+"""A toolbox published over MCP: for every client, both eras, every transport.
 
     server = Server(my_module, name="weather", store=open_store("runs.db"))
     await serve_stdio(server)                    toolwire.mcp.stdio
     app = HttpApp(server)                        toolwire.mcp.http: an ASGI app
 
-Calls pass the gates of `toolwire.net.runner`. A write runs at most once for a key: a client whose stream broke asks again
-with the same key in `_meta` and gets the answer of the first run. That a tool failed, or was given the wrong arguments, is a
-result that the model reads (`isError`); that there is no such tool is an error of the protocol.
+Calls pass the gates of `toolwire.net.runner`. A write runs at most once per key: a client whose stream broke repeats
+the call with the same key in `_meta` and gets the answer of the first run. A failed tool, or a call with wrong
+arguments, is a result that the model reads (`isError`); an unknown tool is a protocol error.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ _Worker: TypeAlias = Callable[[Work, Exchange], Awaitable[Object]]
 
 
 class Server:
-    """What is served, and how it runs. Transports bring the messages.
+    """The published tools, resources and prompts, and their execution. Transports deliver the messages.
 
-    `store` remembers calls by their idempotency keys; without one those that came with a key are remembered for a day, or
-    until the process ends. `lease`: after so many seconds without a sign of life a call counts as lost, and its outcome as
-    unknown. `secret` signs what stateless calls give away: share it between processes that serve one address.
+    `store` keeps calls by their idempotency keys; without one, calls with a key are kept for a day, or until the
+    process ends. `lease`: after so many seconds without a heartbeat a call is considered lost, and its outcome
+    unknown. `secret` signs the state of stateless calls: share it between processes that serve one URL.
     """
 
     def __init__(
@@ -105,16 +105,16 @@ class Server:
         self._threads.close()
 
     async def keep_tidy(self, every: float = 3600.0) -> None:
-        """Until it is cancelled: now and then what was remembered long enough is forgotten."""
+        """Remove expired records from the store at intervals, until cancelled."""
         while True:
             await sleep(every)
             try:
                 await to_thread(self._store.sweep)
             except StoreError as error:
-                _log.warning("the store cannot be swept: %s", error)
+                _log.warning("cannot remove expired records from the store: %s", error)
 
     async def perform(self, work: Work, exchange: Exchange) -> Send:
-        """The answer to a request that something has to run for."""
+        """Return the answer to a request that runs a function."""
         number = work.request.id
         exchange.listeners = self.listeners
         token = exchanging.set(exchange)
@@ -122,7 +122,7 @@ class Server:
             return Send(Result(number, await self._workers[work.request.method](work, exchange)))
         except RpcError as error:
             return Send(failure(error, number), error.status)
-        except Exception as error:  # noqa: BLE001  # the author's own function, and whatever nobody thought of
+        except Exception as error:  # noqa: BLE001  # the author's own function may raise anything
             _log.exception("%s failed", work.request.method)
             return Send(Failure(number, INTERNAL_ERROR, f"{work.request.method} failed: {spoken(error)}"))
         finally:
@@ -145,17 +145,17 @@ class Server:
         return encode_result(result, version=work.version, server=self.catalog.info)
 
     def _as_declared(self, result: ToolResult) -> ToolResult:
-        """What a tool promised to give, it has to give: clients check it."""
+        """Turn a result that does not match the tool's output schema into an error, because clients validate it."""
         check = self._outputs[result.name or ""]
         if check.accepts(result.structured):
             return result
         problems = "; ".join(map(str, check.problems(result.structured)))
-        _log.error("%s gave something else than it declares: %s", result.name, problems)
-        words = f"{result.name} ran, but gave something else than it declares: {problems}. It gave: {result.text}"
+        _log.error("the result of %s does not match its output schema: %s", result.name, problems)
+        words = f"{result.name} ran, but its result does not match its output schema: {problems}. Result: {result.text}"
         return replace(result, parts=(Text(words),), structured=None, is_error=True)
 
     def _resume(self, work: Work, exchange: Exchange, answers: Object, state: str | None) -> None:
-        """The second try of a request that wanted input: what was known then, and what is known now."""
+        """Restore the answers for a repeated request that needed input: the earlier ones and the new ones."""
         request = work.request
         known = {} if state is None else self._state.open(state, request.method, request.params, exchange.principal)
         exchange.answers = {**known, **answers}
@@ -195,7 +195,7 @@ class Server:
         return self._complete_result(out, work.version)
 
     async def _asked(self, work: Work, exchange: Exchange, function: Callable[..., Any], given: Object) -> Any:
-        """What a function gives that is no tool; or the wish for input."""
+        """Call the function of a resource or prompt. Return its value, or `_Unmet` if it needs input."""
         params = work.request.params
         answers, state = params.get("inputResponses"), params.get("requestState")
         if isinstance(answers, dict) or isinstance(state, str):
@@ -203,7 +203,7 @@ class Server:
         try:
             arguments = signature(function).fit(given)
         except Exception as error:
-            raise RpcError(INVALID_PARAMS, f"the arguments do not fit: {spoken(error)}") from error
+            raise RpcError(INVALID_PARAMS, f"invalid arguments: {spoken(error)}") from error
         try:
             return await self._called(function, arguments)
         except InputNeeded:
@@ -218,7 +218,7 @@ class Server:
         params = work.request.params
         ref, argument = params.get("ref"), params.get("argument")
         if not isinstance(ref, dict) or not isinstance(argument, dict):
-            raise RpcError(INVALID_PARAMS, "ref and argument say what to complete", pointer="/params")
+            raise RpcError(INVALID_PARAMS, "ref and argument must be objects", pointer="/params")
         values: list[str] = []
         if ref.get("type") == "ref/prompt":
             one = self.catalog.find_prompt(ref.get("name"))
@@ -234,7 +234,7 @@ class Server:
 
 
 class _Unmet:
-    """The answer is that input is wanted."""
+    """An answer that requests input."""
 
     __slots__ = ("answer",)
 
@@ -243,17 +243,17 @@ class _Unmet:
 
 
 def _scoped(key: str, principal: str) -> str:
-    """Each caller has keys of its own."""
+    """Prefix the key with the principal, so that callers cannot share keys."""
     if not 0 < len(key) <= _LONGEST_KEY:
-        raise RpcError(INVALID_PARAMS, f"an idempotency key has 1 to {_LONGEST_KEY} characters, not {len(key)}")
+        raise RpcError(INVALID_PARAMS, f"idempotency key must have 1 to {_LONGEST_KEY} characters, got {len(key)}")
     return f"{principal}/{key}" if principal else key
 
 
 def _prompt_arguments(one: Prompt, params: Object) -> Object:
     given = params.get("arguments") or {}
     if not isinstance(given, dict):
-        raise RpcError(INVALID_PARAMS, "arguments is an object", pointer="/params/arguments")
+        raise RpcError(INVALID_PARAMS, "arguments must be an object", pointer="/params/arguments")
     missing = [name for name in one.parameters.get("required", ()) if name not in given]
     if missing:
-        raise RpcError(INVALID_PARAMS, f"the prompt {one.name} needs {', '.join(missing)}", pointer="/params/arguments")
+        raise RpcError(INVALID_PARAMS, f"prompt {one.name} requires {', '.join(missing)}", pointer="/params/arguments")
     return given

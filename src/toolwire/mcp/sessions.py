@@ -1,4 +1,4 @@
-"""Sessions of the handshake era over HTTP: what `initialize` agreed on, kept from one request to the next."""
+"""Sessions of the handshake era over HTTP. They keep the outcome of `initialize` between requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IDLE = 3600.0
 
 
 class Session(Conversation):
-    """What belongs to no request goes to the stream that the client keeps open for it (GET), if it does."""
+    """One session. Messages that belong to no request go to the stream that the client opened with GET, if any."""
 
     def __init__(self, server: Server, principal: str) -> None:
         super().__init__(server, self._unasked, principal)
@@ -42,7 +42,7 @@ class Session(Conversation):
         await super().close(grace)
 
     async def stream(self, reply: Reply) -> None:
-        """Until the client goes away."""
+        """Send messages until the client disconnects."""
         self._open.append(reply)
         try:
             await reply.keep_alive()
@@ -50,9 +50,9 @@ class Session(Conversation):
             self._open.remove(reply)
 
     async def serve(self, work: Work, reply: Reply) -> None:
-        """In this era a client that goes away has not cancelled anything: the work goes on without it."""
+        """Serve a request. In this era a disconnect cancels nothing: the work continues without the client."""
         if work.request.id in self._tasks:
-            await reply.alone(Failure(work.request.id, INVALID_REQUEST, "a request with this id is being served"), 400)
+            await reply.alone(Failure(work.request.id, INVALID_REQUEST, "a request with this id is in progress"), 400)
             return
         answered: asyncio.Future[Send | None] = asyncio.get_running_loop().create_future()
 
@@ -61,13 +61,13 @@ class Session(Conversation):
                 answered.set_result(sent)
 
         task = self.start(work, reply.emit, done)
-        task.add_done_callback(lambda _: done(None))  # stopped: nothing is answered
+        task.add_done_callback(lambda _: done(None))  # cancelled: no answer
         sent = await answered
         await (reply.end() if sent is None else reply.finish(sent))
 
 
 class Sessions:
-    """By their ids, which nobody can guess. Those that nobody uses are forgotten, the oldest first."""
+    """Sessions by their unguessable ids. Idle sessions are removed, the least recently used first."""
 
     def __init__(self, server: Server, *, most: int = _MOST, idle: float = _IDLE) -> None:
         self._server = server
@@ -83,10 +83,10 @@ class Sessions:
         return session, number
 
     def find(self, number: str, principal: str) -> Session:
-        """The session, if it is there and is the caller's own."""
+        """Return the session, if it exists and belongs to the caller."""
         session = self._sessions.get(number)
         if session is None or session.principal != principal:
-            raise RpcError(INVALID_REQUEST, "there is no such session; say initialize again", status=404)
+            raise RpcError(INVALID_REQUEST, "session not found; send initialize again", status=404)
         self._use(number, session)
         return session
 

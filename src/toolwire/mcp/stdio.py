@@ -1,6 +1,6 @@
-"""MCP on standard input and output: a message a line.
+"""MCP on standard input and output: one message per line.
 
-The end of the input is the end of the server; what has begun has a moment to finish.
+The server ends when its input ends. Running requests get a short time to finish.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BUSY, _CALM = 1024, 512
 
 
 class LineServer(asyncio.Protocol):
-    """One conversation over two streams of bytes. Reads no faster than it can serve and write."""
+    """One conversation over two byte streams. Reads no faster than it can serve and write (back-pressure)."""
 
     def __init__(self, server: Server, output: Sink) -> None:
         self._output = output
@@ -42,7 +42,7 @@ class LineServer(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             lines = self._lines.feed(data)
-        except ProtocolError as error:  # a line without an end: what follows cannot be understood either
+        except ProtocolError as error:  # the line is too long, so the start of the next message is unknown
             self.emit(failure(RpcError(PARSE_ERROR, error.message)))
             self._end()
             return
@@ -93,7 +93,7 @@ class LineServer(asyncio.Protocol):
         self._end()
 
     async def close(self, grace: float) -> None:
-        """What has begun has so long to finish."""
+        """Wait up to `grace` seconds for running requests, then close."""
         if self._batches and grace:
             await asyncio.wait(self._batches, timeout=grace)
         await self.conversation.close(grace)
@@ -104,7 +104,7 @@ class LineServer(asyncio.Protocol):
 
 
 async def serve_stdio(server: Server) -> None:
-    """Serves until the input ends, or nobody reads the output any more."""
+    """Serve until the input ends or the output is closed by its reader."""
     with private_output() as output:
         sink, lost = await open_sink(output)
         lines = await _source(server, sink)

@@ -103,7 +103,7 @@ def test_processes_are_ended_before_the_end_is_told(tmp_path):
 def test_a_command_that_does_not_greet_is_given_up_and_ended():
     async def work(app):
         hello = await Asked(app, initialize()).done()
-        assert "did not greet within 1 seconds" in str(json.loads(hello.body)["error"])
+        assert "did not answer initialize within 1 seconds" in str(json.loads(hello.body)["error"])
         assert not app._sessions
 
     run(work, misbehaving("never-greets", timeout=1.0))

@@ -55,9 +55,9 @@ def test_call_of_a_tool_that_fails_or_is_not_there():
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("no-such-command", "cannot be started: no-such-command"),
+        ("no-such-command", "cannot start server: no-such-command"),
         ("http://127.0.0.1:9/mcp", "cannot be reached"),
-        ("http://mcp.example.com/", "in the clear"),
+        ("http://mcp.example.com/", "is not encrypted"),
         ("", "no server given"),
         ("'", "invalid command line"),
     ],
@@ -91,7 +91,7 @@ def test_inspect_over_http_for_machines():
 def test_inspect_shows_what_is_wrong_and_what_is_sent():
     code, _, err = toolwire("inspect", BAD, "--env", "EFFECTS=/dev/null")
     assert code == 1
-    assert "skipped: server.no_object: arguments of the type 'string' at /inputSchema/type" in err
+    assert "skipped: server.no_object: arguments must be an object, got 'string' at /inputSchema/type" in err
     code, out, _ = served("inspect", "--schema", "openai_strict")
     assert code == 0
     assert out.startswith("── conjugate ──\n{")
@@ -107,7 +107,7 @@ def test_lock_and_check(tmp_path):
     (tmp_path / "tools.lock").write_text(json.dumps(locked))
     code, _, err = served("inspect", "--check-lock", file)
     assert code == 1
-    assert "it is not what was locked: conjugate: /description" in err
+    assert "it differs from the lock: conjugate: /description" in err
 
 
 def test_bridge_wants_two_different_ends():

@@ -100,7 +100,7 @@ def test_a_server_that_dies_and_then_never_greets_takes_none_of_the_others_down(
         mute = misbehaving("dies-of-discover", "never-greets", name="mute", timeout=1.0)
         async with McpServers([mute, misbehaving()]) as servers:
             assert [str(one) for one in servers.problems if one.server == "mute"] == [
-                "mute: mute did not greet within 1 seconds"
+                "mute: mute did not initialize within 1 seconds"
             ]
             assert servers.toolbox().find("echo") is not None
 

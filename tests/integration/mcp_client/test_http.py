@@ -136,7 +136,7 @@ def test_a_token_in_the_headers():
         url = f"http://127.0.0.1:{port}/mcp"
         async with McpClient(at(url, headers={"Authorization": "Bearer s3cret"})) as client:
             assert (await client.call(asked("add", a=1, b=2))).text == "3"
-        with pytest.raises(NotAuthorized, match=r"does not let us in \(HTTP 401\)") as denied:
+        with pytest.raises(NotAuthorized, match=r"denied access \(HTTP 401\)") as denied:
             await McpClient(at(url, headers={"Authorization": "Bearer wr0ng"})).connect()
         assert "wr0ng" not in str(denied.value)
 
@@ -169,18 +169,22 @@ def test_headers_say_what_the_body_says():
 @pytest.mark.parametrize(
     ("calls", "kind", "words"),
     [
-        (lambda m: events(whole=False), ServerGone, "ended its stream without an answer"),
-        (lambda m: events({"jsonrpc": "2.0", "method": "x"}), ServerGone, "ended its stream without an answer"),
+        (lambda m: events(whole=False), ServerGone, "ended its event stream without an answer"),
+        (lambda m: events({"jsonrpc": "2.0", "method": "x"}), ServerGone, "ended its event stream without an answer"),
         (lambda m: b"", ServerGone, "the connection to x broke"),
         (lambda m: json_reply(result(m, DONE))[:-5], ServerGone, "the connection to x broke"),
         (lambda m: json_reply(b"busy", 503), ServerGone, "answered with HTTP 503"),
-        (lambda m: json_reply(b"{nonsense"), ProtocolError, "cannot be read"),
+        (lambda m: json_reply(b"{nonsense"), ProtocolError, "cannot read the answer"),
         (lambda m: json_reply(b"[" * 200_000 + b"]" * 200_000), ProtocolError, "nested more than 200 deep"),
         (lambda m: json_reply(result({"id": 999}, DONE)), ProtocolError, "another request"),
-        (lambda m: json_reply({"jsonrpc": "2.0"}), ProtocolError, "cannot be read"),
-        (lambda m: json_reply(b"<html>", content_type="text/html"), ProtocolError, "cannot be read"),
+        (lambda m: json_reply({"jsonrpc": "2.0"}), ProtocolError, "cannot read the answer"),
+        (lambda m: json_reply(b"<html>", content_type="text/html"), ProtocolError, "cannot read the answer"),
         (lambda m: json_reply(result(m, {"content": "no list"})), ProtocolError, "expected an array"),
-        (lambda m: json_reply(result(m, {"resultType": "task", "content": []})), ProtocolError, "unknown type 'task'"),
+        (
+            lambda m: json_reply(result(m, {"resultType": "task", "content": []})),
+            ProtocolError,
+            "unknown result type 'task'",
+        ),
         (lambda m: json_reply(b"gone", 404), ServerRefused, "answered with HTTP 404"),
         (lambda m: json_reply(b"", 307, location="http://evil.example/"), ServerRefused, "answered with HTTP 307"),
         (lambda m: json_reply(error(m, -32020, "Header mismatch"), 400), RpcError, "Header mismatch"),
@@ -205,7 +209,7 @@ def test_nobody_there():
 
 
 def test_in_the_clear_only_on_this_machine():
-    with pytest.raises(ConfigError, match="in the clear"):
+    with pytest.raises(ConfigError, match="is not encrypted"):
         at("http://mcp.example.com/")
 
 
@@ -409,7 +413,7 @@ def test_a_login_that_cannot_be_made_is_a_refusal(unused_port):
         login = Login(Browser(redirect), redirect=redirect, client_id="us")
         address = Address(lambda _: b"", **{"server/discover": lambda _: json_reply(b"", 401)})
         async with taken, address.serving() as url:
-            with pytest.raises(NotAuthorized, match="nobody can come back"):
+            with pytest.raises(NotAuthorized, match="cannot listen for the redirect"):
                 await McpClient(at(url), login=login).connect()
 
     run(test())

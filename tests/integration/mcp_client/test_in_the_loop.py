@@ -85,7 +85,7 @@ def test_a_server_that_dies_is_withdrawn_and_the_loop_goes_on():
 
     run(test())
     died, added = last_words(model.heard[1])
-    assert "ServerGone: m has ended; it said: I have had enough" in died
+    assert "ServerGone: m has ended; its standard error: I have had enough" in died
     assert "may have taken effect" in died
     assert added == "3"
     assert "echo" not in offered(model.heard[1])
@@ -169,7 +169,7 @@ def test_only_tools_that_are_what_they_were_pass_the_lock(tmp_path):
     words, (fine, changed, new) = run(used())
     assert fine.text == "fine"
     assert [code_of(changed), code_of(new)] == ["withdrawn", "withdrawn"]
-    assert 'it is not what was locked: pay: /description: "Pays." → "pay"' in changed.text
+    assert 'it differs from the lock: pay: /description: "Pays." → "pay"' in changed.text
     assert "it is not in the lock" in new.text
     assert {"pay", "grow"} <= set(words)
 

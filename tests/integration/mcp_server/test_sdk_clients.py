@@ -112,7 +112,7 @@ def test_structure_progress_resources_and_prompts(way, era):
             assert found.structured_content == {"total": 3}
             broken = await client.call_tool("broken_promise", {})
             assert broken.is_error
-            assert "something else than it declares" in broken.content[0].text
+            assert "does not match its output schema" in broken.content[0].text
             rested = await client.call_tool("nap", {"seconds": 0.05}, progress_callback=progressed)
             assert rested.content[0].text == "rested"
             note = await client.read_resource("notes://monday")

@@ -37,7 +37,7 @@ def test_variables():
     entry = {"url": "https://x.example/${P:-v1}", "headers": {"Authorization": "Bearer ${T}"}}
     spec = one(entry, T="secret")
     assert (spec.url, spec.headers["Authorization"]) == ("https://x.example/v1", "Bearer secret")
-    with pytest.raises(ConfigError, match=r"the variable T is not set at /mcpServers/s"):
+    with pytest.raises(ConfigError, match=r"environment variable T is not set at /mcpServers/s"):
         one(entry)
 
 
@@ -51,15 +51,15 @@ def test_a_server_that_is_disabled_is_left_out():
         ([], "no mcpServers"),
         ({"servers": {}}, "no mcpServers"),
         ({"mcpServers": {"s": "npx"}}, "expected an object, got a string at /mcpServers/s"),
-        ({"mcpServers": {"s": {}}}, "needs a command or a url"),
-        ({"mcpServers": {"s": {"command": "x", "url": "https://x.example"}}}, "and not both"),
+        ({"mcpServers": {"s": {}}}, "must have either a command or a url"),
+        ({"mcpServers": {"s": {"command": "x", "url": "https://x.example"}}}, "or a url, not both"),
         ({"mcpServers": {"s": {"command": "x", "args": "y"}}}, "array of strings at /mcpServers/s/args"),
         ({"mcpServers": {"s": {"command": "x", "env": {"A": 1}}}}, "object of strings at /mcpServers/s/env"),
         ({"mcpServers": {"s": {"command": "x", "timeout": "1"}}}, "expected int or float, got a string"),
-        ({"mcpServers": {"s": {"command": "x", "timeout": -1}}}, "more than nothing"),
-        ({"mcpServers": {"s": {"command": "x", "protocol": "2099-01-01"}}}, "no version of MCP"),
-        ({"mcpServers": {"s": {"url": "ftp://x"}}}, "not one of HTTP"),
-        ({"mcpServers": {"s": {"url": "http://x.example"}}}, "in the clear"),
+        ({"mcpServers": {"s": {"command": "x", "timeout": -1}}}, "must be positive"),
+        ({"mcpServers": {"s": {"command": "x", "protocol": "2099-01-01"}}}, "unknown MCP version"),
+        ({"mcpServers": {"s": {"url": "ftp://x"}}}, "must be an HTTP URL"),
+        ({"mcpServers": {"s": {"url": "http://x.example"}}}, "is not encrypted"),
     ],
 )
 def test_what_is_wrong_says_where(document, words):
@@ -74,10 +74,10 @@ def test_a_file(tmp_path):
     with pytest.raises(ConfigError, match="cannot read"):
         McpServers.from_config(tmp_path / "nothing.json")
     file.write_text("{", encoding="utf-8")
-    with pytest.raises(ConfigError, match="is no JSON"):
+    with pytest.raises(ConfigError, match="is not valid JSON"):
         McpServers.from_config(str(file))
 
 
 def test_two_of_one_name():
-    with pytest.raises(ConfigError, match="two servers"):
+    with pytest.raises(ConfigError, match="duplicate server name"):
         McpServers([ServerSpec("a", command="x"), ServerSpec("a", command="y")])

@@ -84,7 +84,7 @@ def test_a_server_that_discovers_older_versions_only():
 
 
 def test_a_version_that_nobody_knows():
-    with pytest.raises(ProtocolError, match="speaks MCP '1999-01-01'"):
+    with pytest.raises(ProtocolError, match="unsupported MCP version '1999-01-01'"):
         greeted((-32601, "x"), {**OLD, "protocolVersion": "1999-01-01"})
 
 

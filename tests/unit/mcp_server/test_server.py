@@ -166,7 +166,7 @@ def test_states_expire_and_belong_to_their_caller():
     with pytest.raises(RpcError):
         RequestState(b"other", lambda: 0.0).open(sealed, "tools/call", {"name": "t"}, "me")
     now[0] = 11.0
-    with pytest.raises(RpcError, match="time is over"):
+    with pytest.raises(RpcError, match="has expired"):
         state.open(sealed, "tools/call", {"name": "t"}, "me")
 
 
@@ -274,7 +274,7 @@ def test_resources_and_prompts():
 
 
 def test_a_template_and_its_function_agree():
-    with pytest.raises(ConfigError, match="do not agree"):
+    with pytest.raises(ConfigError, match="do not match the parameters"):
 
         @resource("notes://{day}")
         def wrong(hour: str) -> str:
@@ -334,7 +334,7 @@ def test_what_is_over_is_forgotten_now_and_then(caplog):
         tidying.cancel()
 
     asyncio.run(asyncio.wait_for(work(), 30))
-    assert "cannot be swept" in caplog.text
+    assert "cannot remove expired records" in caplog.text
 
 
 @tool

@@ -1,11 +1,11 @@
-"""MCP servers as toolboxes: processes that we start and addresses, both eras.
+"""MCP servers as toolboxes: processes that the client starts, and URLs, both eras.
 
-McpServers   several, from an `mcpServers` configuration       toolwire.mcp.client.servers
-McpClient    one of them                                       toolwire.mcp.client.client
-ServerSpec   where it is, and how far it is trusted            toolwire.mcp.client.config
-Handlers     what a server may ask its client                  toolwire.mcp.client.questions
-Login        who we are, by OAuth                              toolwire.mcp.client.login
-ServerGone, ServerRefused, NotAuthorized                       toolwire.mcp.client.failures
+McpServers   several servers, from an `mcpServers` configuration   toolwire.mcp.client.servers
+McpClient    one server                                            toolwire.mcp.client.client
+ServerSpec   its command or URL, and its trust settings            toolwire.mcp.client.config
+Handlers     answers to questions of a server                      toolwire.mcp.client.questions
+Login        authorization by OAuth                                toolwire.mcp.client.login
+ServerGone, ServerRefused, NotAuthorized                           toolwire.mcp.client.failures
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""One server, used.
+"""A client for one server.
 
     async with McpClient(ServerSpec.parse("toolwire", "mcp", "serve", "tools.py")) as client:
-        client.tools                                       what it offers, by its own names
+        client.tools                                       its tools, by its own names
         await client.call(ToolCall("1", "get_weather", {"city": "Paris"}))
         await client.resources(); await client.read("notes://today")
 
-A broken connection is opened again, a few times, by itself; what was under way is not sent again by itself, unless the
-server runs a call with our idempotency key at most once (`meta.IDEMPOTENCY`). `trouble` says why a server cannot be used now.
+A broken connection is reopened automatically, a few times. In-flight requests are not sent again, unless the server
+runs a call with an idempotency key at most once (`meta.IDEMPOTENCY`). `trouble` is the reason why a server cannot be
+used now.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ _log = logging.getLogger("toolwire.mcp")
 _ROUNDS = 8
 _MOST_QUESTIONS = 1000
 Watch: TypeAlias = Callable[[str, Progress], None]
-"""Called with the name of a tool and how far its call is."""
+"""Called with the name of a tool and the progress of its call."""
 
 
 class McpClient:
-    """`handlers` answer the server's questions, `watch` hears of progress, `trace` says where in whose trace we are,
-    `login` who we are. `changed` is called when the list of tools, or whether they can be used, is no longer what it was.
+    """`handlers` answer the server's questions, `watch` receives progress, `trace` returns the current trace context,
+    `login` authorizes requests. `changed` is called when the list of tools, or their availability, has changed.
     """
 
     def __init__(
@@ -104,42 +105,42 @@ class McpClient:
 
     @property
     def greeting(self) -> Greeting | None:
-        """What the server said of itself, once it has been greeted."""
+        """The server's description of itself, after the greeting."""
         return self.connection.greeting
 
     @property
     def trouble(self) -> str | None:
-        """Why the server cannot be used now."""
+        """The reason why the server cannot be used now, or None."""
         return self.connection.trouble
 
     async def connect(self) -> None:
-        """Opens the connection, finds out what the server speaks, and lists its tools."""
+        """Open the connection, find out the server's version, and list its tools."""
         await self.connection.open()
         await self._list.refresh()  # a change announced while the first listing was in progress
 
     async def close(self) -> None:
-        """Until `connect` nothing is opened again, whatever was under way."""
+        """Close the connection. It is not reopened until `connect`, not even for in-flight requests."""
         await self.connection.close()
 
     async def restore(self) -> None:
-        """Tries anew with a server that was given up."""
+        """Connect again to a server that was given up."""
         await self.connection.restore()
         await self._list.refresh()
 
     def withdraw(self, why: str) -> None:
-        """The server's tools are not to be used any more; `restore` brings them back."""
+        """Mark the server's tools as unusable, until `restore`."""
         self.connection.withdraw(why)
 
     def lost(self, gone: ServerGone) -> None:
-        """The connection broke by itself. Its tools are withdrawn until it is there again."""
+        """Report that the connection broke. The tools are withdrawn until it is open again."""
         self.connection.lost(gone)
 
-    # what comes by itself
+    # messages from the server
 
     def _hear(self, message: Message, link: Link) -> None:
         if isinstance(message, Request):
             if len(self.connection.tasks) >= _MOST_QUESTIONS:
-                raise ProtocolError("more questions than anybody can answer", status=502)
+                raise ProtocolError("too many unanswered requests by the server", status=502)
             self.connection.spawn(self._reply(message, link))
         elif isinstance(message, Notification):
             if message.method == "notifications/tools/list_changed":
@@ -148,12 +149,12 @@ class McpClient:
                 self._progress(message)
 
     async def _reply(self, request: Request, link: Link) -> None:
-        """Over the way that the question came: its number means nothing to another process or session."""
+        """Answer over the link of the question, because its id means nothing to another process or session."""
         answer = await self._handlers.reply(request)
         try:
             await link.tell(answer)
         except ToolwireError as error:
-            _log.info("%s did not hear our answer: %s", self.spec.name, error)
+            _log.info("cannot deliver the answer to %s: %s", self.spec.name, error)
 
     def _progress(self, message: Notification) -> None:
         try:
@@ -166,14 +167,14 @@ class McpClient:
         try:
             self._watch(name, progress)
         except Exception:  # noqa: BLE001  # the author's own function
-            _log.exception("who watches %s failed", name)
+            _log.exception("the watch function failed for tool %s", name)
 
     def _follow_change(self) -> None:
         self._list.is_stale = True
         if self._following is None or self._following.done():
             self._following = self.connection.spawn(self._list.follow())
 
-    # what is asked
+    # requests to the server
 
     async def _load_tools(self) -> None:
         await self._list.load()
@@ -194,14 +195,14 @@ class McpClient:
         return await whole_list(page, key)
 
     async def resources(self) -> list[JSON]:
-        """What it has to read, templates behind."""
+        """List the resources, followed by the resource templates."""
         if not self._has("resources"):
             return []
         found = await self._listed("resources")
         try:
             return found + await self._listed("resources", "resources/templates/list")
         except RpcError as error:
-            if error.code == METHOD_NOT_FOUND:  # templates are not everybody's
+            if error.code == METHOD_NOT_FOUND:  # not every server has templates
                 return found
             raise
 
@@ -209,20 +210,21 @@ class McpClient:
         return await self._listed("prompts") if self._has("prompts") else []
 
     async def read(self, uri: str) -> list[JSON]:
-        """The contents at an address, as MCP writes them."""
+        """Read the contents of a URI, in MCP format."""
         contents = (await self._input("resources/read", {"uri": uri})).get("contents")
         if type(contents) is not list:
-            raise ProtocolError("a resource without contents", pointer="/contents", status=502)
+            raise ProtocolError("the resource has no contents", pointer="/contents", status=502)
         return contents
 
     async def get_prompt(self, name: str, arguments: Object | None = None) -> Object:
         return await self._input("prompts/get", {"name": name, "arguments": arguments or {}})
 
     async def call(self, call: ToolCall, *, key: str | None = None, limited: bool = True) -> ToolResult:
-        """What came of a call, under the server's own name of the tool. `key` is its idempotency key; who sets a limit of
-        their own needs none of ours.
+        """Return the result of a call. The tool has the server's own name. `key` is the idempotency key; a caller
+        with a timeout of its own passes `limited=False`.
 
-        RpcError is what the server says is wrong with the call, ServerGone that nobody knows; a tool that failed is a result.
+        Raise RpcError if the server rejects the call, and ServerGone if the outcome is unknown. A failed tool is a
+        result.
         """
         again = key is not None and self.greeting is not None and self.greeting.is_idempotent
         answers: Object | None = None
@@ -235,15 +237,15 @@ class McpClient:
                 )
             found = read_result(raw, call)
             if isinstance(found, ToolResult):
-                if resent and found.is_error:  # an error of the second try does not tell what the first one did
-                    raise AskedAgain(f"the connection broke, and {self.spec.name} was asked again: {found.text}")
+                if resent and found.is_error:  # an error of the second attempt does not reveal the effect of the first
+                    raise AskedAgain(f"{self.spec.name}: the connection broke, and the retry failed: {found.text}")
                 return found
             answers, state = await self._answered(found), found.state
-        raise ProtocolError(f"{call.name} asks for input again and again", status=502)
+        raise ProtocolError(f"{call.name} still requires input after {_ROUNDS} rounds", status=502)
 
     @contextmanager
     def _watching(self, call: ToolCall, meta: Meta, answers: Object | None, state: str | None) -> Iterator[Build]:
-        """What builds the request of a call. What it builds is watched meanwhile."""
+        """Yield a function that builds the request of a call, and watch the progress of the requests it builds."""
         numbers: list[int] = []
 
         def build(number: int) -> Request:
@@ -260,7 +262,7 @@ class McpClient:
                 del self._watched[number]
 
     async def _input(self, method: str, params: Object) -> Object:
-        """A request that may want input first."""
+        """Send a request that may require input first."""
         given: Object = {}
         for _ in range(_ROUNDS):
             asked = {**params, **given}
@@ -272,7 +274,7 @@ class McpClient:
             given = {} if answers is None else {"inputResponses": answers}
             if wanted.state is not None:
                 given["requestState"] = wanted.state
-        raise ProtocolError(f"{method} asks for input again and again", status=502)
+        raise ProtocolError(f"{method} still requires input after {_ROUNDS} rounds", status=502)
 
     async def _answered(self, wanted: InputRequired) -> Object | None:
         return await self._handlers.answer_all(wanted.requests) if wanted.requests else None

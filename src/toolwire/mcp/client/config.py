@@ -1,10 +1,10 @@
-"""Which servers there are: the `mcpServers` that every client keeps, and a few settings of our own.
+"""The configuration of servers: the `mcpServers` format that all clients share, and a few settings of toolwire.
 
     {"mcpServers": {"files": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem@2026.8.31", "."]},
                     "wiki":  {"url": "https://wiki.example.com/mcp", "headers": {"Authorization": "Bearer ${WIKI_TOKEN}"}}}}
 
-`${NAME}` and `${NAME:-default}` are variables of the environment. A server that is `disabled` is left out. Ours:
-`trusted`, `timeout`, `resources`, `protocol`, `reconnects`, `tools`. What other clients keep there is passed over.
+`${NAME}` and `${NAME:-default}` are environment variables. A server with `disabled` is skipped. Settings of toolwire:
+`trusted`, `timeout`, `resources`, `protocol`, `reconnects`, `tools`. Settings of other clients are ignored.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 class ServerSpec(Value, frozen=True):
     """One server: a `command`, or a `url`.
 
-    `trusted`: its annotations are believed, so that a tool may be more than a write. `timeout` in seconds, for one call.
-    `protocol`: "auto", or the one version to speak. `reconnects`: how often a connection that broke is opened again before
-    the server is given up. `resources`: offer what it has to read, as tools. `tools`: only these, by the server's names.
+    `trusted`: believe its annotations, so that a tool may have a weaker effect than a write. `timeout`: seconds for
+    one call. `protocol`: "auto", or the only version to use. `reconnects`: the number of attempts to reopen a broken
+    connection before the server is given up. `resources`: offer its resources as tools. `tools`: only offer these, by
+    the server's names.
     """
 
     name: str
@@ -49,17 +50,17 @@ class ServerSpec(Value, frozen=True):
 
     def __post_init__(self) -> None:
         if (self.command is None) == (self.url is None):
-            raise ConfigError(f"the server {self.name!r} needs a command or a url, and not both")
+            raise ConfigError(f"server {self.name!r} must have either a command or a url, not both")
         if self.timeout <= 0:
-            raise ConfigError(f"the timeout of {self.name!r} has to be more than nothing, not {self.timeout}")
+            raise ConfigError(f"timeout of server {self.name!r} must be positive, got {self.timeout}")
         if self.protocol != "auto" and self.protocol not in KNOWN:
-            raise ConfigError(f"{self.protocol!r} is no version of MCP", hint=f"auto, {', '.join(KNOWN)}")
+            raise ConfigError(f"unknown MCP version {self.protocol!r}", hint=f"use auto, {', '.join(KNOWN)}")
         if self.url is not None:
             _check_url(self.url, self.name)
 
     @classmethod
     def parse(cls, target: str, *more: str, name: str = "server", **settings: JSON) -> ServerSpec:
-        """A URL, or a command and its arguments."""
+        """Parse a URL, or a command and its arguments."""
         if re.match(r"https?://", target):
             return cls(name, url=target, **settings)
         return cls(name, command=target, args=more, **settings)
@@ -68,15 +69,15 @@ class ServerSpec(Value, frozen=True):
 def _check_url(url: str, name: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"the url of {name!r} is not one of HTTP: {url!r}")
+        raise ConfigError(f"url of server {name!r} must be an HTTP URL, got {url!r}")
     if parts.scheme == "http" and parts.hostname not in _LOCAL:
         raise ConfigError(
-            f"the url of {name!r} is in the clear", hint="use https://; http:// is for this machine alone"
+            f"url of server {name!r} is not encrypted", hint="use https://; http:// is only allowed for this machine"
         )
 
 
 def read_config(document: JSON, environment: Mapping[str, str]) -> tuple[ServerSpec, ...]:
-    """The servers of a configuration; ConfigError with the place of what is wrong."""
+    """Read the servers of a configuration. Raise ConfigError with the location of the problem."""
     servers = document.get("mcpServers") if type(document) is dict else None
     if type(servers) is not dict:
         raise ConfigError("no mcpServers in the configuration", hint='{"mcpServers": {"name": {"command": …}}}')
@@ -95,7 +96,7 @@ def read_config(document: JSON, environment: Mapping[str, str]) -> tuple[ServerS
 def _spec(name: str, entry: Object, environment: Mapping[str, str]) -> ServerSpec:
     entry = _expanded(entry, environment)
     command, args = entry.get("command"), entry.get("args") or []
-    if type(command) is list:  # some clients write both into one list
+    if type(command) is list:  # some clients write the command and its arguments as one list
         command, args = (command[0] if command else ""), [*command[1:], *args]
     url = next((entry[key] for key in ("url", "serverUrl", "httpUrl") if key in entry), None)
     picked = entry.get("tools")
@@ -127,7 +128,7 @@ def _expanded(value: JSON, environment: Mapping[str, str]) -> JSON:
 def _variable(found: re.Match[str], environment: Mapping[str, str]) -> str:
     value = environment.get(found[1], found[2])
     if value is None:
-        raise ConfigError(f"the variable {found[1]} is not set", hint=f"export {found[1]}=…")
+        raise ConfigError(f"environment variable {found[1]} is not set", hint=f"export {found[1]}=…")
     return value
 
 

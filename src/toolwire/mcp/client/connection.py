@@ -1,9 +1,10 @@
-"""The connection to one server: opened, greeted, lost, opened again, closed; and what is sent over it, once or twice.
+"""The connection to one server: opened, greeted, lost, reopened, closed; and the requests sent over it, once or twice.
 
-A broken connection is opened again, a few times, by itself. What was under way is sent again only where that does no harm.
-While a connection is being opened, only who opens it may speak; the others wait until it is greeted.
+A broken connection is reopened automatically, a few times. In-flight requests are sent again only if that does no
+harm. While a connection is being opened, only the task that opens it may send; other tasks wait until the greeting is
+complete.
 
-A session is shared: what went wrong with one call does not end it while it answers, nor while others wait for its answers.
+A session is shared: a failed call does not end it while it still answers, nor while other calls wait for its answers.
 """
 
 from __future__ import annotations
@@ -38,12 +39,13 @@ _log = logging.getLogger("toolwire.mcp")
 _PAUSE = 0.25
 _PATIENCE = 2.0
 Build: TypeAlias = Callable[[int], Request]
-"""A request with this number."""
+"""Builds a request with this id."""
 
 
 class Connection:
-    """`hear` is called with what comes by itself, and the way that it came. `greeted` is what else belongs to opening: it may ask, and its failure is the
-    connection's. `changed` is called when whether the server can be used is no longer what it was; `trouble` says why not.
+    """`hear` is called with messages that are not answers, and the link that they came over. `greeted` is the last
+    step of opening: it may send requests, and its failure is a failure to connect. `changed` is called when the
+    availability of the server has changed; `trouble` is the reason why it cannot be used, or None.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class Connection:
         await self._reopen(None)
 
     async def close(self) -> None:
-        """Until `open` nothing is opened again, whatever was under way."""
+        """Close the connection. It is not reopened until `open`, not even for in-flight requests."""
         self._closed = True
         self.trouble = "it is closed"
         for task in self.tasks:
@@ -89,17 +91,17 @@ class Connection:
         if self._opener is None:
             await self._drop()
         elif self.link is not None:
-            await self.link.close()  # who opens it fails at that, and drops it
+            await self.link.close()  # the task that opens the connection fails then, and drops the link
         if self._own is not None:
             await self._own.aclose()
             self._own = self._sender = None
 
     async def restore(self) -> None:
-        """Tries anew with a server that was given up."""
+        """Connect again to a server that was given up."""
         await self._reopen(self.link, anew=True)
 
     def withdraw(self, why: str) -> None:
-        """The server is not to be used any more; `restore` brings it back."""
+        """Mark the server as unusable, until `restore`."""
         self.trouble = why
         self._changed()
 
@@ -110,10 +112,10 @@ class Connection:
         task.add_done_callback(self.tasks.discard)
         return task
 
-    # opened
+    # open
 
     async def _reopen(self, broken: Link | None, *, anew: bool = False) -> None:
-        """A new connection, unless somebody has opened one meanwhile, or the session has outlived what went wrong."""
+        """Open a new connection, unless another task has opened one meanwhile, or the session survived the failure."""
         async with self._opening:
             self._check_open()
             if self.link is not broken:
@@ -124,7 +126,7 @@ class Connection:
         self._changed()
 
     async def _answers(self, link: Link) -> bool:
-        """Whether its session is still there. In the stateless era there is none that could be ended."""
+        """Return True if the session still exists. In the stateless era there are no sessions."""
         if self.greeting is None or self.greeting.is_stateless:
             return False
         try:
@@ -167,13 +169,13 @@ class Connection:
                 except ServerGone:
                     if self._spec.protocol != "auto" or self._spec.url is not None:
                         raise
-                # a server that dies of a question it does not know gets the older one, in a new life
+                # some servers exit on an unknown request: start them again and use the older handshake
                 await link.close()
                 self._check_open()
                 link = await self._started()
                 return link, await introduce(link, self._ids, self._me, LATEST_HANDSHAKE)
         except TimeoutError:
-            raise ServerGone(f"{self._spec.name} did not greet within {self._spec.timeout:g} seconds") from None
+            raise ServerGone(f"{self._spec.name} did not initialize within {self._spec.timeout:g} seconds") from None
 
     async def _started(self) -> Link:
         link = self.link = self._make()
@@ -201,17 +203,17 @@ class Connection:
             await link.close()
 
     async def _leave(self) -> None:
-        """What others still wait for comes over the old connection, and then it is closed."""
+        """Detach the old connection. It is closed once the answers that other calls wait for have arrived."""
         link, self.link = self.link, None
         if link is not None and link.is_awaited:
             self.spawn(_close_when_answered(link))
         elif link is not None:
             await link.close()
 
-    # lost
+    # reconnect
 
     def lost(self, gone: ServerGone, link: Link | None = None) -> None:
-        """It broke by itself. The server cannot be used until it is there again."""
+        """Report that the connection broke. The server cannot be used until it is open again."""
         if self._closed or self._recovering or self._opener is not None or link not in (None, self.link):
             return
         if self.trouble is None:
@@ -228,20 +230,23 @@ class Connection:
                 try:
                     await self._reopen(broken)
                 except ToolwireError as error:
-                    _log.info("%s did not come back: %s", self._spec.name, error)
+                    _log.info("cannot reconnect to %s: %s", self._spec.name, error)
                     broken = self.link
                 else:
                     return
         finally:
             self._recovering = False
 
-    # sent
+    # send
 
     async def sent(
         self, build: Build, marks: Mirrored | None, limit: float | None, *, again: bool = False
     ) -> tuple[Object, bool]:
-        """The result of a request, and whether it left twice. It does so only where that does no harm (`again`); one that had
-        surely not left is sent over a new connection in any case."""
+        """Return the result of a request, and whether it was sent twice.
+
+        A request is only sent twice if that does no harm (`again`). A request that certainly was not sent is always
+        sent over a new connection.
+        """
         link = await self.ready()
         try:
             return await self._once(link, build, marks, limit), False
@@ -261,10 +266,10 @@ class Connection:
             if not left:
                 raise
             kind = ServerGone if isinstance(error, ServerGone) else AskedAgain
-            raise kind(f"the connection broke, and {self._spec.name} was asked again: {error.message}") from error
+            raise kind(f"{self._spec.name}: the connection broke, and the retry failed: {error.message}") from error
 
     async def ready(self) -> Link | None:
-        """Wait until nobody else is opening a connection, and return the open one."""
+        """Wait until no other task is opening a connection, and return the open one."""
         if self._opener is not None and not self._is_opening():
             async with self._opening:
                 pass

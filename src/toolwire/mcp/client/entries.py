@@ -1,7 +1,8 @@
 """A server's tools and resources as entries of a toolbox.
 
-What the server gives is a result, a failure of the tool included. What the protocol says is wrong is not: the call fails, and
-what of the server cannot be relied on any more is withdrawn, so that the model is told and goes on with the rest.
+A result of the server, including a failure of the tool, is passed on. A protocol error is not a result: the call
+fails, and the unreliable part of the server is withdrawn, so that the model is informed and continues with the other
+tools.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ _NOT_RUN = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PA
 
 
 def tool_entry(client: McpClient, name: str, tool: Tool, refused: Callable[[], str | None]) -> Entry:
-    """`name` is the model's, the tool's own is the server's; `refused` says why it may not be used, lock and all."""
+    """`name` is the model's name for the tool, `tool.name` the server's; `refused` returns why the lock forbids it."""
     wanted = tool.name
-    gone: list[str] = []  # why this one tool is not to be had any more
+    gone: list[str] = []  # why this tool is withdrawn
 
     async def call(**arguments: JSON) -> ToolResult:
         running = current_call()
@@ -47,7 +48,7 @@ def tool_entry(client: McpClient, name: str, tool: Tool, refused: Callable[[], s
         except RpcError as error:
             raise _withdrawn(client, error, gone) from error
         except AskedAgain:
-            raise  # the connection is there
+            raise  # the connection works
         except ServerGone as error:
             client.lost(error)
             raise
@@ -63,21 +64,21 @@ def tool_entry(client: McpClient, name: str, tool: Tool, refused: Callable[[], s
     options = Options(
         timeout=client.spec.timeout, withdrawn=withdrawn, untrusted=not client.spec.trusted, resource=client.spec.name
     )
-    # titles and hints are for people and programs, and no model's wire has a word for them
+    # titles and hints are for people and programs; the wires of the models have no field for them
     return Entry(replace(tool, name=name, extra={}), call, options)
 
 
 def _difference(client: McpClient, tool: Tool) -> str | None:
-    """What has become of the tool since it was offered."""
+    """Return how the tool has changed since it was offered, or None."""
     now = client.tools.get(tool.name)
     if now is None:
-        return f"the server {client.spec.name} does not offer it any more"
+        return f"the server {client.spec.name} no longer offers it"
     same = now is tool or (now.input_schema == tool.input_schema and now.description == tool.description)
-    return None if same else "it has changed since it was offered; take the toolbox anew"
+    return None if same else "it has changed since it was offered; build the toolbox again"
 
 
 def _withdrawn(client: McpClient, error: RpcError, gone: list[str]) -> Exception:
-    """The protocol says no. Wrong parameters concern one tool, everything else the server."""
+    """Handle a protocol error. Invalid parameters withdraw one tool, any other error the whole server."""
     words = f"{client.spec.name} answered with the error {error.code}: {error.message}"
     if error.code == INVALID_PARAMS:
         gone.append(words)
@@ -89,8 +90,10 @@ def _withdrawn(client: McpClient, error: RpcError, gone: list[str]) -> Exception
 
 
 def _judged(result: ToolResult, tool: Tool) -> ToolResult:
-    """A result that is not what its tool declares is passed on with a note: the words may still be right. What only MCP has a
-    word for becomes a note, too."""
+    """Annotate a result that does not match its output schema and pass it on, because its text may still be right.
+
+    Fields that only MCP has become an annotation, too.
+    """
     if result.extra:
         result = told(replace(result, extra={}), mcp=result.extra.get(NAME, {}))
     if result.is_error:
@@ -101,12 +104,12 @@ def _judged(result: ToolResult, tool: Tool) -> ToolResult:
     if check.accepts(result.structured):
         return result
     problems = [str(problem) for problem in check.problems(result.structured)]
-    _log.warning("%s gave something else than it declares: %s", tool.name, "; ".join(problems))
+    _log.warning("the result of %s does not match its output schema: %s", tool.name, "; ".join(problems))
     return told(result, undeclared=problems)
 
 
 def resource_entries(client: McpClient) -> list[Entry]:
-    """What a server has to read, as two tools: list it, read one."""
+    """Make two tools from the resources of a server: one lists them, one reads them."""
     server = client.spec.name
 
     async def listing() -> JSON:

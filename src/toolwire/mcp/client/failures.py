@@ -1,11 +1,11 @@
-"""How a server fails its client. Each says whether the call may have been run.
+"""The ways in which a server fails its client. Each records whether the call may have run.
 
-    ServerGone      the connection broke, or there is none; `sent` tells whether the call had left
-    ServerRefused   the server, or something in front of it, said no before anything ran
-    NotAuthorized   … because it does not know who asks
+    ServerGone      the connection broke, or there is none; `sent` is True if the call was sent
+    ServerRefused   the server, or a proxy in front of it, rejected the request before anything ran
+    NotAuthorized   … because the client is not authenticated or lacks a permission
 
-They are `Transient` to the runtime: what was surely not run may be tried again, a write that may have been is not.
-A JSON-RPC error is an `RpcError` (toolwire.wire.mcp.errors).
+They are `Transient` for the runtime: a call that certainly did not run may be retried, a write that may have run is
+not. A JSON-RPC error is an `RpcError` (toolwire.wire.mcp.errors).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["AskedAgain", "NotAuthorized", "ServerGone", "ServerRefused"]
 
 
 class ServerGone(ToolwireError, Transient):
-    """No answer will come. `sent`: the request had left, so that nobody knows whether it was served."""
+    """No answer will arrive. `sent`: the request was sent, so it is unknown whether it was served."""
 
     default_status = 502
 
@@ -28,11 +28,11 @@ class ServerGone(ToolwireError, Transient):
 
 
 class AskedAgain(ServerGone):
-    """The connection broke, the call was sent once more, and what came of that does not tell what the first one did."""
+    """The connection broke and the call was sent again. Its outcome does not reveal the effect of the first attempt."""
 
 
 class ServerRefused(ToolwireError, Transient):
-    """Nothing was run, and asking again at once would not help. `http` is the HTTP status, where there was one."""
+    """Nothing ran, and an immediate retry would not help. `http` is the HTTP status, if there was one."""
 
     default_status = 502
 
@@ -44,6 +44,6 @@ class ServerRefused(ToolwireError, Transient):
 
 
 class NotAuthorized(ServerRefused):
-    """The server wants to know who asks, or that one may do more."""
+    """The server requires authentication, or a permission that the token does not have."""
 
     default_status = 401

@@ -1,11 +1,13 @@
-"""Finding out what a server speaks, sans-IO: requests come out, answers go in, and at the end there is a Greeting.
+"""Negotiate the protocol version with a server, sans-IO: requests come out, answers go in, and the result is a
+Greeting.
 
     steps = greet(ids, me, "auto")
     request = next(steps)
-    request = steps.send(answer)                 # or steps.throw(…) where none came
+    request = steps.send(answer)                 # or steps.throw(…) if there was none
 
-The stateless era first (`server/discover`). An error that only a modern server gives is final, except that it may name
-another version; any other failure, silence included, is how servers of the handshake era say that they do not know it.
+The stateless era is tried first (`server/discover`). An error that only a modern server returns is final, except that
+it may name another version. Any other failure, including a timeout, means a server of the handshake era that does not
+know the request.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ __all__ = ["Greeting", "Me", "discovered", "greet"]
 
 
 class Me(Value, frozen=True):
-    """What a client says of itself."""
+    """The client's description of itself."""
 
     info: Object
     capabilities: Object = {}
 
     def meta(self, version: str) -> Meta:
-        """What every request of the stateless era says; nothing in the other one."""
+        """Return the `_meta` of every request in the stateless era. It is empty in the handshake era."""
         return Meta(version, self.info, self.capabilities) if version in STATELESS else Meta()
 
 
@@ -52,17 +54,17 @@ class Greeting(Value, frozen=True):
         return self.version in STATELESS
 
     def offers(self, area: str) -> bool:
-        """Whether the server has anything of "tools", "resources", "prompts". One that says nothing of itself may have tools."""
+        """Return True if the server has "tools", "resources" or "prompts". One without capabilities may have tools."""
         return area in self.card.capabilities or (area == "tools" and not self.card.capabilities)
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether a call with a key may be sent twice."""
+        """True if a call with an idempotency key may be sent twice."""
         offered = self.card.capabilities.get("experimental")
         return type(offered) is dict and IDEMPOTENCY in offered
 
     def tells(self, area: str) -> bool:
-        """Whether it says when its list changes."""
+        """Return True if the server announces changes of its list."""
         offered = self.card.capabilities.get(area)
         return type(offered) is dict and offered.get("listChanged") is True
 
@@ -71,7 +73,7 @@ Steps = Generator[Request | Notification, Result | Failure | None, Greeting]
 
 
 def greet(ids: Iterator[int], me: Me, protocol: str = "auto") -> Steps:
-    """Discovery, and the handshake where that is what the server knows."""
+    """Try discovery, and fall back to the handshake."""
     if protocol in HANDSHAKE:
         return (yield from _initialize(ids, me, protocol))
     version = LATEST if protocol == "auto" else protocol
@@ -99,14 +101,14 @@ def greet(ids: Iterator[int], me: Me, protocol: str = "auto") -> Steps:
 
 
 def discovered(answer: Result | Failure) -> Greeting | None:
-    """What an answer to `server/discover` says that came when nobody waited for it any more."""
+    """Read an answer to `server/discover` that arrived after its timeout."""
     card = read_discovered(answer.result) if isinstance(answer, Result) else ServerCard(())
     version = _newest(card.versions, STATELESS)
     return None if version is None else Greeting(version, card)
 
 
 def _other_version(answer: Result | Failure | None) -> str | None:
-    """What a server that does not speak our version speaks instead, if we do, too."""
+    """Return a version that the server names in its error and that this client supports, or None."""
     if not isinstance(answer, Failure) or answer.code != UNSUPPORTED_VERSION or type(answer.data) is not dict:
         return None
     supported = answer.data.get("supported")
@@ -127,7 +129,9 @@ def _initialize(ids: Iterator[int], me: Me, version: str) -> Steps:
     spoken = card.versions[0]
     if spoken not in HANDSHAKE:
         raise ProtocolError(
-            f"the server speaks MCP {spoken!r}", pointer="/protocolVersion", hint=f"we speak {', '.join(HANDSHAKE)}"
+            f"unsupported MCP version {spoken!r}",
+            pointer="/protocolVersion",
+            hint=f"use a server that supports one of {', '.join(HANDSHAKE)}",
         )
     yield INITIALIZED
     return Greeting(spoken, card)

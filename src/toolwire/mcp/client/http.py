@@ -1,8 +1,8 @@
-"""A server at an address: a message a POST, its answer a document or a stream of events (streamable HTTP, both eras).
+"""A link to a URL: each message is a POST, its answer a document or an event stream (streamable HTTP, both eras).
 
-In the stateless era every request stands for itself, and closing its stream is how it is cancelled. In the handshake era a
-session holds them together: its id goes with every request, a stream that ends before its answer is resumed where it stopped
-(`Last-Event-ID`), and a second stream (GET) brings what belongs to no request.
+In the stateless era every request is independent, and closing its stream cancels it. In the handshake era requests
+share a session: its id is sent with every request, a stream that ends before its answer is resumed at the last event
+(`Last-Event-ID`), and a second stream (GET) delivers the messages that belong to no request.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SHORTEST_WAIT = 0.1
 _LONGEST_WAIT = 60.0
 _PATIENCE = 2.0
 _LATER = 5.0
-"""Whoever asks has a limit of their own; this one is behind it."""
+"""Added to the timeout, because the caller has a limit of its own that should take effect first."""
 _RESUMES = 5
 _LOGINS = 3
 _ERROR_LIMIT = 64 * 1024
@@ -54,12 +54,12 @@ class Sender(Protocol):
 
 
 class Authorizer(Protocol):
-    """Who we are, to a server that asks: `toolwire.mcp.client.login.Login`."""
+    """Supplies tokens for a server that requires authorization: `toolwire.mcp.client.login.Login`."""
 
     async def token(self) -> str | None: ...
 
     async def challenged(self, sender: Sender, url: str, status: int, challenge: str, used: str | None) -> None:
-        """A new token after a 401 or 403; NotAuthorized where there is none to be had."""
+        """Obtain a new token after a 401 or 403. Raise NotAuthorized if that is impossible."""
         ...
 
 
@@ -82,7 +82,7 @@ class HttpLink:
         self._closed = False
 
     async def open(self) -> None:
-        """There is nothing to open."""
+        """Do nothing: HTTP needs no connection in advance."""
 
     async def ask(self, request: Request, marks: Mirrored | None = None) -> Result | Failure:
         self._asked += 1
@@ -121,7 +121,7 @@ class HttpLink:
         self._stateless = greeting.is_stateless
         if listen:
             self._spawn(self._listen())
-            with suppress(TimeoutError):  # what is asked before the stream is there may be lost
+            with suppress(TimeoutError):  # messages that the server sends before the stream is open may be lost
                 await asyncio.wait_for(self._listens.wait(), _PATIENCE)
 
     async def close(self) -> None:
@@ -131,7 +131,7 @@ class HttpLink:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._session is not None:
             secrets = self._secrets(None if self._login is None else await self._login.token())
-            with suppress(OSError):  # it forgets the session by itself
+            with suppress(OSError):  # the server expires the session anyway
                 async with self._sender.send("DELETE", self._url, self._held(), secrets, b"", 2.0):
                     pass
             self._session = None
@@ -145,7 +145,7 @@ class HttpLink:
         try:
             await self.tell(notification)
         except (ServerGone, ServerRefused, OSError):
-            pass  # a courtesy
+            pass  # the notification is only a courtesy
 
     # one request
 
@@ -154,7 +154,7 @@ class HttpLink:
         headers = {"content-type": "application/json", "accept": _BOTH}
         if isinstance(message, Request):
             said = request_headers(message, marks)
-            headers.update(said if VERSION in said else {})  # what says no version belongs to a session
+            headers.update(said if VERSION in said else {})  # without a version the request belongs to a session
         elif isinstance(message, Notification) and self._stateless:
             message = Notification(message.method, with_meta(message.params, self._me.meta(self._version or "")))
             headers.update(request_headers(Request(0, message.method, message.params)))
@@ -174,7 +174,7 @@ class HttpLink:
 
     @asynccontextmanager
     async def _sent(self, method: str, headers: Mapping[str, str], body: bytes, seconds: float) -> AsyncIterator[Reply]:
-        """With who we are; where the server asks for that, again with the answer."""
+        """Send a request with the token. If the server asks for authorization, log in and send it again."""
         for left in reversed(range(_LOGINS)):
             token = None if self._login is None else await self._login.token()
             held = {**self._held(), **headers}
@@ -184,22 +184,22 @@ class HttpLink:
                     return
                 challenge, status = reply.headers.get("www-authenticate", ""), reply.status
             if self._login is None or not left or (status == 403 and "insufficient_scope" not in challenge):
-                hint = "give it a token in headers, or a login" if self._login is None else ""
-                raise NotAuthorized(f"{self._spec.name} does not let us in (HTTP {status})", http=status, hint=hint)
+                hint = "configure a token in headers, or a login" if self._login is None else ""
+                raise NotAuthorized(f"{self._spec.name} denied access (HTTP {status})", http=status, hint=hint)
             await self._login.challenged(self._sender, self._url, status, challenge, token)
 
     def _secrets(self, token: str | None) -> dict[str, str]:
         return {**self._spec.headers, **({} if token is None else {"authorization": f"Bearer {token}"})}
 
     def _held(self) -> dict[str, str]:
-        """What a session says with every request."""
+        """Return the headers that a session adds to every request."""
         held = {} if self._session is None else {SESSION: self._session}
         return held if self._version is None or self._stateless else {**held, VERSION: self._version}
 
-    # its answer
+    # the answer
 
     async def _answer(self, reply: Reply, request: Request) -> Result | Failure | SSEDecoder:
-        """The answer; or the stream that has ended without it."""
+        """Return the answer, or the decoder of a stream that ended without one."""
         kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "text/event-stream" and reply.status < 300:
             return await self._streamed(reply, request, SSEDecoder(LIMIT))
@@ -221,17 +221,17 @@ class HttpLink:
                         return answer
                     size = 0
                 if size > LIMIT:
-                    raise ProtocolError(f"an event of more than {LIMIT} bytes", status=502)
+                    raise ProtocolError(f"an event is larger than {LIMIT} bytes", status=502)
             for _, text in stream.close():
                 answer = self._mine(text, request) if text else None
                 if answer is not None:
                     return answer
         except ConnectionError as error:
-            _log.info("the stream of %s broke: %s", self._spec.name, error)
+            _log.info("the event stream of %s broke: %s", self._spec.name, error)
         return stream
 
     async def _resumed(self, request: Request, stream: SSEDecoder) -> Result | Failure:
-        """The rest of a stream that has ended too early. Only the handshake era has a way to ask for it."""
+        """Resume a stream that ended too early. Only the handshake era supports this."""
         for _ in range(_RESUMES):
             if self._stateless or not stream.last_id:
                 break
@@ -246,26 +246,26 @@ class HttpLink:
                     answer = await self._streamed(reply, request, again)
             except OSError:
                 continue
-            except ServerRefused:  # the question is refused; the call had left before
+            except ServerRefused:  # only the resumption was refused; the call itself was sent before
                 break
             if not isinstance(answer, SSEDecoder):
                 return answer
             stream = answer
-        raise ServerGone(f"{self._spec.name} ended its stream without an answer")
+        raise ServerGone(f"{self._spec.name} ended its event stream without an answer")
 
     def _mine(self, data: bytes, request: Request) -> Result | Failure | None:
-        """The answer to this request; anything else is passed on."""
+        """Return the answer to this request. Pass any other message on."""
         try:
             message = read(data)
         except RpcError as error:
-            raise ProtocolError(f"an answer that cannot be read: {error.message}", status=502) from None
+            raise ProtocolError(f"cannot read the answer: {error.message}", status=502) from None
         if isinstance(message, (Result, Failure)):
             return message if message.id == request.id or message.id is None else None
         self._hear(message)
         return None
 
     async def _refuse(self, reply: Reply, request: Request | None) -> Failure:
-        """An HTTP error: what it says as JSON-RPC, if it does; otherwise nobody served the request."""
+        """Handle an HTTP error: return its JSON-RPC error, if it has one, otherwise raise."""
         status, name = reply.status, self._spec.name
         try:
             data = await whole_body(reply, _ERROR_LIMIT)
@@ -277,17 +277,19 @@ class HttpLink:
             return Failure(request.id, message.code, message.message, message.data)
         if lost_session:
             self._session = None
-            raise ServerGone(f"{name} has forgotten the session", sent=False)
+            raise ServerGone(f"{name} no longer knows the session", sent=False)
         if status >= 500:
             raise ServerGone(f"{name} answered with HTTP {status}")
         words = f": {neutralise_line(message.message[:200])}" if isinstance(message, Failure) else ""
         raise ServerRefused(f"{name} answered with HTTP {status}{words}", http=status)
 
-    # what belongs to no request
+    # messages that belong to no request
 
     async def _listen(self) -> None:
-        """What changes: the GET stream of a session, or a request whose stream stays open. Goes on until it is cancelled, or
-        until the server says that it has none."""
+        """Receive changes: over the GET stream of a session, or over a request whose stream stays open.
+
+        Continue until cancelled, or until the server reports that it has no such stream.
+        """
         wait, last, number = _RETRY, b"", 0
         while not self._closed:
             stream, number = SSEDecoder(LIMIT), number + 1
@@ -303,7 +305,7 @@ class HttpLink:
             except ServerRefused:
                 return
             except (OSError, ProtocolError) as error:
-                _log.info("%s cannot be listened to: %s", self._spec.name, error)
+                _log.info("cannot listen to %s: %s", self._spec.name, error)
                 wait = min(wait * 2, _LONGEST_WAIT)
             last = stream.last_id
             await asyncio.sleep(_pause(stream, wait))
@@ -322,5 +324,5 @@ class HttpLink:
 
 
 def _pause(stream: SSEDecoder, otherwise: float) -> float:
-    """Seconds until a stream is asked for again: as many as it says, within reason."""
+    """Return the seconds before a stream is requested again: the server's `retry` value, within limits."""
     return otherwise if stream.retry is None else min(max(stream.retry / 1000, _SHORTEST_WAIT), _LONGEST_WAIT)

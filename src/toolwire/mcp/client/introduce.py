@@ -1,7 +1,8 @@
-"""Greeting a server over a link.
+"""Greet a server over a link.
 
-A server that does not know the first question, and does not say so, is asked the second one after a while. Should the answer
-to the first come after all (it was only slow to start), that is the one that counts: such a server refuses the second.
+A server that neither answers `server/discover` nor rejects it gets `initialize` after a while. If the answer to the
+first request still arrives (the server was only slow to start), it takes precedence, because such a server refuses
+the second request.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PROBE = 10.0
 
 
 async def introduce(link: Link, ids: Iterator[int], me: Me, protocol: str) -> Greeting:
-    """What the server speaks, and what it says of itself."""
+    """Return the version and the description of the server."""
     late: asyncio.Task[Result | Failure] | None = None
     asked: list[asyncio.Task[Result | Failure]] = []
     steps = greet(ids, me, protocol)
@@ -60,7 +61,7 @@ async def _ask(link: Link, request: Request) -> Result | Failure:
 async def _first(
     asking: asyncio.Task[Result | Failure], late: asyncio.Task[Result | Failure] | None, step: Request
 ) -> Result | Failure | Greeting:
-    """The answer; or the greeting that the late answer to an earlier question is."""
+    """Return the answer, or the greeting in a late answer to the earlier request."""
     if late is None:
         limit = _PROBE if step.method == "server/discover" else None
         done, _ = await asyncio.wait({asking}, timeout=limit)
@@ -69,7 +70,7 @@ async def _first(
         return asking.result()
     await asyncio.wait({asking, late}, return_when=asyncio.FIRST_COMPLETED)
     if not late.done() and asking.exception() is None and isinstance(asking.result(), Failure):
-        await asyncio.wait({late}, timeout=_PROBE)  # refused: perhaps because the first question is being answered
+        await asyncio.wait({late}, timeout=_PROBE)  # refused, perhaps because the first request is still being served
     if late.done() and not late.cancelled() and late.exception() is None:
         greeting = discovered(late.result())
         if greeting is not None:

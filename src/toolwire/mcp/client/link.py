@@ -1,4 +1,4 @@
-"""The way to a server. Two of them: a process that we start (stdio), and an address (http)."""
+"""The link to a server. There are two: a process that the client starts (stdio), and a URL (http)."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from .greeting import Greeting
 __all__ = ["Hear", "Link", "Lost"]
 
 Hear: TypeAlias = Callable[[Message], None]
-"""Called with what is no answer: notifications, and questions of the server."""
+"""Called with messages that are not answers: notifications, and requests by the server."""
 Lost: TypeAlias = Callable[[ServerGone], None]
 """Called once, when the connection is gone for good."""
 
 
 class Link(Protocol):
-    """Requests may be asked side by side. Who is cancelled while asking says so to the server, in the way of the era."""
+    """Requests may run concurrently. Cancelling `ask` notifies the server, as its era requires."""
 
     async def open(self) -> None: ...
 
     async def ask(self, request: Request, marks: Mirrored | None = None) -> Result | Failure:
-        """The answer; ServerGone where there will be none, ServerRefused where nothing was run."""
+        """Return the answer. Raise ServerGone if there will be none, ServerRefused if nothing ran."""
         ...
 
     async def tell(self, message: Notification | Result | Failure) -> None:
-        """What needs no answer."""
+        """Send a message that has no answer."""
         ...
 
     async def agreed(self, greeting: Greeting, *, listen: bool) -> None:
-        """What was found out. `listen`: there is something to be heard beside answers."""
+        """Store the negotiated version. `listen`: the server may send messages besides answers."""
         ...
 
     @property
     def is_awaited(self) -> bool:
-        """Somebody waits for an answer that may come though another request failed."""
+        """True if a request waits for an answer that may still arrive although another request failed."""
         ...
 
     async def answered(self) -> None:
-        """Until nobody waits any more."""
+        """Wait until no request waits for an answer."""
         ...
 
     async def close(self) -> None: ...

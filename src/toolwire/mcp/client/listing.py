@@ -1,6 +1,7 @@
-"""A server's lists, whole; and its tools, each looked at for itself.
+"""Read the complete lists of a server, and check each tool on its own.
 
-One tool that cannot be used is reported and left out; the others live. Pages are followed as long as they lead somewhere.
+A tool that cannot be used is reported and left out; the others remain. Pages are followed until the last one, within
+limits.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _ITEMS = 100_000
 
 
 class Problem(Value, frozen=True):
-    """What of a server cannot be used, and why. `tool` is empty where it is the server."""
+    """A tool or server that cannot be used, and the reason. `tool` is empty if the server is unusable."""
 
     server: str
     tool: str
@@ -38,7 +39,7 @@ class Problem(Value, frozen=True):
 
 
 async def whole_list(ask: Callable[[str | None], Awaitable[Object]], key: str) -> list[JSON]:
-    """All pages. A cursor that was seen before, or pages without end, are an error of the server."""
+    """Return the items of all pages. A repeated cursor, or too many pages, is an error of the server."""
     items: list[JSON] = []
     seen: set[str | None] = set()
     cursor: str | None = None
@@ -54,7 +55,7 @@ async def whole_list(ask: Callable[[str | None], Awaitable[Object]], key: str) -
 
 
 def read_tools(raw: Sequence[JSON], server: str, *, trusted: bool) -> tuple[dict[str, Tool], list[Problem]]:
-    """The tools that can be used, by the server's names, and what is wrong with the others."""
+    """Return the usable tools by the server's names, and the problems of the others."""
     tools: dict[str, Tool] = {}
     problems: list[Problem] = []
     for index, one in enumerate(raw):
@@ -66,7 +67,7 @@ def read_tools(raw: Sequence[JSON], server: str, *, trusted: bool) -> tuple[dict
             problems.append(Problem(server, shown, str(error)))
             continue
         if tool.name in tools:
-            problems.append(Problem(server, shown, "declared twice; the first one counts"))
+            problems.append(Problem(server, shown, "declared twice; the first declaration is used"))
             continue
         tools[tool.name] = tool if trusted else replace(tool, effect="write")
     return tools, problems
@@ -79,11 +80,11 @@ def _read(raw: JSON) -> Tool:
         error.pointer = error.pointer.removeprefix("/tools/0")
         raise
     if not tool.name:
-        raise ProtocolError("a tool without a name", pointer="/name")
+        raise ProtocolError("the tool has no name", pointer="/name")
     schema = tool.input_schema
     if schema is not None:
         if schema.get("type", "object") != "object":
-            raise ProtocolError(f"arguments of the type {schema['type']!r}", pointer="/inputSchema/type")
+            raise ProtocolError(f"arguments must be an object, got {schema['type']!r}", pointer="/inputSchema/type")
         _warn_of_unchecked(tool.name, validator(schema))
         mirrored(schema)
     if tool.output_schema is not None:

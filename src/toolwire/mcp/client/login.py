@@ -1,8 +1,9 @@
-"""Who we are, to servers that ask: tokens by OAuth, kept in memory, renewed when they end.
+"""Authorization for servers that require it: OAuth tokens, kept in memory and renewed when they expire.
 
     McpClient(spec, login=Login(Browser()))
 
-A token that has ended is renewed when the server says so. `visit` takes the user to an address and gives back the one they are sent to; `Browser` does so with the user's browser.
+An expired token is renewed when the server rejects it. `visit` sends the user to a URL and returns the URL that they
+are redirected to; `Browser` does so with the user's browser.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ _LIMIT = 1024 * 1024
 
 
 class Login:
-    """One server's tokens. `client_id`, `secret` and `issuer`: where a guard knows us already; `metadata_url`: a document
-    that says who we are."""
+    """The tokens of one server.
+
+    `client_id`, `secret` and `issuer`: an existing registration at an authorization server. `metadata_url`: the URL
+    of a client metadata document.
+    """
 
     def __init__(
         self,
@@ -60,13 +64,13 @@ class Login:
     async def challenged(self, sender: Sender, url: str, status: int, challenge: str, used: str | None) -> None:
         async with self._asking:
             if self._grant is not None and self._grant.token != used:
-                return  # somebody else has asked meanwhile
+                return  # another request has renewed the token meanwhile
             read = Challenge.read(challenge)
             if status == 401 and await self._renewed(sender):
                 return
             asked = frozenset() if self._grant is None else self._grant.scopes
             if status == 403 and read.scope and asked >= set(read.scope.split()):
-                raise NotAuthorized(f"not allowed, although we asked for {read.scope}", http=status)
+                raise NotAuthorized(f"access denied although scope {read.scope} was requested", http=status)
             self._grant = await self._through(sender, authorize(url, read, self._app, self._known, asked))
 
     async def _renewed(self, sender: Sender) -> bool:
@@ -75,7 +79,7 @@ class Login:
         try:
             self._grant = await self._through(sender, refresh(self._grant))
         except NotAuthorized:
-            self._grant = None  # it is no longer worth anything
+            self._grant = None  # the refresh token is no longer valid
             return False
         return True
 
@@ -98,20 +102,20 @@ async def _fetched(sender: Sender, step: Fetch) -> Fetched:
             while data := await reply.read():
                 size += len(data)
                 if size > _LIMIT:
-                    raise NotAuthorized(f"{neutralise_line(step.url[:200])} says more than {_LIMIT} bytes")
+                    raise NotAuthorized(f"the response of {neutralise_line(step.url[:200])} exceeds {_LIMIT} bytes")
                 pieces.append(data)
             return Fetched(reply.status, b"".join(pieces))
     except OSError as error:
-        raise NotAuthorized(f"{neutralise_line(step.url[:200])} cannot be reached: {error}") from None
+        raise NotAuthorized(f"cannot reach {neutralise_line(step.url[:200])}: {error}") from None
 
 
 class Browser:
-    """Opens the user's browser, and waits for them to come back to `redirect`, on this machine."""
+    """Open the user's browser, and wait for the redirect to `redirect` on this machine."""
 
     def __init__(self, redirect: str = "http://127.0.0.1:8765/callback", *, seconds: float = 300.0) -> None:
         parts = urlsplit(redirect)
         if parts.hostname not in ("127.0.0.1", "localhost") or parts.port is None:
-            raise ConfigError(f"{redirect} is not on this machine", hint="http://127.0.0.1:8765/callback")
+            raise ConfigError(f"redirect {redirect} is not on this machine", hint="use http://127.0.0.1:8765/callback")
         self.redirect = redirect
         self._port = parts.port
         self._path = parts.path
@@ -134,10 +138,10 @@ class Browser:
         try:
             server = await asyncio.start_server(answer, "127.0.0.1", self._port)
         except OSError as error:
-            raise NotAuthorized(f"nobody can come back to {self.redirect}: {error.strerror}") from None
+            raise NotAuthorized(f"cannot listen for the redirect to {self.redirect}: {error.strerror}") from None
         async with server:
             await asyncio.to_thread(webbrowser.open, url)
             try:
                 return await asyncio.wait_for(back, self._seconds)
             except TimeoutError:
-                raise NotAuthorized(f"nobody came back from the browser in {self._seconds:g} seconds") from None
+                raise NotAuthorized(f"no redirect from the browser within {self._seconds:g} seconds") from None

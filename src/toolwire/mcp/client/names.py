@@ -1,7 +1,8 @@
-"""What a model calls the tools of several servers: names that every provider takes, and that are there only once.
+"""Names of the tools of several servers for the model: accepted by every provider, and unique.
 
-A name is kept where it can be. Where two servers have the same one, both get their server's name in front, so that which is
-which does not depend on the order of the servers. What no provider takes is cleaned, and gets a hash of what it was.
+A name is kept if possible. If two servers use the same name, both tools get their server's name as a prefix, so that
+the result does not depend on the order of the servers. Characters that a provider may reject are replaced, and a hash
+of the original name is appended.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def legal(name: str) -> str:
-    """
+    """Return the name if every provider accepts it, otherwise a cleaned form with a hash.
+
     >>> legal("get_weather"), legal("files.read")
     ('get_weather', 'files_read_pbmm')
     """
@@ -31,7 +33,7 @@ def legal(name: str) -> str:
 
 
 def names_of(tools: Mapping[str, Iterable[str]]) -> dict[tuple[str, str], str]:
-    """(server, its name for the tool) → the model's name."""
+    """Map (server, tool name of the server) to the name for the model."""
     every = [(server, name) for server, names in tools.items() for name in names]
     shared = Counter(legal(name) for _, name in every)
     out: dict[tuple[str, str], str] = {}

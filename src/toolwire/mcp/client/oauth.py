@@ -1,11 +1,12 @@
-"""OAuth 2.1 as MCP wants it, sans-IO: what to fetch and where to send the user comes out, what came of it goes in.
+"""OAuth 2.1 as MCP requires it, sans-IO: fetches and user visits come out, their results go in.
 
     steps = authorize(url, challenge, app, known)      → Fetch | Visit …, and Grant at the end
 
-Who guards the server is found in its metadata (RFC 9728), how to talk to the guard in the guard's own (RFC 8414, OpenID).
-Nothing is taken on trust on the way: the metadata has to be of this server and of that guard, the answer of the guard has to
-carry our state and, where it says who it is, the right name (RFC 9207); the code is bound to us (PKCE) and the token to the
-server (RFC 8707). What we are known as to one guard is never shown to another.
+The metadata of the server names its authorization server (RFC 9728), whose own metadata names the endpoints (RFC
+8414, OpenID). Everything is verified on the way: the metadata must belong to this server and to that authorization
+server; the authorization response must carry our state and, if it names its issuer, the right one (RFC 9207); the
+code is bound to this client (PKCE) and the token to the server (RFC 8707). A registration at one authorization server
+is never sent to another.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _PARAMETER = re.compile(r'(?<![a-zA-Z_])([a-zA-Z_]++)\s*+=\s*+(?:"((?:[^"\\]|\\.
 
 
 class Fetch(Value, frozen=True):
-    """An HTTP request → Fetched."""
+    """An HTTP request. Answer it with Fetched."""
 
     method: str
     url: str
@@ -54,19 +55,22 @@ class Fetched(Value, frozen=True):
         except ProtocolError:
             value = None
         if type(value) is not dict:
-            raise NotAuthorized(f"the {what} is no JSON object (HTTP {self.status})")
+            raise NotAuthorized(f"the {what} is not a JSON object (HTTP {self.status})")
         return value
 
 
 class Visit(Value, frozen=True):
-    """The user has to go there → the address that they are sent back to."""
+    """A URL for the user to visit. Answer it with the URL that the user is redirected to."""
 
     url: str
 
 
 class App(Value, frozen=True):
-    """Who asks. `client_id` and `secret` where a guard knows us already (`issuer`: only that one); `metadata_url`: a document
-    that says who we are, for guards that read such. `random` gives so many unguessable characters.
+    """The client application.
+
+    `client_id` and `secret`: an existing registration (`issuer`: at this authorization server only). `metadata_url`:
+    the URL of a client metadata document, for authorization servers that support it. `random` returns a number of
+    unguessable characters.
     """
 
     redirect: str
@@ -79,7 +83,7 @@ class App(Value, frozen=True):
 
 
 class Registered(Value, frozen=True):
-    """What one guard knows us as."""
+    """The registration of the client at one authorization server."""
 
     client_id: str
     secret: str | None = None
@@ -87,7 +91,7 @@ class Registered(Value, frozen=True):
 
 
 class Challenge(Value, frozen=True):
-    """What `WWW-Authenticate` says."""
+    """The parameters of a `WWW-Authenticate` header."""
 
     metadata: str | None = None
     scope: str | None = None
@@ -99,7 +103,7 @@ class Challenge(Value, frozen=True):
 
 
 class Guard(Value, frozen=True):
-    """An authorization server. `document` is its metadata, empty where it has none (before 2025-06-18)."""
+    """An authorization server. `document` is its metadata, empty if it has none (before 2025-06-18)."""
 
     issuer: str
     document: Object = {}
@@ -112,7 +116,7 @@ class Guard(Value, frozen=True):
 
 
 class Grant(Value, frozen=True):
-    """A token for one server. `scopes` is what was asked for, so that the next time asks for no less."""
+    """A token for one server. `scopes` are the requested scopes, so that the next request asks for no less."""
 
     token: str
     issuer: str
@@ -130,7 +134,7 @@ _Fetching: TypeAlias = "Generator[Fetch | Visit, Fetched | str, Object | None]"
 def authorize(
     url: str, challenge: Challenge, app: App, known: dict[str, Registered], asked: frozenset[str] = frozenset()
 ) -> Steps:
-    """The whole way to a token. `known`: registrations by guard, filled on the way; `asked`: scopes of earlier grants."""
+    """Obtain a token. `known`: registrations by issuer, updated in place; `asked`: scopes of earlier grants."""
     resource, described = yield from _protected(url, challenge)
     guard = yield from _guard(described, url)
     _check_pkce(guard)
@@ -152,17 +156,17 @@ def authorize(
 
 
 def refresh(grant: Grant) -> Steps:
-    """A new token for an old one."""
+    """Obtain a new token with a refresh token."""
     assert grant.refresh_token is not None
     form = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token, "resource": grant.resource}
     return (yield from _token(grant, form))
 
 
-# who guards the server
+# find the authorization server
 
 
 def _protected(url: str, challenge: Challenge) -> Generator[Fetch | Visit, Fetched | str, tuple[str, Object]]:
-    """(the server's own name, its metadata); the metadata is empty where there is none."""
+    """Return the resource identifier of the server and its metadata, which is empty if there is none."""
     parts = urlsplit(url)
     root = f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource"
     places = [challenge.metadata] if challenge.metadata else [root + parts.path.rstrip("/"), root]
@@ -172,13 +176,13 @@ def _protected(url: str, challenge: Challenge) -> Generator[Fetch | Visit, Fetch
             continue
         resource = document.get("resource")
         if type(resource) is not str or not _covers(resource, url):
-            raise NotAuthorized(f"the metadata is of another server: {neutralise_line(str(resource)[:200])}")
+            raise NotAuthorized(f"the metadata belongs to another server: {neutralise_line(str(resource)[:200])}")
         return resource, document
     return urlunsplit((parts.scheme, parts.netloc, parts.path, "", "")), {}
 
 
 def _covers(resource: str, url: str) -> bool:
-    """Whether `url` is `resource`, or below it."""
+    """Return True if `url` is `resource` or below it."""
     ours, theirs = urlsplit(url), _split(resource)
     above, below = theirs.path.rstrip("/"), ours.path.rstrip("/")
     same = (ours.scheme, ours.netloc.lower()) == (theirs.scheme, theirs.netloc.lower())
@@ -200,15 +204,15 @@ def _guard(described: Object, url: str) -> Generator[Fetch | Visit, Fetched | st
     if type(named) is list and named and type(named[0]) is str:
         issuer = named[0]
     for place in _well_known(issuer):
-        document = yield from _metadata(place, "metadata of the guard")
+        document = yield from _metadata(place, "metadata of the authorization server")
         if document is None:
             continue
         if document.get("issuer") != issuer:
             other = neutralise_line(str(document.get("issuer"))[:200])
-            raise NotAuthorized(f"the metadata of {issuer} says that it is of {other}")
+            raise NotAuthorized(f"the metadata of {issuer} names another issuer: {other}")
         return Guard(issuer, document)
     if described:
-        raise NotAuthorized(f"{issuer} does not say how to ask it for a token")
+        raise NotAuthorized(f"{issuer} has no authorization server metadata")
     return Guard(issuer)
 
 
@@ -225,26 +229,26 @@ def _safe(url: str) -> str:
     parts = _split(url)
     if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL):
         return url
-    raise NotAuthorized(f"{neutralise_line(url[:200])} is in the clear; tokens do not go there")
+    raise NotAuthorized(f"{neutralise_line(url[:200])} is not encrypted; tokens are not sent there")
 
 
 def _split(url: str) -> SplitResult:
-    """An address that somebody else gave."""
+    """Split a URL from an untrusted source."""
     try:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise NotAuthorized(f"{neutralise_line(url[:200])} is no address: {error}") from None
+        raise NotAuthorized(f"{neutralise_line(url[:200])} is not a valid URL: {error}") from None
     return parts
 
 
 def _check_pkce(guard: Guard) -> None:
     methods = guard.document.get("code_challenge_methods_supported")
     if guard.document and not (type(methods) is list and "S256" in methods):
-        raise NotAuthorized(f"{guard.issuer} does not protect codes (PKCE, S256)")
+        raise NotAuthorized(f"{guard.issuer} does not support PKCE with S256")
 
 
-# who we are to the guard
+# register the client
 
 
 def _registered(
@@ -263,7 +267,8 @@ def _register(guard: Guard, app: App) -> Generator[Fetch | Visit, Fetched | str,
     endpoint = guard.endpoint("registration_endpoint", "/register")
     if endpoint is None:
         raise NotAuthorized(
-            f"{guard.issuer} has to know us first", hint="give client_id, and a secret if there is one, to Login"
+            f"{guard.issuer} requires an existing registration",
+            hint="pass client_id, and a secret if there is one, to Login",
         )
     asked = {
         "client_name": app.name,
@@ -276,29 +281,29 @@ def _register(guard: Guard, app: App) -> Generator[Fetch | Visit, Fetched | str,
     found = yield Fetch("POST", endpoint, {"content-type": "application/json"}, to_bytes(asked))
     assert isinstance(found, Fetched)
     if found.status not in (200, 201):
-        raise NotAuthorized(f"{guard.issuer} does not register us{_why(found)}")
+        raise NotAuthorized(f"{guard.issuer} refused to register the client{_why(found)}")
     document = found.document("registration")
     number, secret = document.get("client_id"), document.get("client_secret")
     if type(number) is not str:
-        raise NotAuthorized(f"{guard.issuer} registers us without a client_id")
+        raise NotAuthorized(f"the registration at {guard.issuer} has no client_id")
     secret = secret if type(secret) is str else None
     method = document.get("token_endpoint_auth_method")
     return Registered(number, secret, method if method in _METHODS else _method(guard, secret))
 
 
 def _method(guard: Guard, secret: str | None, *, registering: bool = False) -> str:
-    """How we show who we are at the token endpoint: as plainly as the guard allows."""
+    """Choose the authentication method for the token endpoint: the simplest that the authorization server allows."""
     supported = guard.document.get("token_endpoint_auth_methods_supported")
     offered = supported if type(supported) is list else ["client_secret_basic"] if secret else ["none"]
     preferred = _METHODS if registering or secret is None or offered == ["none"] else _METHODS[1:]
     return next((method for method in preferred if method in offered), "none")
 
 
-# what we ask for
+# request a code and a token
 
 
 def _scopes(challenge: Challenge, described: Object, guard: Guard) -> frozenset[str]:
-    """What the server wants to see; and to be remembered, where the guard knows how."""
+    """Return the scopes that the server requires, and offline_access if the authorization server supports it."""
     wanted = set(challenge.scope.split()) if challenge.scope else set(_strings(described.get("scopes_supported")))
     if "offline_access" in _strings(guard.document.get("scopes_supported")):
         wanted.add("offline_access")
@@ -312,7 +317,7 @@ def _strings(values: JSON) -> list[str]:
 def _code(
     guard: Guard, client: Registered, app: App, resource: str, scopes: frozenset[str]
 ) -> Generator[Fetch | Visit, Fetched | str, tuple[str, str]]:
-    """(the code, what proves that it was given to us)"""
+    """Return the authorization code and its PKCE verifier."""
     endpoint = guard.endpoint("authorization_endpoint", "/authorize")
     if endpoint is None:
         raise NotAuthorized(f"{guard.issuer} has no authorization endpoint")
@@ -336,15 +341,15 @@ def _code(
 def _read_back(back: str, state: str, guard: Guard) -> str:
     given = {key: values[0] for key, values in parse_qs(urlsplit(back).query).items()}
     if given.get("state") != state:
-        raise NotAuthorized("the answer of the guard is to another question (state)")
+        raise NotAuthorized("the authorization response belongs to another request (state)")
     issuer = given.get("iss")
     if issuer is None and guard.document.get("authorization_response_iss_parameter_supported") is True:
-        raise NotAuthorized(f"{guard.issuer} promised to say who it is, and did not (iss)")
-    if issuer is not None and issuer != guard.issuer:  # as it is written, on purpose: RFC 9207
-        raise NotAuthorized(f"the answer comes from {neutralise_line(issuer[:200])}, not from {guard.issuer} (iss)")
+        raise NotAuthorized(f"the response of {guard.issuer} must name its issuer, and does not (iss)")
+    if issuer is not None and issuer != guard.issuer:  # exact string comparison: RFC 9207
+        raise NotAuthorized(f"the response comes from {neutralise_line(issuer[:200])}, not from {guard.issuer} (iss)")
     if "code" not in given:
         words = given.get("error_description") or given.get("error") or "no code"
-        raise NotAuthorized(f"{guard.issuer} said no: {neutralise_line(words[:200])}")
+        raise NotAuthorized(f"{guard.issuer} denied authorization: {neutralise_line(words[:200])}")
     return given["code"]
 
 
@@ -360,11 +365,11 @@ def _token(grant: Grant, form: dict[str, str]) -> Steps:
     found = yield Fetch("POST", grant.token_endpoint, headers, urlencode(form).encode())
     assert isinstance(found, Fetched)
     if found.status != 200:
-        raise NotAuthorized(f"{grant.issuer} gives no token{_why(found)}")
+        raise NotAuthorized(f"{grant.issuer} refused to issue a token{_why(found)}")
     document = found.document("token")
     token, again = document.get("access_token"), document.get("refresh_token")
     if type(token) is not str or str(document.get("token_type", "bearer")).lower() != "bearer":
-        raise NotAuthorized(f"{grant.issuer} gives something that is no bearer token")
+        raise NotAuthorized(f"{grant.issuer} did not return a bearer token")
     return replace(
         grant,
         token=token,

@@ -1,6 +1,7 @@
-"""What a server may ask its client while it serves a call: the user, the model, the directories.
+"""Questions that a server may ask its client while it serves a call: to the user, to the model, or for the directories.
 
-Each is a function of yours; what you do not give, the client does not offer, and a server that asks all the same is told so.
+Each is answered by a function of yours. Without the function the client does not declare the capability, and a server
+that asks anyway gets an error.
 
     Handlers(elicit=ask_user, sample=ask_model, roots=lambda: [{"uri": "file:///work"}])
 """
@@ -25,7 +26,7 @@ _METHODS = {"elicitation/create": "elicit", "sampling/createMessage": "sample"}
 
 
 class Handlers(Value, frozen=True):
-    """`elicit(params)` gives {"action": "accept", "content": …}; `sample(params)` a message; `roots()` a list of roots."""
+    """`elicit(params)` returns {"action": "accept", "content": …}, `sample(params)` a message, `roots()` a list."""
 
     elicit: Handler | None = None
     sample: Handler | None = None
@@ -37,7 +38,7 @@ class Handlers(Value, frozen=True):
         return {name: {} for name, handler in offered if handler is not None}
 
     async def answer(self, method: str, params: Object) -> Object:
-        """The answer to one question; RpcError for one that nobody here can answer."""
+        """Return the answer to one question. Raise RpcError if there is no handler for it."""
         if method == "ping":
             return {}
         if method == "roots/list" and self.roots is not None:
@@ -50,7 +51,7 @@ class Handlers(Value, frozen=True):
         return with_defaults(answer, params.get("requestedSchema")) if method == "elicitation/create" else answer
 
     async def reply(self, request: Request) -> Result | Failure:
-        """The same as a message, whatever the handler does."""
+        """Answer a request by the server. An exception of the handler becomes an error answer."""
         try:
             return Result(request.id, await self.answer(request.method, request.params))
         except RpcError as error:
@@ -59,18 +60,18 @@ class Handlers(Value, frozen=True):
             return Failure(request.id, INTERNAL_ERROR, spoken(error))
 
     async def answer_all(self, requests: Object) -> Object:
-        """The answers to what a result asked for, by the server's names."""
+        """Answer the requests in an `InputRequired` result, by the server's names."""
         out: Object = {}
         for name, asked in requests.items():
             if type(asked) is not dict or type(asked.get("method")) is not str:
-                raise ProtocolError("a question without a method").within("inputRequests", name)
+                raise ProtocolError("the question has no method").within("inputRequests", name)
             params = asked.get("params")
             out[name] = await self.answer(asked["method"], params if type(params) is dict else {})
         return out
 
 
 def with_defaults(answer: Object, schema: JSON) -> Object:
-    """An accepted form, with the defaults of the fields that were left open."""
+    """Complete an accepted form with the defaults of the fields that were left empty."""
     if answer.get("action") != "accept" or type(schema) is not dict or type(schema.get("properties")) is not dict:
         return answer
     given = answer.get("content") or {}
@@ -83,5 +84,5 @@ def with_defaults(answer: Object, schema: JSON) -> Object:
 
 
 def accept_defaults(params: Object) -> Object:
-    """An `elicit` for programs without a user: everything as the server suggests it."""
+    """Accept the server's defaults: an `elicit` for programs without a user."""
     return with_defaults({"action": "accept", "content": {}}, params.get("requestedSchema"))

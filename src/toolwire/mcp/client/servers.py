@@ -1,11 +1,11 @@
-"""Several servers, as one toolbox.
+"""Several servers as one toolbox.
 
     async with McpServers.from_config({"mcpServers": {"files": {"command": "mcp-server-files"}}}) as servers:
         agent = Agent("openai/gpt-5.6", servers.toolbox())
 
-A server that cannot be reached takes none of the others down: it is in `problems`, and so is every tool that cannot be used.
-With a lock (`toolwire audit --lock`, or `servers.lock()`) only tools that are what they were are offered; one that has changed
-is refused until somebody has looked at it and locked it anew.
+A server that cannot be reached does not affect the others: it is listed in `problems`, and so is every tool that
+cannot be used. With a lock (`toolwire audit --lock`, or `servers.lock()`) only unchanged tools are offered. A changed
+tool is refused until a person has reviewed and locked it again.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ __all__ = ["McpServers"]
 
 
 class McpServers:
-    """`lock`: what the tools were when somebody looked, a file or what is in it. `strict`: one server that cannot be reached
-    is an error. `logins`: who we are, by server. `changed` is called when what the servers offer is no longer what it was.
-    Other options go to every `McpClient`: handlers, watch, trace.
+    """`lock`: the reviewed state of the tools, as a file or its content. `strict`: a server that cannot be reached is
+    an error. `logins`: authorization by server. `changed` is called when the offered tools have changed. Other
+    options go to every `McpClient`: handlers, watch, trace.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class McpServers:
         self.clients: dict[str, McpClient] = {}
         for spec in specs:
             if spec.name in self.clients:
-                raise ConfigError(f"two servers are called {spec.name!r}")
+                raise ConfigError(f"duplicate server name {spec.name!r}")
             if spec.url is not None and "sender" not in options:
                 self._transport = options["sender"] = open_transport(os.environ, resends=False)
             login = (logins or {}).get(spec.name)
@@ -70,17 +70,17 @@ class McpServers:
     def from_config(
         cls, config: str | Path | Object, *, environment: Mapping[str, str] | None = None, **options: Any
     ) -> McpServers:
-        """From an `mcpServers` configuration: a file, or what is in it."""
+        """Read an `mcpServers` configuration from a file or its content."""
         document: JSON = config
         if isinstance(config, (str, Path)):
             document = _read(config)
         return cls(read_config(document, os.environ if environment is None else environment), **options)
 
     async def __aenter__(self) -> Self:
-        """Connects to all of them, side by side."""
+        """Connect to all servers concurrently."""
         try:
             results = await asyncio.gather(*(one.connect() for one in self.clients.values()), return_exceptions=True)
-        except BaseException:  # some of them are open already
+        except BaseException:  # some of them are already open
             await self.close()
             raise
         broken = [error for error in results if isinstance(error, BaseException)]
@@ -101,12 +101,12 @@ class McpServers:
             await self._transport.aclose()
 
     async def restore(self, name: str) -> None:
-        """Tries anew with a server that was given up."""
+        """Connect again to a server that was given up."""
         await self.clients[name].restore()
 
     @property
     def problems(self) -> list[Problem]:
-        """What cannot be used, and why: servers, tools, and tools that are not what was locked."""
+        """The unusable servers and tools with their reasons, including tools that differ from the lock."""
         found = [Problem(name, "", one.trouble) for name, one in self.clients.items() if one.trouble is not None]
         found += [problem for one in self.clients.values() for problem in one.problems]
         return found + [
@@ -116,10 +116,10 @@ class McpServers:
         ]
 
     def toolbox(self, *servers: str) -> Toolbox:
-        """The tools of all servers, or of those named; names are the same either way."""
+        """Return the tools of all servers, or of the named ones. The tool names are the same either way."""
         unknown = [name for name in servers if name not in self.clients]
         if unknown:
-            raise ConfigError(f"no server is called {unknown[0]!r}", hint=f"there are {', '.join(self.clients)}")
+            raise ConfigError(f"unknown server {unknown[0]!r}", hint=f"use one of {', '.join(self.clients)}")
         entries: list[Entry] = []
         for server, tool, name in self._named():
             if not servers or server in servers:
@@ -130,11 +130,11 @@ class McpServers:
         return Toolbox(*entries)
 
     def lock(self) -> Object:
-        """What the tools are now: write it to a file, and give it as `lock` next time."""
+        """Return the current state of the tools. Write it to a file, and pass it as `lock` next time."""
         return lock([replace(tool, name=name) for _, tool, name in self._named()])
 
     def _named(self) -> list[tuple[str, Tool, str]]:
-        """(server, its tool, the model's name for it)"""
+        """Return (server, its tool, the name for the model) of every tool."""
         names = names_of({server: one.tools for server, one in self.clients.items()})
         return [
             (server, tool, names[server, tool.name])
@@ -147,16 +147,16 @@ class McpServers:
         return tool_entry(client, name, tool, lambda: refused)
 
     def _refused(self, tool: Tool) -> str | None:
-        """Why the lock does not let it pass."""
+        """Return why the lock forbids the tool, or None."""
         if self._locked is None:
             return None
         known = self._locked.get("tools")
         if type(known) is not dict or tool.name not in known:
-            return "it is not in the lock; look at it, and lock it"
+            return "it is not in the lock; review and lock it"
         differences = changes({"tools": {tool.name: known[tool.name]}}, [tool])
         if not differences:
             return None
-        return f"it is not what was locked: {'; '.join(differences)}; look at it, and lock it anew"
+        return f"it differs from the lock: {'; '.join(differences)}; review and lock it again"
 
 
 def _read_lock(given: str | Path | Object | None) -> Object | None:
@@ -164,7 +164,7 @@ def _read_lock(given: str | Path | Object | None) -> Object | None:
         return None
     document = _read(given) if isinstance(given, (str, Path)) else given
     if type(document) is not dict or type(document.get("tools")) is not dict:
-        raise ConfigError("not a lock of tools", hint="toolwire audit tools.json --lock FILE writes one")
+        raise ConfigError("not a lock of tools", hint="write one with: toolwire audit tools.json --lock FILE")
     return document
 
 
@@ -176,4 +176,4 @@ def _read(file: str | Path) -> JSON:
     try:
         return parse(data)
     except ToolwireError as error:
-        raise ConfigError(f"{file} is no JSON: {error}") from None
+        raise ConfigError(f"{file} is not valid JSON: {error}") from None

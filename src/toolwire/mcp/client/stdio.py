@@ -1,8 +1,8 @@
-"""A server that we start: a message a line, on its standard input and output.
+"""A link to a process that the client starts: one message per line, on its standard input and output.
 
-No shell is involved, and of our environment the process sees only what it needs to run: secrets are given to it by name.
-Its standard error goes to the log, and its last lines into the error when it dies. It is the head of a process group, so that
-what it has started goes away with it.
+No shell is involved. The process only inherits the environment variables that it needs to run; secrets are passed by
+name. Its standard error goes to the log, and the last lines become part of the error when it exits. The process leads
+a process group, so that its child processes end with it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ID = re.compile(rb'"id"\s*:\s*(?:(\d{1,18})|"([^"\\]{1,100})")')
 
 
 class StdioLink:
-    """A process, and the calls that wait for its answers, by their ids."""
+    """A process, and the requests that wait for its answers, by id."""
 
     def __init__(self, spec: ServerSpec, hear: Hear, lost: Lost, environment: Mapping[str, str] | None = None) -> None:
         self._spec = spec
@@ -76,9 +76,9 @@ class StdioLink:
             )
         except (OSError, ValueError) as error:
             words = getattr(error, "strerror", None) or str(error)
-            raise ServerGone(f"{spec.name} cannot be started: {spec.command}: {words}", sent=False) from None
+            raise ServerGone(f"cannot start {spec.name}: {spec.command}: {words}", sent=False) from None
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._drain())]
-        if self._closing:  # meanwhile
+        if self._closing:  # `close` was called while the process started
             await self.close()
             raise ServerGone(f"{spec.name} was closed", sent=False)
 
@@ -101,15 +101,15 @@ class StdioLink:
         await self._write(message)
 
     async def agreed(self, greeting: Greeting, *, listen: bool) -> None:
-        """Everything comes the same way."""
+        """Do nothing: answers and all other messages share one stream."""
 
     @property
     def is_awaited(self) -> bool:
-        """A process that does not answer one does not answer the others."""
+        """Always False: a process that fails to answer one request answers no other."""
         return False
 
     async def answered(self) -> None:
-        """There is nothing to wait for."""
+        """Return at once: there is nothing to wait for."""
 
     def _check(self) -> None:
         if self._gone is not None:
@@ -122,7 +122,7 @@ class StdioLink:
         try:
             await self._process.stdin.drain()
         except ConnectionError:
-            await self._end("does not read any more")
+            await self._end("closed its standard input")
 
     def _send(self, message: Message) -> None:
         assert self._process is not None
@@ -142,14 +142,14 @@ class StdioLink:
         except ProtocolError as error:
             await self._end(f"broke the protocol: {error}")
             return
-        except Exception as error:  # noqa: BLE001  # whatever it was, nobody shall wait for ever
+        except Exception as error:  # noqa: BLE001  # on any failure the pending requests must be released
             _log.exception("reading from %s failed", self._spec.name)
-            await self._end(f"cannot be read from: {error}")
+            await self._end(f"cannot be read: {error}")
             return
         await self._end("has ended")
 
     def _take(self, line: bytes) -> None:
-        """A message. What begins like none is somebody's print, and passed over; what cannot be read fails its own call."""
+        """Process a line. Log and ignore text that is not JSON. An unreadable answer only fails its own request."""
         if line[:1] not in (b"{", b"["):
             _log.info("%s printed: %s", self._spec.name, neutralise_line(line[:200].decode(errors="replace")))
             return
@@ -167,7 +167,7 @@ class StdioLink:
                 self._hear(message)
 
     def _salvaged(self, line: bytes) -> RequestId | None:
-        """The id in a line that is no JSON, if it is there for all to see."""
+        """Search for the id in a line that is not valid JSON."""
         found = _ID.search(line[:200]) or _ID.search(line[-200:])
         if found is None:
             return None
@@ -175,22 +175,22 @@ class StdioLink:
 
     def _fail(self, error: RpcError) -> None:
         waiting = self._pending.get(error.request_id) if error.request_id is not None else None
-        if waiting is None:  # whose answer that was cannot be known: nobody shall wait for it
-            raise ProtocolError(f"a message that cannot be read: {error.message}")
+        if waiting is None:  # the request is unknown, so every pending request must fail
+            raise ProtocolError(f"cannot read a message: {error.message}")
         if not waiting.done():
-            waiting.set_exception(ProtocolError(f"an answer that cannot be read: {error.message}", status=502))
+            waiting.set_exception(ProtocolError(f"cannot read the answer: {error.message}", status=502))
 
     def _answer(self, message: Result | Failure) -> None:
         waiting = self._pending.get(message.id) if message.id is not None else None
         if waiting is None:
             if isinstance(message, Failure) and message.id is None:
-                _log.warning("%s complains: %s", self._spec.name, neutralise_line(message.message[:200]))
-            return  # of a call that was given up
+                _log.warning("%s reported an error: %s", self._spec.name, neutralise_line(message.message[:200]))
+            return  # the request was given up
         if not waiting.done():
             waiting.set_result(message)
 
     async def _drain(self) -> None:
-        """Nobody else reads it; unread it would stop the process once the pipe is full."""
+        """Read standard error, because a full pipe would block the process."""
         assert self._process is not None
         assert self._process.stderr is not None
         stream = self._process.stderr
@@ -201,12 +201,12 @@ class StdioLink:
                     _log.debug("%s: %s", self._spec.name, self._said[-1])
 
     async def _end(self, what: str) -> None:
-        """The connection is over, whoever noticed first."""
+        """Mark the connection as over. Only the first call has an effect."""
         if self._gone is not None:
             return
         self._gone = ServerGone(f"{self._spec.name} {what}")
-        await asyncio.sleep(0.05)  # for its last words
-        said = f"; it said: {' | '.join(self._said)}" if self._said else ""
+        await asyncio.sleep(0.05)  # time for its last output
+        said = f"; its standard error: {' | '.join(self._said)}" if self._said else ""
         self._gone = ServerGone(f"{self._spec.name} {what}{said}")
         self._release(self._gone)
         if not self._closing:
@@ -218,7 +218,7 @@ class StdioLink:
                 waiting.set_exception(ServerGone(gone.message))
 
     async def close(self) -> None:
-        """The end of its input, a signal, a stronger one; and nobody is left behind."""
+        """Close standard input, then send SIGTERM and SIGKILL if needed. Finally release all pending requests."""
         self._closing = True
         process = self._process
         if process is None:
@@ -227,20 +227,20 @@ class StdioLink:
         tasks = [task for task in self._tasks if task is not current]
         try:
             await _ended(process)
-        finally:  # also where nobody waits for it to end
-            _signal(process, signal.SIGKILL)  # and what it started and left
+        finally:  # also if the wait was cancelled
+            _signal(process, signal.SIGKILL)  # also for child processes that are still running
             for task in tasks:
                 task.cancel()
-            # pipes that nobody has read to their end stay open otherwise
+            # pipes that were not read to the end would stay open
             process._transport.close()  # type: ignore[attr-defined]
             if self._gone is None:
                 self._gone = ServerGone(f"{self._spec.name} was closed")
-            self._release(self._gone)  # whoever saw it end may have been stopped before telling those who wait
+            self._release(self._gone)  # the task that detected the end may have been cancelled before it did so
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
-    """By itself at the end of its input, or by force."""
+    """Wait for the process to exit after the end of its input, or force it."""
     assert process.stdin is not None
     process.stdin.close()
     for force in (None, signal.SIGTERM, signal.SIGKILL):
@@ -254,8 +254,8 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
 
 
 def _signal(process: asyncio.subprocess.Process, number: int) -> None:
-    """To the whole group."""
+    """Send a signal to the whole process group."""
     try:
         os.killpg(process.pid, number)
     except (ProcessLookupError, PermissionError):
-        pass  # all gone already
+        pass  # the group is already gone

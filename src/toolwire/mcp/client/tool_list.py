@@ -1,11 +1,13 @@
-"""The tools of one server, and when they are listed again.
+"""The tools of one server, and the rules for listing them again.
 
 A server announces a change with `notifications/tools/list_changed`. The announcement can arrive at any time: before the
 first listing, between two of its pages, right after it, or without end. Rules:
 
-1. The listing that started last wins. A result is discarded only if the result of a later listing has been applied already.
+1. The listing that started last wins. A result is discarded only if the result of a later listing has been applied
+already.
    A later listing that is still in progress discards nothing: it may wait for this one, or fail.
-2. At most one listing that follows an announcement is in flight. Announcements that arrive meanwhile are coalesced into one
+2. At most one listing that follows an announcement is in flight. Announcements that arrive meanwhile are coalesced
+into one
    further listing.
 3. The first announcement is followed at once. After each listing there is a pause, and it doubles as long as the server
    keeps announcing changes, so a server that never stops cannot keep the client busy.
@@ -38,8 +40,8 @@ _LONGEST_PAUSE = 60.0
 class ToolList:
     """The last list of a server's tools, by the server's own names.
 
-    `fetch` requests all pages of the list. `ready` waits until a connection that is being opened is open, and returns it.
-    `changed` is called after a listing that follows an announcement, if the list is another one.
+    `fetch` requests all pages of the list. `ready` waits until a connection that is being opened is open, and returns
+    it. `changed` is called after a listing that follows an announcement, if the list differs.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class ToolList:
             await self._list()  # the cursor of a list that changes between two pages can become invalid
 
     async def refresh(self) -> None:
-        """List the tools again if a change was announced since the last listing began; keep the last list if that fails."""
+        """List the tools again if a change was announced since the last listing began; on failure keep the list."""
         if self._refreshing.locked():
             async with self._refreshing:
                 return  # a listing was in flight: waiting for it is enough

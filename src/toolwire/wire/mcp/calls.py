@@ -1,11 +1,11 @@
-"""`tools/call`: a ToolCall there, a ToolResult back, or the wish for more input.
+"""`tools/call`: a ToolCall in one direction, a ToolResult or a request for input in the other.
 
-A request is read as a `Call`: what is asked (`call`), what the request says about itself (`meta`), and, where it is the
-second try of one that wanted input, the answers and the state that the server gave away. A result is a ToolResult, or
-`InputRequired`: ask for what it names, and send the same call again under a new id.
+A request is read as a `Call`: the call itself (`call`), the metadata of the request (`meta`), and, if it repeats a
+request that required input, the answers and the server's state. A result is a ToolResult or `InputRequired`: obtain
+the named inputs, and send the same call again with a new id.
 
-`structuredContent` is an object before 2026-07-28 and any JSON since; before 2025-06-18 there is none. What is structured
-is always in words, too: that is what older clients read.
+`structuredContent` is an object before 2026-07-28 and any JSON since; before 2025-06-18 there is none. Structured
+content is always sent as text, too, because older clients read the text.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Call(Value, frozen=True):
 
 
 class InputRequired(Value, frozen=True):
-    """The server cannot go on without input. `requests` by the server's names; `state` goes back as it came."""
+    """The server needs input. `requests` are keyed by the server's names; `state` is sent back unchanged."""
 
     requests: Object = {}
     state: str | None = None
@@ -55,7 +55,7 @@ class InputRequired(Value, frozen=True):
 
 
 def read_call(request: Request, meta: Meta | None = None) -> Call:
-    """What a `tools/call` request asks for; RpcError where it does not say so."""
+    """Read a `tools/call` request. Raise RpcError if it is malformed."""
     params = request.params
     name, arguments = params.get("name"), params.get("arguments")
     if type(name) is not str:
@@ -74,7 +74,7 @@ def read_call(request: Request, meta: Meta | None = None) -> Call:
 
 
 def _malformed(field: str, expected: str, value: object) -> RpcError:
-    words = f"{field} is missing" if value is None else f"{field} is {expected}, not {kind_of(value)}"
+    words = f"{field} is missing" if value is None else f"{field} must be {expected}, got {kind_of(value)}"
     return RpcError(INVALID_PARAMS, words, pointer=f"/params/{field}")
 
 
@@ -86,11 +86,9 @@ def call_request(
     answers: Object | None = None,
     state: str | None = None,
 ) -> Request:
-    """The call as a request; EncodeError for one that is not whole."""
+    """Build the request of a call. Raise EncodeError if the call is not complete."""
     if call.state != "complete" or call.arguments is None:
-        raise EncodeError(
-            f"the call of {call.name} has no arguments that could be sent", hint="only whole calls are run"
-        )
+        raise EncodeError(f"the call of {call.name} has no complete arguments", hint="send only complete calls")
     params: Object = {"name": call.name, "arguments": call.arguments}
     if answers is not None:
         params["inputResponses"] = answers
@@ -100,13 +98,13 @@ def call_request(
 
 
 def read_result(raw: Object, call: ToolCall) -> ToolResult | InputRequired:
-    """What came of a call; ProtocolError for a result of a type that nobody has told us of."""
+    """Read the result of a call. Raise ProtocolError if its type is unknown."""
     kind = raw.get("resultType", "complete")
     if kind == "input_required":
         requests = obj(raw.get("inputRequests") or {}, "inputRequests")
         return InputRequired(requests, optional_string(raw, "requestState"))
     if kind != "complete":
-        raise ProtocolError(f"a result of the unknown type {kind!r}", pointer="/resultType")
+        raise ProtocolError(f"unknown result type {kind!r}", pointer="/resultType")
     return ToolResult(
         call.id,
         call.name,
@@ -122,7 +120,7 @@ def read_result(raw: Object, call: ToolCall) -> ToolResult | InputRequired:
 def encode_result(
     result: ToolResult, *, version: str = LATEST, server: Object | None = None, losses: Losses | None = None
 ) -> Object:
-    """The result as `version` writes it. `server` is who answers, which a stateless answer should say."""
+    """Write a result for `version`. `server` identifies the server, which a stateless result should do."""
     structured = result.structured
     content = encode_content(result.parts, version=version, losses=losses) if result.parts else []
     if structured is not None and _only_structured(result):
@@ -133,7 +131,7 @@ def encode_result(
         if stateless or (type(structured) is dict and since(version, "2025-06-18")):
             out["structuredContent"] = structured
         elif losses is not None:
-            losses.add("/structuredContent", "structured result", "weakened", f"{version} has no place for it", "info")
+            losses.add("/structuredContent", "structured result", "weakened", f"{version} has no field for it", "info")
     if result.is_error:
         out["isError"] = True
     if stateless:
@@ -145,7 +143,7 @@ def encode_result(
 
 
 def _only_structured(result: ToolResult) -> bool:
-    """Whether nothing says in words what the structure says."""
+    """Return True if no text represents the structured content."""
     if any(isinstance(part, Text) for part in result.parts):
         return False
     return result.extra.get(f"{NAME}~", {}).get("content") != []

@@ -1,12 +1,12 @@
-"""Content blocks and the parts they stand for.
+"""Content blocks and the corresponding parts.
 
     text            Text
     image, audio    Media with data
     resource_link   Media with a url
-    resource        Text or Media with data, its address under "mcp/resource"
+    resource        Text or Media with data, its URI under "mcp/resource"
     anything else   Opaque
 
-Blocks that a version does not know yet are put into words for it: audio before 2025-03-26, links before 2025-06-18.
+Blocks that a version does not support are converted to text for it: audio before 2025-03-26, links before 2025-06-18.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "vi
 
 
 def decode_content(raw: Object, key: str = "content") -> tuple[Block, ...]:
-    """The blocks under `key`; ProtocolError with a pointer for one that is not what it says."""
+    """Read the blocks under `key`. Raise ProtocolError with a pointer for a malformed block."""
     return tuple(each(raw, key, _read_block))
 
 
@@ -78,7 +78,7 @@ def _kind(media_type: str | None) -> MediaKind:
 def encode_content(
     parts: Iterable[Block], *, version: str = LATEST, losses: Losses | None = None, path: str = "/content"
 ) -> list[Object]:
-    """The parts as blocks that `version` knows."""
+    """Write the parts as blocks that `version` supports."""
     parts = tuple(parts)
     if all(type(part) is Text and not part.extra for part in parts):
         return [{"type": "text", "text": part.text} for part in parts]  # type: ignore[union-attr]
@@ -94,7 +94,7 @@ def encode_block(part: Block, version: str, losses: Losses, path: str) -> Object
     if isinstance(part, Opaque):
         if part.wire == NAME:
             return part.value
-        losses.add(path, part.type, "dropped", f"only {part.wire} knows it", "error")
+        losses.add(path, part.type, "dropped", f"only {part.wire} supports it", "error")
         return {"type": "text", "text": f"[{part.type} left out]"}
     return _media(part, version, losses, path)
 
@@ -108,11 +108,11 @@ def _media(part: Media, version: str, losses: Losses, path: str) -> Object:
         if part.kind == "image" or (part.kind == "audio" and since(version, "2025-03-26")):
             return finish({"type": part.kind, "data": part.data, "mimeType": media_type}, part.extra, NAME)
         address = f"attachment:///{part.name or part.kind}"
-        losses.add(path, part.kind, "rewritten", "sent as an embedded resource: there is no block for it", "info")
+        losses.add(path, part.kind, "rewritten", "sent as an embedded resource: MCP has no block for it", "info")
         return _embedded({"uri": address, "mimeType": media_type, "blob": part.data}, part.extra)
     if part.url is not None:
         return _link(part, part.url, version, losses, path)
-    losses.add(path, part.kind, "dropped", f"a file of {part.owner or 'somebody else'} cannot be read here", "error")
+    losses.add(path, part.kind, "dropped", f"a file of {part.owner or 'another provider'} cannot be read here", "error")
     return {"type": "text", "text": left_out(part).text}
 
 

@@ -1,8 +1,8 @@
-"""JSON-RPC's errors. They say that a message was wrong; that a tool failed is a result (`isError`) and none of these.
+"""JSON-RPC errors. They report an invalid message; a failed tool is a result (`isError`) and not one of these.
 
-An `RpcError` is raised by who reads and by who serves, is written as the `error` of an answer, and is raised again by a
-client that was sent one. `status` is the HTTP status that goes with it: where the transport itself was misused it is not
-200, so that a proxy or an older client understands it without reading the body.
+An `RpcError` is raised when a message is read or served, is written as the `error` of an answer, and is raised again
+by the client that receives it. `status` is the accompanying HTTP status. It is not 200 if the transport itself was
+misused, so that a proxy or an older client understands it without reading the body.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _STATUSES = {
 
 
 class RpcError(ProtocolError):
-    """A JSON-RPC error. `request_id` is the request it answers; None where that could not be read."""
+    """A JSON-RPC error. `request_id` is the request that it answers, or None if that could not be read."""
 
     def __init__(
         self,
@@ -81,13 +81,13 @@ class RpcError(ProtocolError):
         self.request_id = request_id
 
     def of(self, request_id: RequestId | None) -> RpcError:
-        """The same, as the answer to this request."""
+        """Set the request that the error answers, if it is not set, and return the error."""
         if self.request_id is None:
             self.request_id = request_id
         return self
 
     def to_json(self) -> Object:
-        """The `error` object."""
+        """Return the `error` object."""
         where = f" at {self.pointer}" if self.pointer else ""
         out: Object = {"code": self.code, "message": f"{self.message}{where}"}
         if self.data is not None:
@@ -96,7 +96,7 @@ class RpcError(ProtocolError):
 
 
 def unknown_tool(name: str, near: Sequence[str] = ()) -> RpcError:
-    """A tool that is not there is the caller's mistake, not the tool's answer."""
+    """Make the error for an unknown tool: a mistake of the caller, not a result of the tool."""
     meant = f". Did you mean {' or '.join(near)}?" if near else ""
     return RpcError(INVALID_PARAMS, f"Unknown tool: {name}{meant}")
 
@@ -111,11 +111,11 @@ def unsupported_version(asked: str, supported: Sequence[str] = KNOWN) -> RpcErro
 
 
 def missing_capability(needed: Object) -> RpcError:
-    """`needed` in the shape of client capabilities: {"elicitation": {}}."""
+    """`needed` has the shape of client capabilities: {"elicitation": {}}."""
     names = ", ".join(needed)
-    return RpcError(MISSING_CAPABILITY, f"The client has to declare {names}", data={"requiredCapabilities": needed})
+    return RpcError(MISSING_CAPABILITY, f"The client must declare {names}", data={"requiredCapabilities": needed})
 
 
 def is_modern(error: Any) -> bool:
-    """Whether an error could only come from a server that speaks 2026-07-28: then there is nothing to fall back to."""
+    """Return True if only a server of 2026-07-28 can have sent the error. Then there is no fallback."""
     return isinstance(error, RpcError) and error.code in (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION)

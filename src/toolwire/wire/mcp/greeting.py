@@ -1,7 +1,7 @@
-"""How two ends learn of each other: `initialize` in the handshake era, `server/discover` in the stateless one.
+"""The first exchange of client and server: `initialize` in the handshake era, `server/discover` in the stateless era.
 
-Either way a client ends up with a `ServerCard`. A client that speaks both asks for `server/discover` first, and on any error
-that is not a modern server's own (`errors.is_modern`) says `initialize`.
+Either way the client gets a `ServerCard`. A client of both eras sends `server/discover` first, and falls back to
+`initialize` on any error that is not specific to modern servers (`errors.is_modern`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = [
 ]
 
 INITIALIZED = Notification("notifications/initialized")
-"""What a client says once `initialize` has been answered."""
+"""Sent by a client after the answer to `initialize`."""
 
 
 class Hello(Value, frozen=True):
-    """What a client says of itself in `initialize`."""
+    """The client's description of itself in `initialize`."""
 
     version: str
     capabilities: Object = {}
@@ -39,7 +39,7 @@ class Hello(Value, frozen=True):
 
 
 class ServerCard(Value, frozen=True):
-    """What a server says of itself. `ttl_ms` and `scope`: how long, and for whom, that may be kept."""
+    """The server's description of itself. `ttl_ms` and `scope`: for how long, and for whom, it may be cached."""
 
     versions: tuple[str, ...] = KNOWN
     capabilities: Object = {}
@@ -49,12 +49,12 @@ class ServerCard(Value, frozen=True):
     scope: str | None = None
 
     def initialized(self, version: str) -> Object:
-        """The result of `initialize`."""
+        """Return the result of `initialize`."""
         out: Object = {"protocolVersion": version, "capabilities": self.capabilities, "serverInfo": self.info}
         return self._instructed(out)
 
     def discovered(self) -> Object:
-        """The result of `server/discover`."""
+        """Return the result of `server/discover`."""
         out: Object = {
             "resultType": "complete",
             "supportedVersions": list(self.versions),
@@ -83,10 +83,10 @@ def initialize_request(
 
 
 def read_hello(params: Object) -> Hello:
-    """What `initialize` says; RpcError where it does not say which version it speaks."""
+    """Read the params of `initialize`. Raise RpcError if they do not state a version."""
     version = params.get("protocolVersion")
     if type(version) is not str:
-        words = "is missing" if version is None else f"is a string, not {kind_of(version)}"
+        words = "is missing" if version is None else f"must be a string, got {kind_of(version)}"
         raise RpcError(INVALID_PARAMS, f"protocolVersion {words}", pointer="/params/protocolVersion")
     capabilities, client = params.get("capabilities"), params.get("clientInfo")
     return Hello(version, capabilities if type(capabilities) is dict else {}, client if type(client) is dict else {})

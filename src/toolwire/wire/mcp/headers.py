@@ -1,12 +1,12 @@
-"""HTTP headers that say what the body says, for whoever routes without reading it (2026-07-28).
+"""HTTP headers that repeat parts of the body, for routers that do not read it (2026-07-28).
 
     MCP-Protocol-Version   the version in `_meta`
     Mcp-Method             `method`
     Mcp-Name               `params.name` or `params.uri`
     Mcp-Param-…            arguments that the tool's schema marks with `x-mcp-header`
 
-A server that reads the body holds one against the other: two truths are an attack. Values that a header cannot hold are
-written as =?base64?…?=.
+A server that reads the body compares both and rejects a difference, because it may be an attack. Values that cannot
+be written as a header are encoded as =?base64?…?=.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SESSION = "mcp-session-id"
 MIRROR = "x-mcp-header"
 
 Mirrored: TypeAlias = Mapping[str, tuple[str, ...]]
-"""Header name (lower case, whole) → the path of its argument."""
+"""Full header name in lower case → the path of its argument."""
 
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
@@ -59,7 +59,7 @@ _SAFE = 2**53 - 1
 
 
 def encode_value(value: str) -> str:
-    """As a header can hold it.
+    """Encode a value for a header.
 
     >>> encode_value("us-west1"), encode_value(" padded ")
     ('us-west1', '=?base64?IHBhZGRlZCA=?=')
@@ -70,34 +70,37 @@ def encode_value(value: str) -> str:
 
 
 def decode_value(value: str) -> str:
-    """What a header holds; RpcError for what no header may hold."""
+    """Decode a header value. Raise RpcError for characters or base64 that are invalid in a header."""
     wrapped = _SENTINEL(value)
     if wrapped is None:
         if value and not _PLAIN(value):
-            raise RpcError(HEADER_MISMATCH, "a header value with characters that a header cannot hold")
+            raise RpcError(HEADER_MISMATCH, "a header value contains invalid characters")
         return value
     try:
         return b64decode(wrapped[1], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        raise RpcError(HEADER_MISMATCH, f"not base64 in a header: {wrapped[1][:40]}") from None
+        raise RpcError(HEADER_MISMATCH, f"a header value is not valid base64: {wrapped[1][:40]}") from None
 
 
 def mirrored(schema: Object | None) -> Mirrored:
-    """Which arguments of a tool go into headers; SchemaError where its marks break the rules: such a tool is left out."""
+    """Return the arguments of a tool that are sent as headers. Raise SchemaError if a mark is invalid.
+
+    A tool with invalid marks is left out.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for name, path, declared in _marks(schema or {}, (), True):
         where = join("properties", *path)
         if not path:
             raise SchemaError(
-                f"{MIRROR} where no argument can be read", hint="only on properties, reached by properties"
+                f"{MIRROR} is not on an argument", hint="use it only on a property whose parents are properties"
             )
         if type(name) is not str or not _TOKEN(name):
-            raise SchemaError(f"{MIRROR} {name!r} is no name for a header", pointer=where)
+            raise SchemaError(f"{MIRROR} {name!r} is not a valid header name", pointer=where)
         if not _is_primitive(declared.get("type")):
-            raise SchemaError(f"{MIRROR} on something other than a string, an integer or a boolean", pointer=where)
+            raise SchemaError(f"{MIRROR} is only allowed on a string, an integer or a boolean", pointer=where)
         header = PARAM + name.lower()
         if header in found:
-            raise SchemaError(f"{MIRROR} {name!r} twice", pointer=where)
+            raise SchemaError(f"duplicate {MIRROR} {name!r}", pointer=where)
         found[header] = path
     return found
 
@@ -110,7 +113,7 @@ def _is_primitive(declared: JSON) -> bool:
 def _marks(
     schema: JSON, path: tuple[str, ...] | None, at_root: bool = False
 ) -> Iterator[tuple[JSON, tuple[str, ...], Object]]:
-    """(mark, path, schema) of every mark; the path is empty where it leads through anything but `properties`."""
+    """Yield (mark, path, schema) of every mark. The path is empty if it leads through anything but `properties`."""
     if type(schema) is not dict:
         return
     if MIRROR in schema:
@@ -130,7 +133,7 @@ def _marks(
 
 
 def request_headers(request: Request, marks: Mirrored | None = None) -> dict[str, str]:
-    """The headers of a stateless request. `marks`: `mirrored(tool.input_schema)` of the tool that is called."""
+    """Return the headers of a stateless request. `marks`: `mirrored(tool.input_schema)` of the called tool."""
     params = request.params
     headers = {METHOD: request.method}
     version = (params.get("_meta") or {}).get(PROTOCOL_VERSION)
@@ -163,7 +166,7 @@ def _spelled(value: JSON) -> str | None:
 
 
 def check_headers(headers: Mapping[str, str], request: Request, version: str, marks: Mirrored | None = None) -> None:
-    """Holds the headers (names in lower case) against the body; RpcError where they differ or one is missing."""
+    """Compare the headers (names in lower case) with the body. Raise RpcError if one differs or is missing."""
     _same(headers, VERSION, version)
     _same(headers, METHOD, request.method)
     named = _NAMED.get(request.method)
@@ -174,7 +177,7 @@ def check_headers(headers: Mapping[str, str], request: Request, version: str, ma
         said = _spelled(value)
         if said is None:
             if value is None and header in headers:
-                raise _mismatch(header, f"is {headers[header]!r}, but the argument is not there")
+                raise _mismatch(header, f"is {headers[header]!r}, but the argument is missing")
         elif not (type(value) is int and _is_number(headers.get(header), value)):
             _same(headers, header, said, encoded=True)
 
@@ -193,7 +196,7 @@ def _same(headers: Mapping[str, str], header: str, body: str, *, encoded: bool =
     given = given.strip(" \t")
     said = decode_value(given) if encoded else given
     if said != body:
-        raise _mismatch(header, f"is {said!r}, but the body says {body!r}")
+        raise _mismatch(header, f"is {said!r}, but the body has {body!r}")
 
 
 def _mismatch(header: str, words: str) -> RpcError:

@@ -1,4 +1,4 @@
-"""Lists come in pages, and since 2026-07-28 say how long they may be kept."""
+"""Pages of lists. Since 2026-07-28 they state the time for which they may be cached."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Page", "list_request", "read_page"]
 
 
 class Page(Value, frozen=True):
-    """Some items as they stand there, and the cursor of the next page; None where this is the last."""
+    """Items in their raw form, and the cursor of the next page, or None on the last page."""
 
     items: list[JSON]
     cursor: str | None = None
@@ -22,7 +22,7 @@ class Page(Value, frozen=True):
     scope: str | None = None
 
     def to_json(self, key: str, *, version: str, server: Object | None = None) -> Object:
-        """The result of a list request; `key` is "tools", "resources", …"""
+        """Return the result of a list request; `key` is "tools", "resources", …"""
         out: Object = {key: self.items}
         if self.cursor is not None:
             out["nextCursor"] = self.cursor
@@ -34,12 +34,12 @@ class Page(Value, frozen=True):
 
 
 def list_request(request_id: RequestId, method: str, meta: Meta, cursor: str | None = None) -> Request:
-    """`method` is "tools/list", "resources/list", …"""
+    """Build a list request; `method` is "tools/list", "resources/list", …"""
     return Request(request_id, method, with_meta({} if cursor is None else {"cursor": cursor}, meta))
 
 
 def read_page(result: Object, key: str) -> Page:
-    """ProtocolError where there is no such list."""
+    """Read a page. Raise ProtocolError if it has no such list."""
     items = result.get(key)
     if type(items) is not list:
         raise wrong("an array", items, key)

@@ -1,8 +1,9 @@
-"""`_meta`: what a request says about itself beside what it asks for.
+"""`_meta`: the metadata of a request.
 
-In the stateless era every request has to say its version and what its client can do; both eras may ask for progress, carry
-a trace (W3C), and carry the key under which a call runs at most once. The protocol has no such key: a stream that breaks
-loses its call, and its client has to ask again. With the key the server knows the second question for the first one.
+In the stateless era every request must state its version and the capabilities of its client. In both eras it may ask
+for progress, carry a trace (W3C), and carry the key under which a call runs at most once. The protocol has no such
+key: a broken stream loses its call, and the client must send it again. With the key the server recognises the second
+request as a repetition of the first.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 PROGRESS_TOKEN = "progressToken"  # noqa: S105  # no password
 IDEMPOTENCY_KEY = "dev.toolwire/idempotencyKey"
 IDEMPOTENCY = "dev.toolwire/idempotency"
-"""An experimental capability: this server runs a call with such a key at most once, so that it may be sent again."""
+"""An experimental capability: the server runs a call with such a key at most once, so it may be sent again."""
 _TRACE = ("traceparent", "tracestate", "baggage")
 _KNOWN = frozenset(
     {PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN, IDEMPOTENCY_KEY, *_TRACE}
@@ -45,7 +46,7 @@ _KNOWN = frozenset(
 
 
 class Trace(Value, frozen=True):
-    """Where in whose trace a request stands, as W3C writes it."""
+    """The trace context of a request, in W3C format."""
 
     parent: str
     state: str | None = None
@@ -53,7 +54,7 @@ class Trace(Value, frozen=True):
 
 
 class Meta(Value, frozen=True):
-    """`version` is None in requests of the handshake era. `rest` is what only the two ends know."""
+    """`version` is None in requests of the handshake era. `rest` holds unknown keys, which are passed through."""
 
     version: str | None = None
     client: Object | None = None
@@ -69,7 +70,7 @@ _NOTHING = Meta()
 
 
 def read_meta(params: Object) -> Meta:
-    """The `_meta` of a request's params; RpcError for one that does not say what it has to."""
+    """Read the `_meta` of a request's params. Raise RpcError if a required field is missing or malformed."""
     raw = params.get("_meta")
     if raw is None:
         return _NOTHING
@@ -110,12 +111,12 @@ def _trace(raw: Object) -> Trace | None:
 
 
 def _wrong(key: str, expected: str, value: JSON) -> RpcError:
-    words = f"{key} is missing" if value is None else f"{key} is {expected}, not {kind_of(value)}"
+    words = f"{key} is missing" if value is None else f"{key} must be {expected}, got {kind_of(value)}"
     return RpcError(INVALID_PARAMS, f"_meta: {words}", status=400)
 
 
 def with_meta(params: Object, meta: Meta) -> Object:
-    """The params with their `_meta`; as they are where there is nothing to say."""
+    """Return the params with their `_meta`, or unchanged if it is empty."""
     out: Object = dict(meta.rest)
     said = (
         (PROTOCOL_VERSION, meta.version),

@@ -1,4 +1,4 @@
-"""Notifications that belong to a request: how far it is, that it is no longer wanted, what its server logs."""
+"""Notifications that belong to a request: its progress, its cancellation, and the log of its server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROGRESS = "notifications/progress"
 CANCELLED = "notifications/cancelled"
 LOG = "notifications/message"
 PASSING = frozenset({PROGRESS, LOG})
-"""What is of the moment: nobody misses one of many."""
+"""Messages of momentary interest. They may be dropped under load."""
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
@@ -49,7 +49,7 @@ class Progress(Value, frozen=True):
 
 
 class Cancelled(Value, frozen=True):
-    """The request is no longer wanted. No answer follows."""
+    """The request was cancelled. No answer follows."""
 
     request_id: RequestId
     reason: str | None = None
@@ -74,7 +74,7 @@ class Log(Value, frozen=True):
 
 
 def loud_enough(level: str, least: str | None) -> bool:
-    """Whether who asked for `least` wants to hear of `level`; who asked for nothing does not."""
+    """Return True if `level` is at least `least`. A client that asked for no level gets no messages."""
     return least in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(least)
 
 

@@ -3,9 +3,10 @@
     read(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')  →  Request(1, "tools/list")
     write(Result(1, {"tools": []}))                          →  b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
 
-One message a document: a line on stdio, a body or an SSE event on HTTP. Batches are of 2025-03-26 alone (`read_batch`).
-Stricter than JSON-RPC, as the specification says: an id is a string or an integer and never null, `params` is an object.
-What is wrong is an `RpcError` with the id of the message wherever that could be read, so that its sender can be answered.
+One message per document: a line on stdio, a body or an SSE event on HTTP. Only 2025-03-26 has batches (`read_batch`).
+Stricter than JSON-RPC, as the specification demands: an id is a string or an integer and never null, `params` is an
+object. An invalid message raises an `RpcError` with the id of the message if that could be read, so that its sender
+can be answered.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ __all__ = [
 ]
 
 LIMIT = 16 * 1024 * 1024
-"""Bytes of one message."""
+"""Maximum size of a message in bytes."""
 
 
 class Request(Value, frozen=True):
-    """Wants an answer with the same id."""
+    """A message that requires an answer with the same id."""
 
     id: RequestId
     method: str
@@ -49,21 +50,21 @@ class Request(Value, frozen=True):
 
 
 class Notification(Value, frozen=True):
-    """Wants none."""
+    """A message without an answer."""
 
     method: str
     params: Object = {}
 
 
 class Result(Value, frozen=True):
-    """The answer to a request that could be served, whatever came of it."""
+    """The answer to a request that was served, whether its work succeeded or not."""
 
     id: RequestId
     result: Object
 
 
 class Failure(Value, frozen=True):
-    """The answer to a request that could not. `id` is None where it could not even be read."""
+    """The answer to a request that could not be served. `id` is None if the request could not be read."""
 
     id: RequestId | None
     code: int
@@ -72,7 +73,7 @@ class Failure(Value, frozen=True):
 
     @property
     def error(self) -> RpcError:
-        """To raise, at the other end."""
+        """The exception to raise in the client."""
         return RpcError(self.code, self.message, data=self.data, request_id=self.id)
 
 
@@ -80,13 +81,13 @@ Message: TypeAlias = Request | Notification | Result | Failure
 
 
 def failure(error: RpcError, request_id: RequestId | None = None) -> Failure:
-    """An error as the answer to its request."""
+    """Convert an error to the answer of its request."""
     said = error.to_json()
     return Failure(error.request_id if request_id is None else request_id, error.code, said["message"], error.data)
 
 
 def read(data: bytes | str, *, limit: int = LIMIT) -> Message:
-    """The one message of a document; RpcError for anything else."""
+    """Read a document with one message. Raise RpcError for anything else."""
     return read_message(_parse(data, limit))
 
 
@@ -95,7 +96,7 @@ def is_batch(data: bytes) -> bool:
 
 
 def read_batch(data: bytes | str, *, limit: int = LIMIT) -> list[Message | RpcError]:
-    """The messages of a batch, each read for itself; RpcError where it is none, or empty."""
+    """Read the messages of a batch, each on its own. Raise RpcError if it is empty or not a batch."""
     value = _parse(data, limit)
     if type(value) is not list or not value:
         raise RpcError(INVALID_REQUEST, f"expected a batch of messages, got {kind_of(value)}")
@@ -118,23 +119,23 @@ def _parse(data: bytes | str, limit: int) -> JSON:
 
 
 def read_message(value: JSON) -> Message:
-    """A parsed document as a message."""
+    """Read a message from a parsed document."""
     if type(value) is not dict:
         hint = "send one message at a time" if type(value) is list else ""
         raise RpcError(INVALID_REQUEST, f"expected a JSON-RPC message, got {kind_of(value)}", hint=hint)
     number = value.get("id")
     known = number if type(number) is str or type(number) is int else None
     if value.get("jsonrpc") != "2.0":
-        raise RpcError(INVALID_REQUEST, 'jsonrpc has to be "2.0"', request_id=known)
+        raise RpcError(INVALID_REQUEST, 'jsonrpc must be "2.0"', request_id=known)
     if "id" in value and known is None and "error" not in value:
-        raise RpcError(INVALID_REQUEST, f"an id is a string or an integer, not {kind_of(number)}", pointer="/id")
+        raise RpcError(INVALID_REQUEST, f"id must be a string or an integer, got {kind_of(number)}", pointer="/id")
     if "method" in value:
         return _read_asked(value, known)
     if "error" in value:
         return _read_failure(value["error"], known)
     result = value.get("result")
     if type(result) is not dict or known is None:
-        raise RpcError(INVALID_REQUEST, "neither a request, a notification nor an answer", request_id=known)
+        raise RpcError(INVALID_REQUEST, "expected a request, a notification or an answer", request_id=known)
     return Result(known, result)
 
 
@@ -142,10 +143,10 @@ def _read_asked(value: Object, known: RequestId | None) -> Request | Notificatio
     method, params = value["method"], value.get("params", {})
     if type(method) is not str:
         raise RpcError(
-            INVALID_REQUEST, f"a method is a string, not {kind_of(method)}", pointer="/method", request_id=known
+            INVALID_REQUEST, f"method must be a string, got {kind_of(method)}", pointer="/method", request_id=known
         )
     if type(params) is not dict:
-        words = f"params is an object, not {kind_of(params)}"
+        words = f"params must be an object, got {kind_of(params)}"
         raise RpcError(INVALID_PARAMS, words, pointer="/params", request_id=known, status=400)
     return Notification(method, params) if known is None else Request(known, method, params)
 
@@ -153,12 +154,12 @@ def _read_asked(value: Object, known: RequestId | None) -> Request | Notificatio
 def _read_failure(error: JSON, known: RequestId | None) -> Failure:
     code, message = (error.get("code"), error.get("message")) if type(error) is dict else (None, None)
     if type(code) is not int or type(message) is not str:
-        raise RpcError(INVALID_REQUEST, "an error has a code and a message", pointer="/error", request_id=known)
+        raise RpcError(INVALID_REQUEST, "error must have a code and a message", pointer="/error", request_id=known)
     return Failure(known, code, message, error.get("data"))
 
 
 def write(message: Message) -> bytes:
-    """The message as one line of JSON, without its line end; EncodeError for what JSON cannot say."""
+    """Write the message as one line of JSON without line end. Raise EncodeError for values that JSON cannot express."""
     return to_bytes(to_json(message))
 
 

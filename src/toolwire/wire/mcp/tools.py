@@ -1,9 +1,10 @@
-"""Declarations of tools, both ways, and replies to `tools/list`.
+"""Read and write tool declarations, and read replies to `tools/list`.
 
     {"name", "description", "inputSchema", "outputSchema", "annotations": {"readOnlyHint", "idempotentHint", …}, "title", "_meta"}
 
-Hints of a server are hints: an effect is read from them, and who trusts the server decides what it is worth.
-Versions differ: annotations came with 2025-03-26, output schemas with 2025-06-18, and they were objects before 2026-07-28.
+Annotations are hints of the server: the effect is derived from them, and the caller decides whether to trust it.
+Versions differ: annotations came with 2025-03-26, output schemas with 2025-06-18, and these were objects before
+2026-07-28.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
 
 
 def _reply(body: JSON) -> JSON:
-    """A JSON-RPC reply, its result, or a bare list."""
+    """Return the result of a JSON-RPC reply; a bare result or list is returned unchanged."""
     return body["result"] if type(body) is dict and type(body.get("result")) is dict else body
 
 
 def list_tools(body: JSON) -> tuple[Tool, ...]:
-    """The tools of a `tools/list` reply."""
+    """Read the tools of a `tools/list` reply."""
     return decode_tools(declarations(body))
 
 
 def declarations(body: JSON) -> list[JSON]:
-    """What a `tools/list` reply declares, as it stands there."""
+    """Return the raw declarations of a `tools/list` reply."""
     reply = _reply(body)
     tools = reply.get("tools") if type(reply) is dict else reply
     if type(tools) is not list:
         raise ProtocolError(
-            "expected a tools/list reply", pointer="/tools", hint='{"tools": […]} or the JSON-RPC message'
+            "expected a tools/list reply", pointer="/tools", hint='pass {"tools": […]} or the JSON-RPC message'
         )
     return tools
 
@@ -85,7 +86,7 @@ _UNWRITABLE: tuple[tuple[str, Severity], ...] = (
 
 
 def encode_tools(tools: tuple[Tool, ...], *, version: str = LATEST) -> tuple[list[Object], Losses]:
-    """The declarations as `version` writes them."""
+    """Write the declarations for `version`."""
     losses = Losses()
     out: list[Object] = []
     for index, tool in enumerate(tools):
@@ -95,7 +96,7 @@ def encode_tools(tools: tuple[Tool, ...], *, version: str = LATEST) -> tuple[lis
             continue
         for concept, severity in _UNWRITABLE:
             if getattr(tool, concept):
-                losses.add(f"{path}/{concept}", concept, "dropped", "MCP declarations have no place for it", severity)
+                losses.add(f"{path}/{concept}", concept, "dropped", "MCP declarations have no field for it", severity)
         out.append(_write_tool(tool, version, losses, path))
     return out, losses
 
@@ -109,7 +110,7 @@ def _write_tool(tool: Tool, version: str, losses: Losses, path: str) -> Object:
         if _has_place(tool.output_schema, version):
             out["outputSchema"] = tool.output_schema
         else:
-            losses.add(f"{path}/output_schema", "output schema", "dropped", f"{version} has no place for it", "info")
+            losses.add(f"{path}/output_schema", "output schema", "dropped", f"{version} has no field for it", "info")
     own = tool.extra.get(NAME, {})
     if tool.effect != "write" and "annotations" not in own and since(version, "2025-03-26"):
         out["annotations"] = {"readOnlyHint": tool.effect in ("pure", "read"), "idempotentHint": True}
@@ -117,5 +118,5 @@ def _write_tool(tool: Tool, version: str, losses: Losses, path: str) -> Object:
 
 
 def _has_place(schema: Object, version: str) -> bool:
-    """Until 2026-07-28 a result with a schema had to be an object."""
+    """Return True if the version supports the schema. Before 2026-07-28 a result with a schema had to be an object."""
     return since(version, LATEST) or (since(version, "2025-06-18") and schema.get("type") == "object")

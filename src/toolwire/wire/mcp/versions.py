@@ -1,9 +1,9 @@
-"""The protocol's versions, and the two eras they belong to.
+"""The versions of the protocol, and their two eras.
 
-    handshake   2024-11-05 … 2025-11-25   `initialize` first; a session holds what was agreed
-    stateless   2026-07-28 …              every request says in its `_meta` what it needs to be understood
+    handshake   2024-11-05 … 2025-11-25   `initialize` first; a session holds the agreed version and capabilities
+    stateless   2026-07-28 …              every request states its version and capabilities in its `_meta`
 
-Versions are dates, but are compared by their place in the list: an unknown one is never newer than anything.
+Versions are dates, but they are compared by their position in the list: an unknown one is never newer than a known one.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _PLACE = {version: place for place, version in enumerate(KNOWN)}
 
 
 def era_of(version: str) -> Era | None:
-    """The era of a version; None where it is not known."""
+    """Return the era of a version, or None if the version is unknown."""
     if version in STATELESS:
         return "stateless"
     return "handshake" if version in HANDSHAKE else None
 
 
 def since(version: str, first: str) -> bool:
-    """Whether `version` has what came with `first`.
+    """Return True if `version` supports the features that came with `first`.
 
     >>> since("2025-06-18", "2025-03-26"), since("2999-01-01", "2025-03-26")
     (True, False)
@@ -39,5 +39,5 @@ def since(version: str, first: str) -> bool:
 
 
 def agreed(asked: str) -> str:
-    """What a server answers `initialize` with: the version that was asked for, or the newest that knows a handshake."""
+    """Return the version for the answer to `initialize`: the requested one, or else the newest of the handshake era."""
     return asked if asked in HANDSHAKE else LATEST_HANDSHAKE
