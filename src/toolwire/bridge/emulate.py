@@ -166,7 +166,7 @@ def emulate(request: Request, form: Format | str, *, constrain: bool = False) ->
         )
     found = get(form) if isinstance(form, str) else form
     if request.choice is not None and request.choice.mode == "tool" and not _offered(request, Losses()):
-        raise ConfigError(f"the request requires the tool {request.choice.names}, which it does not offer")
+        raise ConfigError(f"the required tool {request.choice.names} is not offered")
     return Emulation(request, found, constrain=constrain, retried=False)
 
 

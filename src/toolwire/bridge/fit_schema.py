@@ -68,7 +68,10 @@ def _relaxed(tools: list[Placed], strict: Dialect, losses: Losses) -> frozenset[
     indices = tuple(costs)
     kept = {indices[number] for number in affordable(tuple(costs.values()), most, strict.strict_tools)}
     for index in sorted(costs.keys() - kept):
-        detail = f"at most {strict.strict_tools} strict tools, {most[0]} optional parameters and {most[1]} unions per request"
+        detail = (
+            f"at most {strict.strict_tools} strict tools, {most[0]} optional parameters "
+            f"and {most[1]} unions per request"
+        )
         losses.add(f"/tools/{index}/strict", "strict", "dropped", detail)
     return frozenset(index for _, index in wanted if index not in kept)
 

@@ -15,7 +15,7 @@ __all__ = ["name_tool"]
 
 
 def name_tool(breach: Breach, wire: Wire, request: Request, fitted: list[tuple[Tool, int]]) -> Breach:
-    """Return the breach with the caller's tool name and pointers into `request`; `wire` received its tools as `fitted`."""
+    """Return the breach with the caller's tool name and pointers into `request`; its tools were sent as `fitted`."""
     sent = _sent_name(breach, wire, tuple(tool for tool, _ in fitted))
     tool, index = next(((tool, index) for tool, index in fitted if tool.name == sent), (None, -1))
     if tool is None or index < 0:

@@ -43,7 +43,7 @@ _NOT_TEXT = frozenset("true false null none nan inf infinity +infinity -infinity
 _CLOSERS = {"{": "}", "[": "]"}
 _USUAL = frozenset("{}[]\",:-0123456789tfn'")  # neither space nor the start of a comment: a fast check
 _VALUE_STARTS = frozenset("{[\"'“-0123456789tfnTFN")
-# What may follow a string if its last quote ends it.
+# Text that may follow a string if its last quote ends it.
 _QUOTED = "[\"'“][^\"'”]*+[\"'”]"
 _MAY_FOLLOW = {
     "{": re.compile(rf"\s*+(?:\}}|\Z|,\s*+(?:\}}|(?:{_QUOTED}|[\w$-]++)\s*+:))"),

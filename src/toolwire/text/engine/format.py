@@ -49,7 +49,7 @@ class Rendered(Value, frozen=True):
 
 
 class Format(Value, frozen=True):
-    """A format as data. `families` are globs of model names, `calls` is the style, the rest is about the text around calls."""
+    """A format as data. `families` are globs of model names, `calls` is the style, the rest is about other text."""
 
     name: str
     title: str

@@ -18,7 +18,7 @@ _space = re.compile(r"[ \t\r\n]*").match
 _bare = re.compile(r"[-+.0-9A-Za-z]*").match
 _DEPTH = 200
 
-# The states: what may come next.
+# The states, each named after the expected text.
 _VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY, _COLON, _NEXT, _STRING, _ESCAPE, _BARE = range(9)
 
 

@@ -46,7 +46,7 @@ KeyTest: TypeAlias = Callable[[str, int, bool], Answer]
 
 
 def raw_value(reader: Reader, frame: Frame, is_key: KeyTest, sink: Callable[[str], object]) -> Steps[bool]:
-    """Pass on the value and read its closer, but leave an implicit one (the next tag). Return False if the text ends first.
+    """Pass on the value and read its closer, but leave an implicit one (the next tag). Return False if there is none.
 
     Inside a call that is quoted in the value, a tag is accepted only if it certainly belongs to the outer call.
     """

@@ -201,7 +201,10 @@ class Writer:
             self._events.append(ArgumentEnd(self._key, key, value))
 
     def end_object(self, state: CallState, position: int) -> None:
-        """End a call whose arguments were given one by one. An invalid call stays unclosed, for clients that use the text."""
+        """End a call whose arguments were given one by one.
+
+        An invalid call stays unclosed, for clients that use its text.
+        """
         state = self._judged(state, position)
         if state == "complete":
             self._delta("}" if self._raw else "{}")
