@@ -1,1 +1,1 @@
-"""Translate from one wire to another: fit a request to its target, restore the answer, report every loss."""
+"""Translate between wires: fit a request to its target, restore the answer, report every loss."""

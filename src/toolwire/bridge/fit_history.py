@@ -339,7 +339,7 @@ class _Fitter:
         if self._signs_calls:
             changed = self._sign_first_call(turn, parts)
         while parts and not self._can.lone_reasoning and isinstance(parts[-1], Reasoning):
-            detail = "the target accepts reasoning only before the output that it led to"
+            detail = "the target accepts reasoning only together with the output that it led to"
             self._losses.add(pointer_to(turn.places[0]), "reasoning", "dropped", detail)
             parts.pop()
             changed = True

@@ -66,7 +66,7 @@ def find_stored(request: Request, target: str) -> StoredStateError | None:
 
 
 def continues_stored(request: Request, target: str) -> bool:
-    """Return whether the provider of `target` stores the start of the conversation, with calls and results."""
+    """Return whether the request continues a conversation stored at `target`, which may hold calls and results."""
     return any(source == target for _, _, source, _ in _references(request))
 
 

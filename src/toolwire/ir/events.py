@@ -140,7 +140,7 @@ class ArgumentEnd(Value, frozen=True):
 
 
 class CallEnd(Value, frozen=True):
-    """The call is complete. `raw` is None on wires that carry an object; there the deltas are our own serialisation."""
+    """The end of a call. `raw` is None on wires that carry an object; there the deltas are our own serialisation."""
 
     key: int
     arguments: Object | None = None

@@ -4,14 +4,14 @@ A translation returns a value and a list of losses. A loss is not an exception: 
 losses show the author what is missing on the other side. In strict mode every loss above `info` becomes a `LossError`
 before anything is sent.
 
-        dropped     removed
-        weakened    replaced by something less precise
-        rewritten   expressed differently with the same meaning, or substituted for something that was missing
-        moved       present, but in another place
+    dropped     removed
+    weakened    replaced by something less precise
+    rewritten   expressed differently with the same meaning, or substituted for something that was missing
+    moved       present, but in another place
 
-        info        undone on the way back, or without effect on the meaning
-        warning     the answer may differ
-        error       the model will not see something that it was meant to see
+    info        undone on the way back, or without effect on the meaning
+    warning     the answer may differ
+    error       the model will not see something that it was meant to see
 """
 
 from __future__ import annotations

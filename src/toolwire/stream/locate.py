@@ -70,7 +70,7 @@ def pointer_at(data: bytes, end: int | None = None) -> str:
 
 
 def _skip(masked: bytes, position: int, end: int, path: list[str | int | None]) -> tuple[int, int]:
-    """Skip plain items or members at the start of a container or after a comma; return the position and a count."""
+    """Skip plain items or members after an opening bracket or a comma; return the position and the maximum count."""
     index = path[-1]
     run = (_skip_members if index is None else _skip_items)(masked, position, end)
     if run is None:

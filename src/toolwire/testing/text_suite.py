@@ -54,7 +54,7 @@ def read_pieces(form: Format, vector: TextVector, pieces: Iterable[str]) -> tupl
 
 
 def _has_vectors(form: Format, vectors: list[TextVector]) -> None:
-    assert len(vectors) >= _NEEDED, f"{form.name} needs at least {_NEEDED} vectors, got {len(vectors)}"
+    assert len(vectors) >= _NEEDED, f"{form.name} has too few vectors: {len(vectors)}"
     assert any(call.state == "complete" for vector in vectors for call in vector.calls), "no vector has a call"
     for vector in vectors:
         assert vector.source.strip(), f"{vector} has no source"

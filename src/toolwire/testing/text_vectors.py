@@ -2,14 +2,14 @@
 
 A vector file is a JSON object: `tools`, which were offered to the model (name → input schema), and `vectors`, a list of
 
-        name         the subject of the vector
-        source       the origin of the data: a table, a public parser's test, "written here: grammar"; never absent
-        text         the text of the model
-        calls        the calls in it: name, arguments (for a complete call), state, id where the text gives one
-        content      the remaining text, byte for byte
-        reasoning    the reasoning text
-        diagnostics  the codes of the diagnostics, each once
-        finished     false if the text is truncated
+    name         the subject of the vector
+    source       the origin of the data: a table, a public parser's test, "written here: grammar"; never absent
+    text         the text of the model
+    calls        the calls in it: name, arguments (for a complete call), state, id where the text gives one
+    content      the remaining text, byte for byte
+    reasoning    the reasoning text
+    diagnostics  the codes of the diagnostics, each once
+    finished     false if the text is truncated
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 A vector file is a JSON list of objects:
 
-        name      the subject of the vector
-        source    the origin of the data: "spec: …", "sdk: …", "recorded: …", "issue: …", "facts: …"; never absent
-        kind      request | response | stream | tools | error
-        body      the document (for a stream: `events`, a list of strings to concatenate)
-        meaning   the canonical value as JSON, without `extra`; optional if the round trip of `body` is enough
-        whole     for a stream: the equivalent response body in one piece; optional
-        status    for an error: its HTTP status
+    name      the subject of the vector
+    source    the origin of the data: "spec: …", "sdk: …", "recorded: …", "issue: …", "facts: …"; never absent
+    kind      request | response | stream | tools | error
+    body      the document (for a stream: `events`, a list of strings to concatenate)
+    meaning   the canonical value as JSON, without `extra`; optional if the round trip of `body` is enough
+    whole     for a stream: the equivalent response body in one piece; optional
+    status    for an error: its HTTP status
 """
 
 from __future__ import annotations
