@@ -214,7 +214,10 @@ def test_replay_really_sends(tmp_path, capsys, monkeypatch, alike):
         (["show", "other.json"], "is not a recorded exchange"),
         (["record", "--to", "x"], "give either --config or --upstream"),
         (["record", "--to", "x", "--upstream", "nobody"], "unknown upstream 'nobody'"),
-        (["record", "--to", "x", "--upstream", "http://localhost:1", "--remove", "("], "is not a valid regular expression"),
+        (
+            ["record", "--to", "x", "--upstream", "http://localhost:1", "--remove", "("],
+            "is not a valid regular expression",
+        ),
     ],
 )
 def test_wrong_usage(tmp_path, monkeypatch, capsys, arguments, words):

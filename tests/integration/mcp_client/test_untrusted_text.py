@@ -99,4 +99,6 @@ def test_gateway_reports_tools_that_it_leaves_out_without_control_sequences(serv
             served.take(await served.prepare(Settings(tools={"*": ToolsRow(mcp=str(config))})))
 
     asyncio.run(test())
-    assert capsys.readouterr().err.startswith(f"toolwire: skipped: s.wrong\\n{SHOWN}: arguments must be an object, got 'string'")
+    assert capsys.readouterr().err.startswith(
+        f"toolwire: skipped: s.wrong\\n{SHOWN}: arguments must be an object, got 'string'"
+    )

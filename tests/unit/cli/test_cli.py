@@ -83,7 +83,7 @@ def test_a_stream(file, capsys):
         (["convert", "/nowhere/at/all.json"], "cannot read"),
         (["convert", "{empty}", "--to", "gemini"], "empty"),
         (["convert", "{broken}", "--to", "gemini"], "duplicate key"),
-        (["convert", "{unknown}", "--to", "gemini"], "no wire that is known"),
+        (["convert", "{unknown}", "--to", "gemini"], "no known wire"),
         (["convert", "{request}", "--to", "openapi"], "did you mean"),
         (["convert", "{request}", "--to", "mcp"], "MCP has only tools"),
         (["formats", "nope"], "no wire"),
