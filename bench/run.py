@@ -2,6 +2,9 @@
 
 make bench                       all of them
 python bench/run.py scanner      only some; prints, writes nothing
+
+The suites of schema_suites.py are not downloaded. Without TOOLWIRE_TEST_SUITE and TOOLWIRE_SCHEMA_BENCH their section stays as
+it is.
 """
 
 import json
@@ -45,13 +48,16 @@ OWN = {
     "local": ".venv-local",
     "mcp_server": ".venv-mcp",
     "gateway": ".venv-gateway",
+    "schema_suites": ".venv-schemas",
 }
+SUITES = ("TOOLWIRE_TEST_SUITE", "TOOLWIRE_SCHEMA_BENCH")
 NAMES = (
     "translate",
     "stream",
     "scanner",
     "start",
     "schemas",
+    "schema_suites",
     "repair",
     "text",
     "dispatch",
@@ -72,12 +78,31 @@ def main() -> None:
             others = _run(".venv", name, "LiteLLM")["corpora"]
             for corpus, other in zip(results[name]["corpora"], others, strict=True):
                 corpus["rows"] += other["rows"]
+        elif name == "schema_suites":
+            if any(os.environ.get(variable) for variable in SUITES):
+                results[name] = _run(OWN[name], name, "--json", "--dialects", "all")
         else:
             results[name] = _run(OWN.get(name, ".venv"), name)
-    text = "\n".join([_head(), *(REPORTS[name](results[name]) for name in chosen)])
+    sections = [_report(name, results[name]) if name in results else _previous(name) for name in chosen]
+    text = "\n".join([_head(), *sections])
     print(text)
     if chosen == list(NAMES):
         (HERE / "RESULTS.md").write_text(text, encoding="utf-8")
+
+
+def _report(name: str, result: dict) -> str:
+    if name == "schema_suites":
+        from report_suites import report
+
+        return report(result)
+    return REPORTS[name](result)
+
+
+def _previous(name: str) -> str:
+    """The section of an earlier run, for what cannot be measured now."""
+    written = (HERE / "RESULTS.md").read_text(encoding="utf-8").split("\n## ")
+    found = next((section for section in written if f"(`bench/{name}.py`)" in section.partition("\n")[0]), None)
+    return f"## {found.rstrip()}\n" if found else ""
 
 
 def _run(environment: str, name: str, *arguments: str) -> dict:

@@ -1,16 +1,16 @@
 """Write a tool once; call it from any model, over any wire.
 
-The public names. Each is loaded when it is first used, so `import toolwire` costs nothing.
+The public names. Each is loaded on first use, so `import toolwire` costs nothing.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # what `typing` would say, without the import
+TYPE_CHECKING = False  # as in `typing`, without the import
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    # moving documents and streams from wire to wire
+    # translate documents and streams from wire to wire
     "translate": "bridge.translate",
     "translate_stream": "bridge.translate_stream",
     "detect": "bridge.detect",

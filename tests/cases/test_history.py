@@ -479,7 +479,7 @@ def test_consecutive_assistant_messages_are_one_turn(target, field):
 @pytest.mark.case("51")
 def test_a_prefilled_answer_is_refused_where_models_do_not_continue_one():
     body = chat(user(), {"role": "assistant", "content": "{"})
-    with pytest.raises(EncodeError, match="does not continue") as caught:
+    with pytest.raises(EncodeError, match="cannot continue") as caught:
         to("anthropic", {**body, "model": "claude-opus-4-6"})
     assert caught.value.pointer == "/messages/1"
     for model in ("claude-sonnet-4-5", "claude-3-5-haiku", "some-model"):

@@ -36,5 +36,5 @@ def test_a_vector_without_a_source_is_refused(tmp_path):
 
     path = tmp_path / "v.json"
     path.write_text('[{"name": "x", "source": " ", "kind": "request", "body": {}}]')
-    with pytest.raises(ConfigError, match="where it comes from"):
+    with pytest.raises(ConfigError, match="has no source"):
         load_vectors(path)

@@ -60,6 +60,11 @@ def sites(wire):
     known = [(one.source, one.request) for one in wire_exchanges() if one.accepted and one.wire == wire]
     vectors = json.loads((VECTORS / f"{wire}.json").read_text(encoding="utf-8"))
     known += [(f"vector {one['name']}", one["body"]) for one in vectors if one["kind"] == "request"]
+    return sites_in(wire, known)
+
+
+def sites_in(wire, known):
+    """The places of (source, document) pairs, one site for each shape."""
     found = {}
     for source, request in known:
         for path, shape, value in _walk(request):

@@ -92,7 +92,7 @@ def test_an_array(source):
 @pytest.mark.bad_input(6)
 def test_brackets_without_end():
     error = refused(b"[" * 200_000)
-    assert "200 deep" in error.message
+    assert "200 levels deep" in error.message
     assert error.pointer.startswith("/0/0")
     deep = {}
     for _ in range(100_000):

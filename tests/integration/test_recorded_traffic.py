@@ -71,7 +71,7 @@ WITHOUT_EFFECT = (
 
 REFUSED_TRANSLATIONS = (
     (
-        r"exclude each other",
+        r"does not allow a forced tool call with a thinking budget",
         "Anthropic refuses a forced call together with a thinking budget",
         "gemini",
         {
@@ -82,7 +82,7 @@ REFUSED_TRANSLATIONS = (
         },
     ),
     (
-        r"two tools are called",
+        r"two tools have the name",
         "Anthropic refuses two tools of one name",
         "openai_chat",
         {
@@ -92,7 +92,7 @@ REFUSED_TRANSLATIONS = (
         },
     ),
     (
-        r"there is no message to answer",
+        r"the request has no message to answer",
         "the conversation is only in the provider's own items",
         "gemini",
         {"contents": [{"role": "user", "parts": [{"brandNewPart": {}}]}]},

@@ -1,1 +1,1 @@
-"""What breaks on another provider: rules over tools, and reports for people and machines."""
+"""Portability rules for tools, requests, code and MCP configurations, and reports of their findings."""

@@ -1,7 +1,7 @@
-"""Which texts say almost the same, without comparing each with each.
+"""Find near-duplicate texts without comparing every pair.
 
-Two sets of words with so much in common must share one of their rarest words; how many of those have to be looked at follows
-from the sizes of the two.
+Two word sets with a high Jaccard similarity must share at least one of their rarest words. The number of rarest words
+to index follows from the sizes of the two sets (prefix filtering).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TypeAlias
 __all__ = ["ENOUGH", "first_alike"]
 
 ENOUGH = 0.85
-"""The part of all their words that two texts have in common."""
-_FEWEST = 5  # words; of less there is nothing to be said
+"""Minimum Jaccard similarity of two near-duplicates: shared words divided by all words."""
+_FEWEST = 5  # words; shorter texts give no meaningful similarity
 
 Words: TypeAlias = frozenset[str]
 
 
 def first_alike(texts: Sequence[Words]) -> Iterator[tuple[int, int]]:
-    """Each text that is like one before it, and the first such; the same words are not meant.
+    """Yield (index, first earlier near-duplicate) for each text; texts with identical word sets are not compared.
 
     >>> list(first_alike([frozenset("abcdefgh"), frozenset("stuvwxyz"), frozenset("abcdefghi"), frozenset("abcdefgh")]))
     [(2, 0), (3, 2)]
@@ -49,11 +49,11 @@ def first_alike(texts: Sequence[Words]) -> Iterator[tuple[int, int]]:
 
 
 def _sizes(size: int) -> range:
-    """Of what can be alike."""
+    """Return the sizes of the word sets that can reach `ENOUGH` similarity with a set of this size."""
     return range(ceil(ENOUGH * size), int(size / ENOUGH) + 1)
 
 
 def _telling(ranked: list[str], other: int) -> list[str]:
-    """One of these is in every text of that size that is alike."""
+    """Return the rarest words; every near-duplicate of size `other` contains at least one of them."""
     shared = ceil(ENOUGH / (1 + ENOUGH) * (len(ranked) + other) - 1e-9)
     return ranked[: len(ranked) - shared + 1]

@@ -1,4 +1,4 @@
-"""TW070 to TW086: Python code that holds on one provider only, read as a syntax tree, never run."""
+"""TW070 to TW086: Python code that works with one provider only. The code is parsed, never executed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ CodeCheck: TypeAlias = Callable[["Code"], Iterator[tuple[ast.AST, str]]]
 
 
 class Code:
-    """A module, and for each node what stands around it; no nodes where it cannot be read, and `broken` says why."""
+    """A parsed module with the parent of each node. If parsing failed, it has no nodes and `broken` is the error."""
 
     def __init__(self, source: str) -> None:
         self.broken: Exception | None = None
         self.nodes: list[ast.AST] = []
         try:
             self.nodes += ast.walk(ast.parse(source))
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # too deep is one of the last two
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: nested too deeply
             self.broken = error
         self.parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
 
@@ -30,19 +30,19 @@ class Code:
         return (node for node in self.nodes if isinstance(node, kinds))
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
-        """Calls of functions or methods of these names."""
+        """Yield the calls of functions or methods with these names."""
         for node in self.nodes:
             if isinstance(node, ast.Call) and _last(node.func) in names:
                 yield node
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The calls of the function that it stands in."""
+        """Yield the functions called in the function that contains the node."""
         while node in self.parents and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             node = self.parents[node]
         return (inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call))
 
     def comes_from_outside(self, node: ast.AST) -> bool:
-        """Whether what it stands on was handed in, or is a constant of the module: not made in this function."""
+        """Return True if the root name is a parameter or a module constant, not created in this function."""
         root, function = _root(node), self.function_of(node)
         if root is None or function is None:
             return False
@@ -53,7 +53,7 @@ class Code:
             if isinstance(one, (ast.For, ast.AsyncFor)) and isinstance(one.target, ast.Name)
         }
         made = {one.id for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
-        origin = loops.pop(root, root)  # once: what a loop over a loop goes through is too far away to tell
+        origin = loops.pop(root, root)  # once: the origin of a nested loop is not traced
         return origin is not None and origin not in made and (origin in given or origin.isupper())
 
     def function_of(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
@@ -64,7 +64,7 @@ class Code:
         return None
 
     def guarded(self, node: ast.AST) -> bool:
-        """Whether it stands in the body of a `try`."""
+        """Return True if the node is in the body of a `try`."""
         while node in self.parents:
             parent = self.parents[node]
             if isinstance(parent, ast.Try) and any(node is one for one in parent.body):
@@ -89,7 +89,7 @@ def audit_code(
     ignore: Sequence[str] = (),
     targets: Sequence[str] = (),
 ) -> tuple[Finding, ...]:
-    """What the rules find in Python source; `# toolwire: ignore[TW074]` on the line silences one."""
+    """Run the code rules on Python source; `# toolwire: ignore[TW074]` on a line suppresses that rule there."""
     code, lines = Code(source), source.splitlines()
     found: list[Finding] = []
     for rule_id, check in CODE_CHECKS.items():
@@ -103,19 +103,19 @@ def audit_code(
 
 
 def _last(node: ast.AST) -> str:
-    """The last name of a dotted one."""
+    """Return the last component of a dotted name."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _root(node: ast.AST) -> str | None:
-    """The first name of `name["key"].attribute[0]`."""
+    """Return the leading name of an expression like `name["key"].attribute[0]`."""
     while isinstance(node, (ast.Subscript, ast.Attribute)):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None
 
 
 def _is_first(node: ast.AST, attribute: str) -> bool:
-    """`….attribute[0]`"""
+    """Match `….attribute[0]`."""
     return (
         isinstance(node, ast.Subscript)
         and _last(node.value) == attribute
@@ -128,90 +128,92 @@ def _mentions(node: ast.AST, *names: str) -> bool:
     return any(_last(inner) in names for inner in ast.walk(node))
 
 
-@_rule("TW070", "warning", "all", "arguments are parsed without a guard", "catch it, and tell the model what is wrong")
+@_rule(
+    "TW070",
+    "warning",
+    "all",
+    "arguments parsed without error handling",
+    "catch the error and return it to the model as the result",
+)
 def unguarded_arguments(code: Code) -> Iterator[tuple[ast.AST, str]]:
     for call in code.calls("loads"):
         if call.args and _mentions(call.args[0], "arguments") and not code.guarded(call):
-            yield call, "a model may write arguments that are no JSON"
+            yield call, "a model may produce arguments that are not valid JSON"
 
 
-@_rule("TW071", "warning", "all", "only the first call is looked at", "loop over all calls")
+@_rule("TW071", "warning", "all", "only the first call is handled", "loop over all calls")
 def first_call(code: Code) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.Subscript):
         if _is_first(node, "tool_calls") and not _mentions(node, "delta"):
-            yield node, "models make several calls in one turn"
+            yield node, "a model may make several calls in one turn"
 
 
-@_rule(
-    "TW072", "warning", "anthropic gemini", "the first block is taken for text", "look for the block of the right type"
-)
+@_rule("TW072", "warning", "anthropic gemini", "first content block assumed to be text", "select blocks by type")
 def first_block(code: Code) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.Attribute):
         assert isinstance(node, ast.Attribute)
         if node.attr == "text" and (_is_first(node.value, "content") or _is_first(node.value, "parts")):
-            yield node, "thinking or a call may come first"
+            yield node, "the first block may be reasoning or a call"
 
 
-@_rule(
-    "TW073", "error", "openai_chat", "a stream is read as if it had one call", "go by `index`, and let pieces add up"
-)
+@_rule("TW073", "error", "openai_chat", "stream read as if it had one call", "accumulate the deltas per `index`")
 def first_delta(code: Code) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.Subscript):
         if _is_first(node, "tool_calls") and _mentions(node, "delta"):
-            yield node, "deltas of parallel calls carry an index"
+            yield node, "the index identifies the call of each delta"
 
 
 @_rule(
     "TW074",
     "warning",
     "gemini ollama",
-    "one stop reason decides whether there are calls",
-    "look at the calls themselves",
+    "calls detected by the stop reason",
+    "check the response for calls",
 )
 def stop_reason(code: Code) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.Compare):
         assert isinstance(node, ast.Compare)
         words = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
         if _mentions(node, "finish_reason", "stop_reason") and {"tool_calls", "tool_use"} & set(words):
-            yield node, "other servers say `stop` with calls in the answer"
+            yield node, "other servers return `stop` for a response with calls"
 
 
-@_rule("TW075", "warning", "all", "a loop without an end", "bound the number of turns")
+@_rule("TW075", "warning", "all", "unbounded agent loop", "limit the number of turns")
 def endless(code: Code) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.While):
         assert isinstance(node, ast.While)
         asks = any(isinstance(inner, ast.Call) and _last(inner.func) in _ASKS for inner in ast.walk(node))
         if isinstance(node.test, ast.Constant) and node.test.value and asks:
-            yield node, "a model may call the same tool for ever"
+            yield node, "a model may call the same tool forever"
 
 
 _ASKS = ("create", "generate_content", "completion", "acompletion", "parse", "stream")
 
 
-@_rule(
-    "TW076", "error", "all", "a name from the model is looked up among everything", "look it up among the tools offered"
-)
+@_rule("TW076", "error", "all", "tool name resolved in an open namespace", "look it up among the declared tools")
 def free_dispatch(code: Code) -> Iterator[tuple[ast.AST, str]]:
     for call in code.calls("eval", "exec"):
-        yield call, "text from a model is run"
+        yield call, "text from a model is executed"
     for node in code.of(ast.Subscript):
         assert isinstance(node, ast.Subscript)
         if isinstance(node.value, ast.Call) and _last(node.value.func) in ("globals", "locals", "vars"):
-            yield node, "every name of the module can be called"
+            yield node, "the model can call every name of the module"
     for call in code.calls("getattr"):
         if len(call.args) > 1 and not isinstance(call.args[1], ast.Constant) and _mentions(call.args[1], "name"):
-            yield call, "every attribute can be called"
+            yield call, "the model can call every attribute"
 
 
 def _spread(call: ast.Call) -> ast.expr | None:
-    """What `**` spreads into a call, where it comes from a model."""
+    """Return the expression that `**` unpacks into a call, if it comes from a model."""
     for keyword in call.keywords:
         if keyword.arg is None and _mentions(keyword.value, "arguments", "input", "args", "loads"):
             return keyword.value
     return None
 
 
-@_rule("TW077", "warning", "all", "arguments go into a function unchecked", "hold them against the schema first")
+@_rule(
+    "TW077", "warning", "all", "arguments passed to a function unvalidated", "validate them against the schema first"
+)
 def unchecked(code: Code) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.Call):
         assert isinstance(node, ast.Call)
@@ -220,10 +222,10 @@ def unchecked(code: Code) -> Iterator[tuple[ast.AST, str]]:
             for one in code.around(node)
         )
         if _spread(node) is not None and not checked and _last(node.func) not in ("dict", "update", "Tool", "replace"):
-            yield node, "a wrong name or type is a TypeError in your code"
+            yield node, "a wrong name or type raises a TypeError in your code"
 
 
-@_rule("TW078", "warning", "all", "something with an effect is tried again", "give it an idempotency key")
+@_rule("TW078", "warning", "all", "retry of a function with side effects", "send an idempotency key")
 def retried(code: Code) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.FunctionDef, ast.AsyncFunctionDef):
         assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
@@ -235,16 +237,16 @@ def retried(code: Code) -> Iterator[tuple[ast.AST, str]]:
             yield node, f"{node.name} may take effect twice"
 
 
-@_rule("TW079", "warning", "all", "an error of a tool ends the loop", "give it to the model as a result")
+@_rule("TW079", "warning", "all", "a tool error ends the loop", "return it to the model as an error result")
 def escaping(code: Code) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.Call):
         assert isinstance(node, ast.Call)
         if _spread(node) is not None and isinstance(node.func, (ast.Subscript, ast.Name)) and not code.guarded(node):
             if _last(node.func) not in ("dict", "Tool", "replace"):
-                yield node, "an exception leaves the other calls without results"
+                yield node, "after an exception the other calls have no results"
 
 
-@_rule("TW080", "info", "openai_chat", "the deprecated form of calling", "`tools` and `tool_choice`")
+@_rule("TW080", "info", "openai_chat", "deprecated function-calling API", "use `tools` and `tool_choice`")
 def deprecated(code: Code) -> Iterator[tuple[ast.AST, str]]:
     for call in code.calls(*_ASKS):
         for keyword in call.keywords:
@@ -264,16 +266,16 @@ _DECLARATION = ("parameters", "inputSchema", "input_schema", "parametersJsonSche
 _OF_SCHEMAS = DIALECTS["openai"].keywords | {"$schema", "$id", "definitions", "nullable", "strict"}
 
 
-@_rule("TW081", "warning", "all", "a schema that others hold is changed in place", "copy.deepcopy it first")
+@_rule("TW081", "warning", "all", "shared schema modified in place", "copy it first with copy.deepcopy")
 def changed_schema(code: Code) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.Assign, ast.AugAssign, ast.Delete, ast.Call):
         for target, keyword in _changes(node):
             if keyword in _OF_SCHEMAS and _names_a_schema(target) and code.comes_from_outside(target):
-                yield node, f"the next request, and every other user of it, sees another `{keyword}`"
+                yield node, f"the changed `{keyword}` is seen by the next request and by all other users of the schema"
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[ast.expr, object]]:
-    """What a statement changes in place, and under which key."""
+    """Yield (object, key) for each item that a statement changes in place."""
     if isinstance(node, ast.Call):
         method = node.func
         if isinstance(method, ast.Attribute) and method.attr in _BY_KEY and node.args:
@@ -292,7 +294,7 @@ def _constant(node: ast.AST) -> object:
 
 
 def _names_a_schema(node: ast.expr) -> bool:
-    """`schema`, `tool["parameters"]`, `tool.inputSchema["properties"]`"""
+    """Match `schema`, `tool["parameters"]`, `tool.inputSchema["properties"]`."""
     words = [_last(inner) for inner in ast.walk(node)] + [_constant(inner) for inner in ast.walk(node)]
     return any(type(word) is str and (word in _DECLARATION or word.lower().endswith("schema")) for word in words)
 
@@ -301,20 +303,20 @@ def _names_a_schema(node: ast.expr) -> bool:
     "TW082",
     "warning",
     "gemini anthropic",
-    "an SDK's object goes into the history",
-    "keep the whole message as plain data",
+    "SDK object appended to the history",
+    "store the whole message as plain data",
 )
 def sdk_object(code: Code) -> Iterator[tuple[ast.AST, str]]:
     for call in code.calls("append"):
         if call.args and isinstance(call.args[0], ast.Attribute) and call.args[0].attr in ("message", "content"):
-            yield call, "another client cannot read it, and signatures are easily lost"
+            yield call, "other clients cannot read it, and signatures are easily lost"
 
 
-@_rule("TW083", "warning", "all", "all calls run at once", "side by side only what reads")
+@_rule("TW083", "warning", "all", "all calls run concurrently", "run only read-only calls concurrently")
 def gathered(code: Code) -> Iterator[tuple[ast.AST, str]]:
     for call in code.calls("gather"):
         if _mentions(call, "tool_calls", "calls", "function_calls"):
-            yield call, "calls that write may need their order"
+            yield call, "calls that write may have to run in order"
 
 
 _RENAMED = {
@@ -330,7 +332,7 @@ _RENAMED = {
 }
 
 
-@_rule("TW085", "info", "anthropic gemini", "a parameter that is called otherwise elsewhere", "translate the request")
+@_rule("TW085", "info", "anthropic gemini", "parameter with other names elsewhere", "translate the request")
 def renamed(code: Code) -> Iterator[tuple[ast.AST, str]]:
     for call in code.calls(*_ASKS):
         for keyword in call.keywords:
@@ -338,7 +340,7 @@ def renamed(code: Code) -> Iterator[tuple[ast.AST, str]]:
                 yield keyword.value, f"`{keyword.arg}`: {_RENAMED[keyword.arg]}"
 
 
-@_rule("TW086", "error", "all", "source that is not Python", "mend it; nothing else in the file was looked at")
+@_rule("TW086", "error", "all", "source is not valid Python", "fix the syntax; no other rule ran on this file")
 def unreadable(code: Code) -> Iterator[tuple[ast.AST, str]]:
     error = code.broken
     if isinstance(error, SyntaxError):

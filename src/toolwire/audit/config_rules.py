@@ -1,4 +1,4 @@
-"""TW090 to TW093: a list of MCP servers, as clients keep it. Read, never started; a secret is never repeated."""
+"""TW090 to TW093: MCP server lists of clients. Servers are not started; messages never contain a secret."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Server(NamedTuple):
 
     @property
     def line(self) -> list[tuple[str, str]]:
-        """(pointer, word) of the command and its arguments; some clients write both into one list."""
+        """(pointer, argument) of the command line; some clients write command and arguments into one list."""
         words: list[tuple[str, str]] = []
         for key in ("command", "args"):
             found = self.entry.get(key)
@@ -39,7 +39,7 @@ class Server(NamedTuple):
                 yield key, value
 
     def urls(self) -> Iterator[tuple[str, str]]:
-        """(pointer, address)"""
+        """Yield (pointer, URL) for each address in the entry."""
         for key in ("url", "serverUrl", "httpUrl"):
             if type(self.entry.get(key)) is str:
                 yield f"{self.at}/{key}", self.entry[key]
@@ -52,7 +52,7 @@ _rule = registering(CONFIG_CHECKS)
 
 
 def servers_of(document: JSON) -> list[Server] | None:
-    """The servers that a configuration names, or None if it is none."""
+    """Return the servers of a client configuration, or None if the document is not one."""
     if type(document) is not dict:
         return None
     for key in ("mcpServers", "servers"):
@@ -74,7 +74,7 @@ def audit_config(
     ignore: Collection[str] = (),
     targets: Collection[str] = (),
 ) -> tuple[Finding, ...]:
-    """What can be known of servers without starting them. `"x-toolwire-ignore": ["TW092"]` in an entry silences a rule."""
+    """Run the configuration rules. `"x-toolwire-ignore": ["TW092"]` in an entry suppresses a rule."""
     found: list[Finding] = []
     for rule_id, check in CONFIG_CHECKS.items():
         for server in servers if chosen(rule_id, select, ignore, targets) else ():
@@ -85,22 +85,22 @@ def audit_config(
 
 
 LEAST_LEFT = 32
-"""How many characters a prefix should leave to the tool: 95 of 100 names on real servers are no longer."""
+"""Characters that a prefix should leave for the tool name: 95 % of the names on real servers fit."""
 
 
 @_rule(
     "TW090",
     "warning",
     "mcp",
-    "a server's name that spoils the names of its tools",
-    "letters, digits, _ and -, up to 25",
+    "server name unsuitable as a tool prefix",
+    "use only letters, digits, _ and -, at most 25 characters",
 )
 def server_name(server: Server) -> Iterator[Hit]:
     left = 64 - len(f"mcp__{server.name}__")
     if left < LEAST_LEFT:
-        yield Hit(server.at, f"behind mcp__…__ there are {max(left, 0)} of 64 characters left for the tool")
+        yield Hit(server.at, f"the prefix mcp__…__ leaves {max(left, 0)} of 64 characters for the tool name")
     if not re.fullmatch(r"[a-zA-Z0-9_-]+", server.name):
-        yield Hit(server.at, "clients that make it a prefix have to replace some of its characters")
+        yield Hit(server.at, "clients that use it as a prefix have to replace some of its characters")
 
 
 _SECRET_NAME = re.compile(
@@ -112,7 +112,7 @@ _SECRET_VALUE = re.compile(
     r"\b(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}|AKIA[A-Z0-9]{16}"
     r"|AIza[\w-]{30,}|npm_\w{30,}|hf_\w{20,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+)"
 ).search
-# a reference, a thing to be filled in, a path, a number, a switch
+# a variable reference, a placeholder, a path, a number, a flag
 _HARMLESS = re.compile(
     r".*\$\{?\w.*|.*%\w+%.*|.*\{\{.*|[^<]*+<.*>.*|.*\.\.\..*|.*(?:your|insert|replace|example|changeme|placeholder|x{4}|\*{3}).*"
     r"|[~./].*|[a-zA-Z]:\\.*|\d{1,6}|true|false|yes|no|none|password|secret|token|",
@@ -120,31 +120,31 @@ _HARMLESS = re.compile(
 ).fullmatch
 
 
-@_rule("TW091", "error", "mcp", "a secret in plain text", "a reference to the environment or to a prompt of the client")
+@_rule("TW091", "error", "mcp", "secret in plain text", "reference an environment variable or a prompt of the client")
 def plain_secret(server: Server) -> Iterator[Hit]:
     for group in ("env", "headers"):
         for key, value in server.fields(group):
             bare = re.sub(r"^(?:bearer|basic|token)\s+", "", value, flags=re.IGNORECASE)
             named = (_SECRET_NAME(key) or _SECRET_VALUE(value)) and not _HARMLESS(bare)
             if named or ("://" in value and _secret_in_address(value)):
-                yield Hit(f"{server.at}/{group}{join(key)}", f"the value of {key!r} is written here")
+                yield Hit(f"{server.at}/{group}{join(key)}", f"the file contains the value of {key!r}")
     yield from _secret_arguments(server.line)
     for at, url in server.urls():
         if _secret_in_address(url):
-            yield Hit(at, "the address carries a secret")
+            yield Hit(at, "the URL contains a secret")
 
 
 def _secret_arguments(line: list[tuple[str, str]]) -> Iterator[Hit]:
-    """`--token X`, `--token=X`, `-e TOKEN=X`, `--header "Authorization: Bearer X"`"""
+    """Match `--token X`, `--token=X`, `-e TOKEN=X`, `--header "Authorization: Bearer X"`."""
     waiting = ""
     for at, word in line:
         name, _, value = re.sub(r"^([\w-]+): *(?:bearer |basic )?", r"\1=", word, flags=re.IGNORECASE).partition("=")
         if waiting and not word.startswith("-") and not _HARMLESS(word):
-            yield Hit(at, f"the value of {waiting} is written here")
+            yield Hit(at, f"the file contains the value of {waiting}")
         elif value and _SECRET_NAME(name.lstrip("-")) and not _HARMLESS(value):
-            yield Hit(at, f"the value of {name} is written here")
+            yield Hit(at, f"the file contains the value of {name}")
         elif _SECRET_VALUE(word) and not _HARMLESS(word) and "://" not in word:
-            yield Hit(at, "it has the form of a secret")
+            yield Hit(at, "the argument has the form of a secret")
         waiting = name if name.startswith("-") and not value and _SECRET_NAME(name.lstrip("-")) else ""
 
 
@@ -161,14 +161,14 @@ def _secret_in_address(url: str) -> bool:
     )
 
 
-@_rule("TW092", "warning", "mcp", "a server that may be another one tomorrow", "name the exact version")
+@_rule("TW092", "warning", "mcp", "unpinned server version", "specify the exact version")
 def floating_version(server: Server) -> Iterator[Hit]:
     package = unpinned([word for _, word in server.line])
     if package is not None:
-        yield Hit(server.at, f"{package!r} is whatever its registry says on the day that it starts")
+        yield Hit(server.at, f"the registry decides at each start which version of {package!r} runs")
 
 
-@_rule("TW093", "error", "mcp", "a server that is talked to in the clear", "https://")
+@_rule("TW093", "error", "mcp", "unencrypted connection to a remote server", "use https://")
 def in_the_clear(server: Server) -> Iterator[Hit]:
     for at, url in server.urls():
         try:
@@ -176,8 +176,10 @@ def in_the_clear(server: Server) -> Iterator[Hit]:
         except ValueError:
             continue
         if parts.scheme.lower() == "http" and not _is_ours(parts.hostname or ""):
-            yield Hit(at, f"{parts.hostname} is not this machine: others on the way read and change what is said")
+            yield Hit(
+                at, f"{parts.hostname} is not this machine: others on the network can read and change the traffic"
+            )
 
 
 def _is_ours(host: str) -> bool:
-    return is_loopback(host) or host.startswith("$")  # a variable says nothing
+    return is_loopback(host) or host.startswith("$")  # the value of a variable is unknown

@@ -1,4 +1,4 @@
-"""What a rule is about, for people: some lines on the terminal, or a page with an example that it finds and one it does not.
+"""Explain a rule on the terminal or as a markdown page, with an example that triggers it and one that does not.
 
 The examples are data (examples/*.toml); a test runs every one of them through its rule.
 """
@@ -21,16 +21,16 @@ _ROOMS = (code_rules, config_rules, log_rules, request_rules, tools)  # importin
 KINDS = ("tools", "request", "log", "code", "config")
 _LANGUAGES = {"code": "python", "log": "jsonl"}
 _MEANS: dict[Level, str] = {
-    "error": "somebody refuses it, or something is lost",
-    "warning": "it goes through, and not as it was meant",
+    "error": "it is rejected, or something is lost",
+    "warning": "it is accepted, but does not work as intended",
     "info": "advice",
 }
 _ABOUT = {
-    "tools": "declarations of tools",
+    "tools": "tool declarations",
     "request": "recorded requests",
     "log": "logs of several requests",
     "code": "Python source",
-    "config": "lists of MCP servers",
+    "config": "MCP server lists",
 }
 
 
@@ -55,7 +55,7 @@ def every_rule() -> list[Rule]:
 
 
 def kind_of(rule_id: str) -> str:
-    """What the rule reads."""
+    """Return the kind of input that the rule checks."""
     homes: tuple[Container[str], ...] = (
         CHECKS.keys() | SCHEMA_CHECKS.keys(),
         request_rules.REQUEST_CHECKS,
@@ -68,8 +68,8 @@ def kind_of(rule_id: str) -> str:
 
 def explain(rule_id: str) -> str:
     rule = RULES[rule_id]
-    lines = [f"{rule.id} ({rule.level}): {rule.title}", f"concerns: {', '.join(rule.providers)}", f"fix: {rule.fix}"]
-    lines += ["only if asked for: --select or --target"] if rule.asked else []
+    lines = [f"{rule.id} ({rule.level}): {rule.title}", f"affects: {', '.join(rule.providers)}", f"fix: {rule.fix}"]
+    lines += ["off by default: enable it with --select or --target"] if rule.asked else []
     example = examples().get(rule_id)
     for words, text in (("bad", example.bad), ("good", example.good)) if example else ():
         lines += ["", f"{words}:", *(f"  {line}" for line in text.splitlines())]
@@ -77,15 +77,15 @@ def explain(rule_id: str) -> str:
 
 
 def page_of(rule_id: str) -> str:
-    """In markdown."""
+    """Render the markdown page of a rule."""
     rule, kind = RULES[rule_id], kind_of(rule_id)
-    asked = f" Looked at only if asked for: `--select {rule_id}`" + (
+    asked = f" Off by default: enable it with `--select {rule_id}`" + (
         f" or `--target {rule.providers[0]}`." if kind == "tools" and rule.providers == ("portable",) else "."
     )
     lines = [
         f"# {rule.id}: {rule.title}",
         "",
-        f"Over {_ABOUT[kind]}. Level: **{rule.level}** ({_MEANS[rule.level]}). Concerns: {', '.join(rule.providers)}."
+        f"Checks {_ABOUT[kind]}. Level: **{rule.level}** ({_MEANS[rule.level]}). Affects: {', '.join(rule.providers)}."
         + (asked if rule.asked else ""),
         "",
         f"**Fix:** {rule.fix}.",
@@ -93,6 +93,6 @@ def page_of(rule_id: str) -> str:
     ]
     example = examples().get(rule_id)
     fence = _LANGUAGES.get(kind, "json")
-    for words, text in (("Found", example.bad), ("Not found", example.good)) if example else ():
+    for words, text in (("Reported", example.bad), ("Not reported", example.good)) if example else ():
         lines += [f"{words}:", "", f"```{fence}", text, "```", ""]
     return "\n".join(lines)

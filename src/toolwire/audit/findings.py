@@ -1,4 +1,4 @@
-"""A rule, and what it found."""
+"""Rules, their registration, and their findings."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 
 
 class Hit(NamedTuple):
-    """Where in the tool (a JSON pointer into its declaration in canonical terms), and what is there."""
+    """A JSON pointer into the canonical form of the declaration, and a message."""
 
     path: str
     message: str
 
 
 Check: TypeAlias = Callable[[tuple[Tool, ...]], Iterator[tuple[int, Hit]]]
-"""Over all tools of a list; each hit with the index of its tool, or -1 for the list itself."""
+"""Checks all tools of a list; yields each hit with the index of its tool, or -1 for the list itself."""
 
 
 class Place(NamedTuple):
-    """A file, a line of it if it has one document a line, and a pointer to what was read if more stands around it."""
+    """A file, a line number if the file has one document per line, and a pointer if the input is part of a document."""
 
     file: str = ""
     line: int = 0
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """`providers`: who refuses it, or does something else with it than was meant."""
+    """A rule. `providers` are those that reject the input or do not handle it as intended."""
 
     id: str
     level: Level
@@ -58,11 +58,11 @@ class Rule(NamedTuple):
     title: str
     fix: str
     asked: bool = False
-    """Looked at only where it is selected, or where its provider is the target."""
+    """Off by default: checked only if selected, or if its provider is a target."""
 
 
 class Finding(Value, frozen=True):
-    """`tool` is empty where it is about something else; `line` is 0 where the whole file is meant."""
+    """A problem that a rule reports. `tool` is empty if it is not about a tool; `line` is 0 for the whole file."""
 
     rule: str
     level: Level
@@ -76,25 +76,25 @@ class Finding(Value, frozen=True):
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same finding, wherever the tool stands in its list or the request in its log."""
+        """A stable id, independent of the position of the tool in its list or of the request in its log."""
         where = self.path if self.path or not self.line else f":{self.line}"
         return f"{self.rule} {self.tool or self.file} {where}"
 
     @property
     def where(self) -> str:
-        """For people: file and line where there are lines, and the pointer."""
+        """The location for people: file and line, if there is a line, and the pointer."""
         line = f"{self.file}:{self.line}" if self.line else ""
         return " ".join(filter(None, (line, self.path))) or "/"
 
 
 RULES: dict[str, Rule] = {}
-"""All rules, whatever they look at."""
+"""All rules, for every kind of input."""
 CHECKS: dict[str, Check] = {}
-"""Those over tools."""
+"""Checks of lists of tools, by rule id."""
 
 
 def declare(rule_id: str, level: Level, providers: str, title: str, fix: str, *, asked: bool = False) -> None:
-    """Ids are stable: one that is given up is not used again."""
+    """Register a rule. Ids are stable: the id of a removed rule is never reused."""
     assert rule_id not in RULES
     RULES[rule_id] = Rule(rule_id, level, tuple(providers.split()), title, fix, asked)
 
@@ -106,7 +106,7 @@ class Registrar(Protocol[C]):
 
 
 def registering(checks: dict[str, C]) -> Registrar[C]:
-    """A decorator for rules whose checks go into `checks`: rule(id, level, providers, title, fix)."""
+    """Return a decorator that registers checks in `checks`: rule(id, level, providers, title, fix)."""
 
     def rule(
         rule_id: str, level: Level, providers: str, title: str, fix: str, *, asked: bool = False
@@ -127,7 +127,7 @@ rule = registering(CHECKS)
 def chosen(
     rule_id: str, select: Collection[str] = (), ignore: Collection[str] = (), targets: Collection[str] = ()
 ) -> bool:
-    """Whether a rule is to be looked at. `select` and `ignore` are beginnings of ids."""
+    """Return True if a rule is enabled. `select` and `ignore` are prefixes of ids."""
     rule = RULES[rule_id]
     if rule_id.startswith(tuple(ignore)) or not concerns(rule_id, rule.providers, targets):
         return False

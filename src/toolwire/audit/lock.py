@@ -1,4 +1,4 @@
-"""What a tool was when somebody looked at it, so that a change does not pass unseen."""
+"""Lock files: record the reviewed state of tools, so that a later change is detected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERSION = 1
 
 
 def lock(tools: Sequence[Tool]) -> Object:
-    """Name, description and schema of every tool, and a hash over them."""
+    """Record name, description and schema of every tool, with a hash over them."""
     return {"version": VERSION, "tools": {tool.name: _entry(tool) for tool in tools}}
 
 
@@ -31,12 +31,12 @@ def _sorted(value: JSON) -> JSON:
 
 
 def changes(locked: Object, tools: Sequence[Tool]) -> list[str]:
-    """What is not as it was, in words."""
+    """List the differences between the locked tools and `tools` as text."""
     before = locked.get("tools")
     before = before if type(before) is dict else {}
     now = {tool.name: _entry(tool) for tool in tools}
     names = [tool.name for tool in tools]
-    out = [f"{name}: {names.count(name)} tools of this name" for name in now if names.count(name) > 1]
+    out = [f"{name}: {names.count(name)} tools have this name" for name in now if names.count(name) > 1]
     out += [f"{name}: new" for name in now if name not in before]
     out += [f"{name}: gone" for name in before if name not in now]
     for name, entry in now.items():

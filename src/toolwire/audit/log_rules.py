@@ -1,4 +1,4 @@
-"""TW068, and the other rules over all requests of a log: what repeats from turn to turn is told once."""
+"""TW068, and the other rules applied to all requests of a log. A problem repeated in every turn is reported once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["LOG_CHECKS", "Recorded", "audit_log"]
 
 
 class Recorded(NamedTuple):
-    """A request, the wire that it was read from, and where it stands."""
+    """A request, its wire and its location."""
 
     place: Place
     request: Request
@@ -38,7 +38,7 @@ def audit_log(
     ignore: Collection[str] = (),
     targets: Collection[str] = (),
 ) -> tuple[Finding, ...]:
-    """What the rules find in requests and in the tools that they declare."""
+    """Run the rules on requests and on the tools that they declare."""
     found: list[Finding] = []
     lists: set[bytes] = set()
     for place, request, wire in log:
@@ -62,7 +62,7 @@ def _text(tools: Sequence[Tool]) -> bytes:
 
 
 def _each_once(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """A turn contains the turns before it, and so do its problems: the first line is told, the others are counted."""
+    """Report repeated findings at their first line with a count: each turn repeats the turns before it."""
     first: dict[Finding, list[Finding]] = {}
     for finding in findings:
         first.setdefault(replace(finding, line=0), []).append(finding)
@@ -78,8 +78,8 @@ def _with_count(finding: Finding, others: int) -> Finding:
     "TW068",
     "warning",
     "all",
-    "declarations that change between requests",
-    "the same tools, in the same order, with the same words: what comes before a change is all that a cache keeps",
+    "declarations change between requests",
+    "send identical tools in the same order: a prompt cache holds only the prefix before the first change",
 )
 def varying(log: Sequence[Recorded]) -> Iterator[tuple[int, Hit]]:
     seen: dict[bytes, tuple[int, Sequence[Tool]]] = {}
@@ -95,11 +95,11 @@ def varying(log: Sequence[Recorded]) -> Iterator[tuple[int, Hit]]:
             if words and (about, _text(request.tools)) not in told:
                 told.add((about, _text(request.tools)))
                 file, line, _ = log[first].place
-                yield index, Hit("/tools/0", f"{words}; the first of them: {f'{file}:{line}' if line else file}")
+                yield index, Hit("/tools/0", f"{words}; first request: {f'{file}:{line}' if line else file}")
 
 
 def _beginning(request: Request) -> bytes:
-    """Up to what the user said first: requests that begin alike share a cache, if their tools allow it."""
+    """Encode the messages up to the first user message: requests with the same prefix can share a prompt cache."""
     import msgspec
 
     users = [index for index, message in enumerate(request.messages) if message.role == "user"]
@@ -110,8 +110,10 @@ def _difference(before: Sequence[Tool], now: Sequence[Tool]) -> str:
     old, new = {tool.name: tool for tool in before}, {tool.name: tool for tool in now}
     come, gone = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
     if come or gone:
-        return "; ".join(f"{words} {', '.join(names)}" for words, names in (("new:", come), ("gone:", gone)) if names)
+        return "; ".join(
+            f"{words} {', '.join(names)}" for words, names in (("added:", come), ("removed:", gone)) if names
+        )
     changed = [name for name, tool in new.items() if replace(tool, cache=None) != replace(old[name], cache=None)]
     if changed:
-        return f"declared otherwise: {', '.join(changed)}"
-    return "" if list(old) == list(new) else "in another order"
+        return f"changed: {', '.join(changed)}"
+    return "" if list(old) == list(new) else "different order"

@@ -1,4 +1,4 @@
-"""Which package a command line fetches and runs, and whether its version is fixed."""
+"""Find the package that a command line downloads and runs, and whether its version is pinned."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _image(package: str) -> bool:
     return "@sha256:" in package or tag not in ("", "latest")
 
 
-# the words that start it, whether a version is fixed, options that are followed by the package, and by something else
+# command, test for a pinned version, options followed by the package, options followed by another value
 _Launcher = tuple[tuple[str, ...], Callable[[str], bool], tuple[str, ...], tuple[str, ...]]
 _LAUNCHERS: tuple[_Launcher, ...] = (
     (("npx",), _npm, ("-p", "--package"), ("-c", "--call", "--registry")),
@@ -40,9 +40,9 @@ _DOCKER_FLAGS = frozenset("--rm -i --interactive -t --tty -it -ti --init -d --de
 
 
 def unpinned(words: Sequence[str]) -> str | None:
-    """What a command line runs, if it is fetched and its version is not fixed."""
+    """Return the package that a command line runs, if it is downloaded and its version is not pinned."""
     line = [re.sub(r"^.*[/\\]|\.(?:cmd|exe)$", "", word) for word in words]
-    for start in range(min(len(line), 3)):  # behind `cmd /c`
+    for start in range(min(len(line), 3)):  # the launcher may come after `cmd /c`
         for names, pinned, before, others in _LAUNCHERS:
             if tuple(line[start : start + len(names)]) == names:
                 package = _package(words[start + len(names) :], before, others)
@@ -69,7 +69,7 @@ def _package(words: Sequence[str], before: Sequence[str], others: Sequence[str])
 
 
 def _docker_image(words: Sequence[str]) -> str | None:
-    """The first word that is neither an option nor the value of one."""
+    """Return the first argument that is neither an option nor the value of one."""
     skip = False
     for word in words:
         if skip:

@@ -1,4 +1,4 @@
-"""A report as one HTML page: nothing is fetched, nothing runs, and whatever was read from a tool is only shown."""
+"""Render a report as one HTML page without external resources or scripts. Text from tools is escaped."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ code { font: 13px ui-monospace, monospace }
 .wide { overflow-x: auto }
 """
 _MARKS = {"✓": "good", "~": "good", "!": "warning", "✗": "error"}
-_LEGEND = "✓ taken as it is, ~ lowered and nothing lost, ! something is not enforced (how much), ✗ does not fit"
+_LEGEND = "✓ accepted unchanged, ~ lowered without loss, ! not fully enforced (number of losses), ✗ not accepted"
 
 
 def as_html(report: Report, version: str) -> str:
     found = counts(report.findings)
     total = ", ".join(f'<b class="{level}">{found[level]} {level}</b>' for level in LEVELS)
     body = [
-        "<h1>Audit of tools</h1>",
+        "<h1>Tool audit</h1>",
         f"<p>{len(report.tools)} tools: {total}</p>",
         *(f"<p>{_safe(note)}</p>" for note in report.notes),
         *(_fares(report) if report.tools else ()),
-        *(_findings(report.findings) if report.findings else ("<p>Nothing was found.</p>",)),
+        *(_findings(report.findings) if report.findings else ("<p>No findings.</p>",)),
         f"<footer>toolwire {_safe(version)}</footer>",
     ]
     return "\n".join(
@@ -45,7 +45,7 @@ def as_html(report: Report, version: str) -> str:
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width">',
             """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">""",
-            f"<title>Audit of tools</title>\n<style>{_STYLE}</style>\n</head>\n<body>",
+            f"<title>Tool audit</title>\n<style>{_STYLE}</style>\n</head>\n<body>",
             *body,
             "</body>\n</html>",
         ]
@@ -69,7 +69,7 @@ def _mark(cell: str) -> str:
 
 def _findings(findings: Sequence[Finding]) -> Iterable[str]:
     yield "<h2>Findings</h2>"
-    yield from _table(("level", "rule", "tool", "where", "what, and what to do"), map(_cells, ranked(findings)))
+    yield from _table(("level", "rule", "tool", "location", "problem and fix"), map(_cells, ranked(findings)))
 
 
 def _cells(finding: Finding) -> list[str]:
@@ -84,7 +84,7 @@ def _cells(finding: Finding) -> list[str]:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:
-    """Cells are HTML already."""
+    """Render a table whose cells are already HTML."""
     yield '<div class="wide"><table>'
     yield f"<thead><tr>{''.join(f'<th>{name}</th>' for name in header)}</tr></thead><tbody>"
     yield from (f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)

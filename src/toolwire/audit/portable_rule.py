@@ -1,4 +1,4 @@
-"""TW041: what at least one provider would not take as it is written, whatever it means to the others."""
+"""TW041: schema features that at least one provider does not accept unchanged."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .schema_rules import Schema, schema_rule
 
 __all__: list[str] = []
 
-# Strict dialects demand `additionalProperties: false` and others refuse it: no schema pleases both. Whether a closed object
-# says so is left to lowering, which loses nothing by it; an object that is open, or a map, is another matter.
+# Strict dialects require `additionalProperties: false` and others reject it, so no schema satisfies both. Lowering adds
+# or removes it on closed objects without loss; only open objects and maps are reported.
 _CLOSING = ("additionalProperties is not false", "additionalProperties is not known here")
 
 
@@ -19,8 +19,8 @@ _CLOSING = ("additionalProperties is not false", "additionalProperties is not kn
     "TW041",
     "error",
     "portable",
-    "something that not every provider takes as it is",
-    "keep to the core: required properties, plain types, lists with items, string enums, anyOf, descriptions",
+    "schema not accepted unchanged by every provider",
+    "use only the portable core: required properties, plain types, lists with items, string enums, anyOf, descriptions",
     asked=True,
 )
 def not_portable(schema: Schema) -> Iterator[Hit]:

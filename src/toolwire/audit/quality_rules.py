@@ -1,4 +1,4 @@
-"""TQ01 to TQ20: what a model will get wrong because the declaration does not say it."""
+"""TQ01 to TQ20: wording of declarations that leads models to wrong calls."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def _at(name: str, keyword: str = "") -> str:
     return f"/input_schema/properties/{name}{'/' if keyword else ''}{keyword}"
 
 
-@rule("TQ01", "warning", "models", "a description of a few words", "say what it does and when to use it")
+@rule("TQ01", "warning", "models", "very short description", "describe its purpose and when to use it")
 def short_description(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, tool in enumerate(tools):
         if tool.description and len(tool.description.split()) < 5:
             yield index, Hit("/description", repr(tool.description))
 
 
-@rule("TQ02", "warning", "models", "a property without a description", "say what it is, with an example")
+@rule("TQ02", "warning", "models", "property without a description", "describe it, with an example")
 def undescribed(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, name, field in _each(tools):
         if not _words(field) and "$ref" not in field:
@@ -65,18 +65,23 @@ _GUIDES = re.compile(
 
 
 @rule(
-    "TQ03", "info", "models", "nothing about when to use it", "when to use it, when not, and what instead", asked=True
+    "TQ03",
+    "info",
+    "models",
+    "no guidance on when to use the tool",
+    "state when to use it, when not, and the alternative",
+    asked=True,
 )
 def no_guidance(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, tool in enumerate(tools):
         if tool.description and not _GUIDES(tool.description):
-            yield index, Hit("/description", "it says what, and not when")
+            yield index, Hit("/description", "it describes the tool, but not when to use it")
 
 
 _RETURNS = re.compile(
     r"\b(?:returns?|returning|returned|outputs?|produces?|yields?|results?|responds?|response|gives?)\b", re.IGNORECASE
 ).search
-# who says "get the orders" has said what comes back, and of "delete" nobody expects more than that it is done
+# "get the orders" already names the result, and "delete" is not expected to return more than success
 _GOES_WITHOUT_SAYING = re.compile(
     r"(?:\W*\w+\W+){0,2}?(?:get|list|fetch|fetche|retrieve|read|find|search|searche|query|querie|show|look|lookup|describe|count"
     r"|check|compute|calculate|convert|extract|view|display|generate|summarize|browse|delete|remove|clear|close|mark|set|enable"
@@ -85,21 +90,19 @@ _GOES_WITHOUT_SAYING = re.compile(
 ).match
 
 
-@rule("TQ04", "info", "models", "nothing about what it returns", "say what comes back, or declare an output schema")
+@rule("TQ04", "info", "models", "result not described", "describe the result, or declare an output schema")
 def no_result(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, tool in enumerate(tools):
         said = (tool.description or "").strip()
         if said and tool.kind == "function" and tool.output_schema is None:
             if not _RETURNS(said) and not _GOES_WITHOUT_SAYING(said):
-                yield index, Hit("/description", "what does the model see when it is done?")
+                yield index, Hit("/description", "it does not describe the result that the model gets")
 
 
 MOST_CHARACTERS = 1024
 
 
-@rule(
-    "TQ05", "info", "models", "a description that nobody reads to its end", "the first three sentences, or a document"
-)
+@rule("TQ05", "info", "models", "description too long", "keep the first three sentences, move the rest to a document")
 def long_description(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, tool in enumerate(tools):
         if len(tool.description or "") > MOST_CHARACTERS:
@@ -109,17 +112,17 @@ def long_description(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
             yield index, Hit(_at(name, "description"), f"{len(_words(field)):,} characters")
 
 
-@rule("TQ06", "warning", "models", "a word from a closed list as free text", "make it an enum")
+@rule("TQ06", "warning", "models", "fixed set of values as free text", "make it an enum")
 def should_be_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     closed = re.compile(
         r"(?:.*_)?(?:action|mode|type|kind|status|state|sort|order|format|unit|level|severity|priority)"
     )
     for index, name, field in _each(tools):
         if _plain_string(field) and closed.fullmatch(name):
-            yield index, Hit(_at(name), f"{name!r} takes any text")
+            yield index, Hit(_at(name), f"{name!r} accepts any text")
 
 
-@rule("TQ07", "warning", "models", "allowed values listed in prose", "make them an enum")
+@rule("TQ07", "warning", "models", "allowed values listed only in the description", "make them an enum")
 def prose_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     listed = re.compile(
         r"\b(?:one of|either|must be|allowed values?|options?|valid values?)\b[^.]{0,300}?['\"`(]", re.IGNORECASE
@@ -129,7 +132,7 @@ def prose_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
             yield index, Hit(_at(name, "description"), _words(field)[:100])
 
 
-@rule("TQ08", "info", "models", "a default only in prose", "say `default`")
+@rule("TQ08", "info", "models", "default stated only in the description", "add `default`")
 def prose_default(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     said = re.compile(r"\bdefaults?(?: to|:| is| value)", re.IGNORECASE)
     for index, name, field in _each(tools):
@@ -137,7 +140,7 @@ def prose_default(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
             yield index, Hit(_at(name, "description"), _words(field)[:100])
 
 
-@rule("TQ09", "warning", "models", "called required in prose, and optional", "put it into `required`")
+@rule("TQ09", "warning", "models", "described as required, declared as optional", "add it to `required`")
 def prose_required(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, name, field in _each(tools):
         required = (tools[index].input_schema or {}).get("required") or ()
@@ -145,20 +148,26 @@ def prose_required(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
             yield index, Hit(_at(name, "description"), _words(field)[:100])
 
 
-@rule("TQ10", "info", "models", "an id without a pattern or a source", "a pattern, or where to get it from")
+@rule("TQ10", "info", "models", "id without a pattern or a source", "add a pattern, or name the source of the id")
 def free_id(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, name, field in _each(tools):
         if _plain_string(field) and re.fullmatch(r"id|uuid|.*(?:_id|Id|ID|_uuid)", name):
             if not re.search(r"\b(?:from|returned|get|list|see|e\.g\.|example)\b", _words(field), re.IGNORECASE):
-                yield index, Hit(_at(name), f"{name!r} takes any text")
+                yield index, Hit(_at(name), f"{name!r} accepts any text")
 
 
-@rule("TQ11", "info", "models", "a path of which nobody says to what it is relative", "absolute, or relative to what")
+@rule(
+    "TQ11",
+    "info",
+    "models",
+    "path with an unspecified base",
+    "state that it is absolute, or the directory it is relative to",
+)
 def free_path(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, name, field in _each(tools):
         if _plain_string(field) and re.fullmatch(r"(?:.*_)?(?:path|file|filename|directory|dir|folder)", name):
             if not re.search(r"absolute|relative|root|under|within", _words(field), re.IGNORECASE):
-                yield index, Hit(_at(name), f"{name!r} takes any text")
+                yield index, Hit(_at(name), f"{name!r} accepts any text")
 
 
 def _without_format(tools: tuple[Tool, ...], names: str, words: str) -> Iterator[tuple[int, Hit]]:
@@ -168,30 +177,30 @@ def _without_format(tools: tuple[Tool, ...], names: str, words: str) -> Iterator
             yield index, Hit(_at(name), f"{name!r}: {words}")
 
 
-@rule("TQ12", "info", "models", "a date or time without a format", '"format": "date" or "date-time"')
+@rule("TQ12", "info", "models", "date or time without a format", 'add "format": "date" or "date-time"')
 def free_date(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     names = r"(?:.*_)?(?:date|time|datetime|timestamp|since|until|deadline)|.*_at"
-    return _without_format(tools, names, "in which notation?")
+    return _without_format(tools, names, "the notation is not specified")
 
 
-@rule("TQ13", "info", "models", "an address without a format", '"format": "uri"')
+@rule("TQ13", "info", "models", "URL without a format", 'add "format": "uri"')
 def free_url(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    return _without_format(tools, r"(?:.*_)?(?:url|uri|link|href|endpoint)", "takes any text")
+    return _without_format(tools, r"(?:.*_)?(?:url|uri|link|href|endpoint)", "accepts any text")
 
 
-@rule("TQ14", "info", "models", "a limit without a maximum", "say `maximum`")
+@rule("TQ14", "info", "models", "limit without a maximum", "add `maximum`")
 def free_limit(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, name, field in _each(tools):
         if re.fullmatch(r"(?:.*_)?(?:limit|page_size|per_page|max_results|count|size|top_k|first)", name):
             if field.get("type") in ("integer", "number") and "maximum" not in field:
-                yield index, Hit(_at(name), f"{name!r} may be anything")
+                yield index, Hit(_at(name), f"{name!r} accepts any number")
 
 
-@rule("TQ15", "warning", "models", "two tools that read alike", "say what tells them apart")
+@rule("TQ15", "warning", "models", "two tools with nearly the same description", "describe how they differ")
 def near_duplicates(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     said = [frozenset(re.findall(r"\w+", (tool.description or "").lower())) for tool in tools]
     for index, other in first_alike(said):
-        yield index, Hit("/description", f"almost the words of {tools[other].name!r}")
+        yield index, Hit("/description", f"nearly the same text as {tools[other].name!r}")
 
 
 _NEGATIVE = re.compile(
@@ -213,20 +222,21 @@ _OPPOSITES = tuple(
 _EXCLUDES = re.compile(r"mutually exclusive|cannot be (?:used|combined|set) (?:together )?with", re.IGNORECASE).search
 
 
-@rule(
-    "TQ16", "info", "models", "a yes-or-no that is easily read the wrong way", "name what is true, or make it an enum"
-)
+@rule("TQ16", "info", "models", "ambiguous boolean", "name the true case, or make it an enum")
 def odd_booleans(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, tool in enumerate(tools):
         flags = {name: field for name, field in _properties(tool) if field.get("type") == "boolean"}
         for name in filter(_NEGATIVE.fullmatch, flags):
-            yield index, Hit(_at(name), f"false for {name!r} is a double negative")
+            yield index, Hit(_at(name), f"{name!r} set to false is a double negative")
         for names in _alternatives(flags):
-            yield index, Hit(_at(names[0]), f"{', '.join(map(repr, names))} are one choice: what if several are true?")
+            yield (
+                index,
+                Hit(_at(names[0]), f"{', '.join(map(repr, names))} exclude each other, but several can be set to true"),
+            )
 
 
 def _alternatives(flags: dict[str, Object]) -> Iterator[list[str]]:
-    """Booleans of which only one can be true: by their names, or because they say so."""
+    """Yield groups of booleans that exclude each other, by their names or their descriptions."""
     words = {name: re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()) for name in flags}
     for group in _OPPOSITES:
         alike: dict[tuple[str, ...], list[str]] = {}
@@ -239,7 +249,13 @@ def _alternatives(flags: dict[str, Object]) -> Iterator[list[str]]:
         yield saying
 
 
-@rule("TQ17", "warning", "models", "a description that commands the model", "describe the tool, not what to do first")
+@rule(
+    "TQ17",
+    "warning",
+    "models",
+    "description gives orders to the model",
+    "describe the tool instead of instructing the model",
+)
 def commanding(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     orders = re.compile(
         r"\b(?:always|must|never) (?:call|use|run|invoke) (?:this|it)|ignore (?:all |the )?(?:previous|other)|do not tell the user"
@@ -251,7 +267,7 @@ def commanding(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
             yield index, Hit("/description", found.group())
 
 
-@rule("TQ18", "info", "models", "a quantity without a unit", "name the unit")
+@rule("TQ18", "info", "models", "quantity without a unit", "name the unit")
 def no_unit(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     units = r"second|minute|hour|day|ms\b|byte|\b[kmg]b\b|pixel|px|percent|%|cent|dollar|euro|usd|meter|metre|km|mile|gram|kg"
     for index, name, field in _each(tools):
@@ -259,10 +275,10 @@ def no_unit(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
             r"(?:.*_)?(?:timeout|duration|delay|interval|amount|price|weight|distance|width|height|ttl)", name
         ):
             if not re.search(units, f"{name} {_words(field)}", re.IGNORECASE):
-                yield index, Hit(_at(name), f"{name!r} in which unit?")
+                yield index, Hit(_at(name), f"{name!r} has no unit")
 
 
-@rule("TQ19", "warning", "models", "something that cannot be undone, declared as harmless", "say that it writes")
+@rule("TQ19", "warning", "models", "irreversible tool declared as read-only", "declare that it writes")
 def harmless(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     verbs = re.compile(
         r"(?:^|_)(?:delete|remove|drop|send|pay|transfer|purge|destroy|publish|execute|write|update|create)(?:_|$)"
@@ -272,7 +288,7 @@ def harmless(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
             yield index, Hit("/effect", f"{tool.name!r} is declared {tool.effect!r}")
 
 
-@rule("TQ20", "error", "models", "an example or a default that the schema forbids", "mend the one or the other")
+@rule("TQ20", "error", "models", "example or default violates the schema", "correct the value or the schema")
 def forbidden_values(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, tool in enumerate(tools):
         for name, field in _properties(tool):
@@ -283,7 +299,7 @@ def forbidden_values(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
             values += [("examples", value) for value in examples] if type(examples) is list else []
             for keyword, value in values:
                 if not _accepts(field, value):
-                    yield index, Hit(_at(name, keyword), f"{value!r} does not fit")
+                    yield index, Hit(_at(name, keyword), f"{value!r} does not match the schema")
 
 
 def _accepts(field: Object, value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Findings for machines and pages: JSON, SARIF 2.1.0, markdown. The page in HTML is in page.py."""
+"""Report findings as JSON, SARIF 2.1.0 or markdown. The HTML page is in page.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SARIF_LEVELS: dict[Level, str] = {"error": "error", "warning": "warning", "info
 
 
 class Report(NamedTuple):
-    """What was looked at, what was found, and what is to be said besides."""
+    """The audited tools, the findings, the targets of the overview, and notes on the input."""
 
     tools: tuple[Tool, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -28,7 +28,7 @@ class Report(NamedTuple):
 
 
 def matrix(report: Report) -> list[tuple[str, ...]]:
-    """Rows of tools × providers, with about how many tokens each costs."""
+    """Return rows of tools × providers, with the estimated tokens of each tool."""
     rows: list[tuple[str, ...]] = [("tool", *report.targets, "tokens")]
     for tool in report.tools:
         marks = fares(tool, report.targets)
@@ -38,7 +38,7 @@ def matrix(report: Report) -> list[tuple[str, ...]]:
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
-    """Worst first."""
+    """Sort findings by level, errors first."""
     return sorted(findings, key=lambda finding: (LEVELS.index(finding.level), finding.rule))
 
 
@@ -61,13 +61,13 @@ def as_json(report: Report) -> Object:
 def as_markdown(report: Report) -> str:
     header, *rows = matrix(report)
     lines = [_row(header), _row(["---"] * len(header)), *map(_row, rows), ""] if rows else []
-    lines += [_row(["rule", "level", "tool", "where", "what", "fix"]), _row(["---"] * 6)]
+    lines += [_row(["rule", "level", "tool", "location", "problem", "fix"]), _row(["---"] * 6)]
     lines += [_row([f.rule, f.level, f.tool, f"`{f.where}`", f.message, f.fix]) for f in ranked(report.findings)]
     return "\n".join([*lines, *(f"\n{neutralise_line(note)}" for note in report.notes)])
 
 
 def _row(cells: Sequence[str]) -> str:
-    """Without what markdown would take for columns, lines or HTML."""
+    """Render a table row; escape characters that markdown would read as columns, lines or HTML."""
     plain = (neutralise_line(cell.replace("\n", " ")).replace("|", r"\|").replace("<", "&lt;") for cell in cells)
     return f"| {' | '.join(plain)} |"
 

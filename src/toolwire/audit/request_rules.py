@@ -1,4 +1,4 @@
-"""TW014 and TW050 to TW067: what in a recorded request another provider refuses or reads otherwise."""
+"""TW014 and TW050 to TW067: parts of recorded requests that other providers reject or interpret differently."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def audit_request(
     targets: Collection[str] = (),
     place: Place = Place(),  # noqa: B008  a value
 ) -> tuple[Finding, ...]:
-    """What the rules find in a request that was read from `wire`, with pointers into its document."""
+    """Run the request rules; the findings point into the document that was decoded from `wire`."""
     locate = wire.locator(request)
     found: list[Finding] = []
     for rule_id, check in REQUEST_CHECKS.items():
@@ -41,78 +41,92 @@ def audit_request(
 
 
 def _parts(request: Request) -> Iterator[tuple[str, str, object]]:
-    """(path, role, part)"""
+    """Yield (path, role, part) for each part of the messages."""
     for index, message in enumerate(request.messages):
         for number, part in enumerate(message.parts):
             yield f"/messages/{index}/parts/{number}", message.role, part
 
 
-@_rule("TW014", "error", "bedrock", "calls in the history and no tools", "declare the tools that were called")
+@_rule("TW014", "error", "bedrock", "calls in the history without declared tools", "declare the tools that were called")
 def undeclared_history(request: Request) -> Iterator[Hit]:
     if request.tools:
         return
     for path, _, part in _parts(request):
         if isinstance(part, (ToolCall, ToolResult)):
-            yield Hit(path, "the list of tools must not be empty where a call or a result stands in a message")
+            yield Hit(path, "the list of tools must not be empty if a message contains a call or a result")
             return
 
 
 @_rule(
-    "TW050", "error", "anthropic gemini", "a tool choice that not every provider has", "say it in a way they all have"
+    "TW050",
+    "error",
+    "anthropic gemini",
+    "tool choice not supported by every provider",
+    "use a mode that all of them support",
 )
 def choice(request: Request) -> Iterator[Hit]:
     if request.choice is not None and request.choice.mode != "auto":
         lacking = [name for name in names() if request.choice.mode not in get(name).capabilities.choices]
         if lacking:
-            yield Hit("/choice", f"{request.choice.mode!r} is not known to {', '.join(lacking)}")
+            yield Hit("/choice", f"{request.choice.mode!r} is not supported by {', '.join(lacking)}")
 
 
 @_rule(
     "TW051",
     "error",
     "anthropic",
-    "a forced call together with a thinking budget",
-    "adaptive thinking, or let it choose",
+    "forced call with a thinking budget",
+    "use adaptive thinking, or tool choice auto",
 )
 def forced_thinking(request: Request) -> Iterator[Hit]:
     forced = request.choice is not None and (request.choice.mode in ("required", "tool") or request.choice.required)
     if forced and request.reasoning is not None and request.reasoning.mode == "budget":
-        yield Hit("/choice", "they exclude each other")
+        yield Hit("/choice", "a forced call and a thinking budget exclude each other")
 
 
-@_rule("TW052", "warning", "gemini", "one call at a time, which not every provider can be told", "take the first call")
+@_rule(
+    "TW052",
+    "warning",
+    "gemini",
+    "disabling parallel calls is not supported by every provider",
+    "execute only the first call",
+)
 def one_call(request: Request) -> Iterator[Hit]:
     if request.parallel is False:
         lacking = [name for name in names() if not get(name).capabilities.parallel]
-        yield Hit("/parallel", f"{', '.join(lacking)} has no switch for it")
+        yield Hit("/parallel", f"not supported by {', '.join(lacking)}")
 
 
-@_rule("TW053", "error", "all", "a choice of a tool that is not declared", "declare it")
+@_rule("TW053", "error", "all", "tool choice names an undeclared tool", "declare the tool")
 def undeclared_choice(request: Request) -> Iterator[Hit]:
     declared = {tool.name for tool in request.tools}
     for name in request.choice.names if request.choice is not None else ():
         if name not in declared:
-            yield Hit("/choice", f"{name!r} is not among the tools")
+            yield Hit("/choice", f"{name!r} is not declared")
 
 
-@_rule("TW054", "warning", "openai_responses openai_chat", "strictness is left to the provider", "say true or false")
+@_rule("TW054", "warning", "openai_responses openai_chat", "`strict` not set", "set it to true or false")
 def unset_strict(request: Request) -> Iterator[Hit]:
     for index, tool in enumerate(request.tools):
         if tool.kind == "function" and ":strict" in tool.extra.get("openai_responses", {}):
-            yield Hit(f"/tools/{index}", "left out means: strict if possible here, never on Chat")
+            yield Hit(f"/tools/{index}", "without it, Responses is strict if possible, and Chat never is")
 
 
-@_rule("TW060", "error", "openai_chat openai_responses", "a call id that other providers refuse", "map ids")
+@_rule("TW060", "error", "openai_chat openai_responses", "call id rejected by other providers", "map the ids")
 def call_ids(request: Request) -> Iterator[Hit]:
     for path, _, part in _parts(request):
         if isinstance(part, ToolCall):
             short = [name for name in names() if len(part.id) > get(name).limits.id_length]
             if short or not part.id:
-                words = f"{len(part.id)} characters are too many for {', '.join(short)}" if part.id else "there is none"
+                words = (
+                    f"{len(part.id)} characters are too many for {', '.join(short)}"
+                    if part.id
+                    else "the call has no id"
+                )
                 yield Hit(path, words)
 
 
-@_rule("TW061", "error", "all", "calls and results that do not belong together", "answer every call, right behind it")
+@_rule("TW061", "error", "all", "unpaired calls and results", "put the result of every call right after it")
 def pairing(request: Request) -> Iterator[Hit]:
     waiting: dict[str, str] = {}
     for path, role, part in _parts(request):
@@ -120,15 +134,15 @@ def pairing(request: Request) -> Iterator[Hit]:
             waiting[part.id] = path
         elif isinstance(part, ToolResult):
             if part.call_id and waiting.pop(part.call_id, None) is None:
-                yield Hit(path, f"no call is called {part.call_id!r}")
+                yield Hit(path, f"no call has the id {part.call_id!r}")
         elif waiting and role == "user":
             for call_id, where in waiting.items():
                 if call_id:
-                    yield Hit(where, "it is not answered before the user speaks")
+                    yield Hit(where, "the call has no result before the next user message")
             waiting.clear()
 
 
-@_rule("TW062", "error", "all", "one id for several calls", "give each call its own")
+@_rule("TW062", "error", "all", "call id used more than once", "give each call its own id")
 def repeated_ids(request: Request) -> Iterator[Hit]:
     counts = Counter(part.id for _, _, part in _parts(request) if isinstance(part, ToolCall) and part.id)
     for path, _, part in _parts(request):
@@ -137,38 +151,38 @@ def repeated_ids(request: Request) -> Iterator[Hit]:
 
 
 @_rule(
-    "TW063", "error", "anthropic gemini openai_responses", "reasoning without its signature", "send it back as it came"
+    "TW063", "error", "anthropic gemini openai_responses", "reasoning without its signature", "send it back unchanged"
 )
 def unsigned(request: Request) -> Iterator[Hit]:
     for path, _, part in _parts(request):
         if isinstance(part, Reasoning) and not part.artefacts:
-            yield Hit(path, "the provider that made it will not take it back")
+            yield Hit(path, "the provider that produced it will reject it")
 
 
 @_rule(
-    "TW064", "warning", "anthropic gemini", "arguments that are no JSON object", "mend them before they are sent again"
+    "TW064", "warning", "anthropic gemini", "arguments are not a JSON object", "repair them before sending them again"
 )
 def arguments(request: Request) -> Iterator[Hit]:
     for path, _, part in _parts(request):
         if isinstance(part, ToolCall) and part.kind == "function" and part.arguments is None:
-            yield Hit(path, f"they are {part.state}")
+            yield Hit(path, f"the arguments are {part.state}")
 
 
-@_rule("TW065", "error", "anthropic", "a message that says nothing", "leave it out")
+@_rule("TW065", "error", "anthropic", "empty message", "remove it")
 def empty(request: Request) -> Iterator[Hit]:
     for index, message in enumerate(request.messages):
         if not message.parts:
-            yield Hit(f"/messages/{index}", "it is empty")
+            yield Hit(f"/messages/{index}", "the message has no parts")
     for path, _, part in _parts(request):
         if isinstance(part, Text) and not part.text.strip() and not part.artefacts:
             yield Hit(path, "the text is empty")
 
 
-@_rule("TW066", "error", "openai_chat", "a picture or a file in a result", "a message of its own behind the results")
+@_rule("TW066", "error", "openai_chat", "image or file in a result", "send it in a separate message after the results")
 def media_results(request: Request) -> Iterator[Hit]:
     for path, _, part in _parts(request):
         if isinstance(part, ToolResult) and any(isinstance(inner, Media) for inner in part.parts):
-            yield Hit(path, "results on Chat are text")
+            yield Hit(path, "Chat accepts only text in results")
 
 
 _LOOKS_FAILED = re.compile(r"\s*(?:error\b|exception\b|traceback \(most recent|fatal\b|failed\b)", re.IGNORECASE).match
@@ -178,8 +192,8 @@ _LOOKS_FAILED = re.compile(r"\s*(?:error\b|exception\b|traceback \(most recent|f
     "TW067",
     "warning",
     "anthropic gemini",
-    "a failure that is not called one",
-    "set the error flag, leave out the traceback",
+    "failed result without an error flag",
+    "set the error flag and remove the traceback",
 )
 def unflagged(request: Request) -> Iterator[Hit]:
     for path, _, part in _parts(request):

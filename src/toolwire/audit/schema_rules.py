@@ -1,4 +1,4 @@
-"""TW020 to TW042: what in a schema is refused, ignored or collapsed, and by whom."""
+"""TW020 to TW042: schema features that providers reject, ignore or collapse."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEYWORDS |= {"contentMediaType", "$dynamicRef", "$recursiveRef", "$dynamicAncho
 
 
 class Schema:
-    """A schema, and what several rules want to know about it: each is found out once."""
+    """A schema with properties that several rules use, each computed once."""
 
     def __init__(self, root: Object) -> None:
         self.root = root
@@ -37,7 +37,7 @@ class Schema:
 
     @cached_property
     def nodes(self) -> list[tuple[str, Object]]:
-        """Every subschema, with a pointer to it."""
+        """Every subschema with its pointer."""
         return [(at, node) for at, node, _ in walk(self.root)]
 
     @cached_property
@@ -48,7 +48,7 @@ class Schema:
         return self.source.root if pointer == "" else self.source.defs.get(pointer)
 
     def violations(self, dialect: str) -> list[str]:
-        """What a dialect does not take."""
+        """Return the violations of a dialect."""
         if dialect not in self._violations:
             self._violations[dialect] = violations(self.root, DIALECTS[dialect])
         return self._violations[dialect]
@@ -58,23 +58,27 @@ SCHEMA_CHECKS: dict[str, SchemaCheck] = {}
 schema_rule = registering(SCHEMA_CHECKS)
 
 
-@schema_rule("TW020", "error", "all", "the root is not of type object", 'say "type": "object"')
+@schema_rule("TW020", "error", "all", "root type is not object", 'set "type": "object"')
 def root_type(schema: Schema) -> Iterator[Hit]:
     if schema.root.get("type") != "object":
-        yield Hit("/type", f"it is {schema.root.get('type')!r}")
+        yield Hit("/type", f"the type is {schema.root.get('type')!r}")
 
 
 @schema_rule(
-    "TW021", "error", "anthropic openai openai_strict", "a combinator at the root", "put the union under one property"
+    "TW021", "error", "anthropic openai openai_strict", "combinator at the root", "move the union into a property"
 )
 def root_combinator(schema: Schema) -> Iterator[Hit]:
     for keyword in _COMBINATORS:
         if keyword in schema.root:
-            yield Hit(f"/{keyword}", "the root of a schema is one object")
+            yield Hit(f"/{keyword}", "the root of a schema must be a plain object")
 
 
 @schema_rule(
-    "TW022", "error", "anthropic", "a property name that Anthropic refuses", "letters, digits, _ . -, up to 64"
+    "TW022",
+    "error",
+    "anthropic",
+    "property name rejected by Anthropic",
+    "use only letters, digits, _ . -, at most 64 characters",
 )
 def property_names(schema: Schema) -> Iterator[Hit]:
     legal = re.compile(r"[a-zA-Z0-9_.-]{1,64}").fullmatch
@@ -95,55 +99,53 @@ def _of(dialect: str, *marks: str) -> SchemaCheck:
     return check
 
 
-@schema_rule("TW023", "error", "gemini", "a keyword that Gemini's `parameters` refuse", "send it lowered")
+@schema_rule("TW023", "error", "gemini", "keyword rejected by Gemini's `parameters`", "lower the schema")
 def unknown_to_gemini(schema: Schema) -> Iterator[Hit]:
-    known = DIALECTS["gemini"].keywords | {"$schema", "$id", "$comment"}  # noise that is easily left out
+    known = DIALECTS["gemini"].keywords | {"$schema", "$id", "$comment"}  # annotations that can be dropped without loss
     for at, node in schema.nodes:
         for keyword, value in node.items():
             if keyword not in known and not (keyword == "additionalProperties" and type(value) is bool):
-                yield Hit(f"{at}/{keyword}", f"{keyword} is not known there")
+                yield Hit(f"{at}/{keyword}", f"{keyword} is not supported")
 
 
-schema_rule("TW024", "error", "gemini", "a type or enum that Gemini's `parameters` refuse", "send it lowered")(
+schema_rule("TW024", "error", "gemini", "type or enum rejected by Gemini's `parameters`", "lower the schema")(
     _of("gemini", "type is one word", "an enum of something", "without a type", "beside anyOf")
 )
-schema_rule("TW025", "error", "gemini openai_strict", "an array without items", "say what the items are")(
+schema_rule("TW025", "error", "gemini openai_strict", "array without items", "declare the items")(
     _of("gemini", "an array without items")
 )
-schema_rule("TW026", "error", "gemini", "a required property that is not there", "declare it, or do not require it")(
+schema_rule("TW026", "error", "gemini", "required property not declared", "declare it, or remove it from `required`")(
     _of("gemini", "required property that is not there")
 )
-schema_rule("TW029", "error", "openai_strict gemini_json_schema", "something beside $ref", "wrap the reference")(
+schema_rule("TW029", "error", "openai_strict gemini_json_schema", "keyword beside $ref", "wrap the reference")(
     _of("openai_strict", "stands beside $ref")
 )
-schema_rule("TW034", "error", "openai_strict", "larger than strict mode allows", "split the tool")(
+schema_rule("TW034", "error", "openai_strict", "schema too large for strict mode", "split the tool")(
     _of("openai_strict", "nested deeper", "more than 5000 properties", "more than 1000 enum values", "characters")
 )
 
 
-@schema_rule("TW027", "error", "all", "a reference that leads nowhere", "define it under $defs")
+@schema_rule("TW027", "error", "all", "unresolved reference", "define it under $defs")
 def dangling(schema: Schema) -> Iterator[Hit]:
     for finding in schema.source.findings:
         if "leads nowhere" in finding.what:
             yield Hit(finding.at, finding.what)
 
 
-@schema_rule(
-    "TW028", "error", "anthropic_strict gemini", "a schema that contains itself", "bound the depth, or send it lowered"
-)
+@schema_rule("TW028", "error", "anthropic_strict gemini", "recursive schema", "limit the depth, or lower the schema")
 def contains_itself(schema: Schema) -> Iterator[Hit]:
     recursive = recursive_definitions(schema.source.root, schema.source.defs)
     for target in schema.source.defs:
         if target in recursive:
-            yield Hit(target, "it contains itself")
+            yield Hit(target, "the definition refers to itself")
 
 
 @schema_rule(
     "TW030",
     "warning",
     "openai_strict",
-    "an optional property, which strict mode does not have",
-    "nullable, lifted back",
+    "optional property, not supported in strict mode",
+    "make it nullable, and remove null values from the arguments",
 )
 def optional(schema: Schema) -> Iterator[Hit]:
     for at, node in schema.nodes:
@@ -158,38 +160,40 @@ def optional(schema: Schema) -> Iterator[Hit]:
     "TW031",
     "error",
     "openai_strict anthropic_strict gemini",
-    "a map that collapses to an empty object",
-    "a list of entries",
+    "map collapses to an empty object",
+    "use a list of entries",
 )
 def collapsing_map(schema: Schema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         if node.get("type") != "object" or not at or node.get("properties"):
             continue
         if node.get("additionalProperties") is not False:
-            yield Hit(at, "keys that are not known beforehand")
+            yield Hit(at, "the keys are not declared")
 
 
-@schema_rule("TW032", "warning", "anthropic_strict", "a constraint that is not enforced", "check arguments yourself")
+@schema_rule("TW032", "warning", "anthropic_strict", "constraint not enforced", "validate the arguments yourself")
 def unenforced(schema: Schema) -> Iterator[Hit]:
     for loss in lower(schema.root, "anthropic_strict").losses:
         if loss.action == "weakened" and loss.severity == "warning":
             yield Hit(loss.path, f"{loss.concept}: {loss.detail}")
 
 
-@schema_rule("TW033", "warning", "openai_strict", "a default, which strict mode refuses", "say it in the description")
+@schema_rule("TW033", "warning", "openai_strict", "default rejected by strict mode", "state it in the description")
 def defaults(schema: Schema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         if "default" in node:
             yield Hit(f"{at}/default", f"{node['default']!r}")
 
 
-@schema_rule("TW035", "warning", "gemini", "deeper or larger than Gemini likes", "flatten it, shorten names and enums")
+@schema_rule(
+    "TW035", "warning", "gemini", "schema too deep or too large for Gemini", "flatten it, shorten names and enums"
+)
 def strained(schema: Schema) -> Iterator[Hit]:
     for doubt in doubts(schema.root, DIALECTS["gemini_json_schema"]):
         yield Hit("", doubt)
 
 
-@schema_rule("TW036", "warning", "all", "a oneOf whose branches may overlap", "give each branch a tag of its own")
+@schema_rule("TW036", "warning", "all", "overlapping oneOf branches", "give each branch a distinct tag")
 def overlapping(schema: Schema) -> Iterator[Hit]:
     for node in _nodes(schema.source):
         if isinstance(node, Union) and node.one_of and not disjoint(list(node.branches), schema.target):
@@ -209,7 +213,7 @@ def _nodes(source: Source) -> Iterator[Node]:
             waiting.extend(items if isinstance(items, tuple) else [items])
 
 
-@schema_rule("TW037", "error", "all", "something that can never match", "mend the contradiction")
+@schema_rule("TW037", "error", "all", "schema that can never match", "remove the contradiction")
 def unsatisfiable(schema: Schema) -> Iterator[Hit]:
     for finding in schema.source.findings:
         if "can ever match" in finding.what or "can never match" in finding.what or "forbidden" in finding.what:
@@ -217,54 +221,60 @@ def unsatisfiable(schema: Schema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         for low, high in (("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems")):
             if _number(node.get(low)) and _number(node.get(high)) and node[low] > node[high]:
-                yield Hit(f"{at}/{low}", f"{low} {node[low]} is more than {high} {node[high]}")
+                yield Hit(f"{at}/{low}", f"{low} {node[low]} is greater than {high} {node[high]}")
 
 
 def _number(value: JSON) -> bool:
     return type(value) in (int, float)
 
 
-@schema_rule("TW038", "warning", "all", "a word that JSON Schema does not have", "remove it, or spell it right")
+@schema_rule("TW038", "warning", "all", "unknown JSON Schema keyword", "remove it or correct the spelling")
 def unknown_keyword(schema: Schema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         for keyword in node:
             if keyword not in _KEYWORDS and not keyword.startswith("x-"):
-                yield Hit(f"{at}/{keyword}", f"{keyword!r} means nothing here")
+                yield Hit(f"{at}/{keyword}", f"{keyword!r} is not a keyword")
         if type(node.get("required")) is bool:
             yield Hit(f"{at}/required", "`required` is a list of names on the object, not a flag on the property")
 
 
-@schema_rule("TW039", "warning", "llguidance xgrammar gbnf", "what grammar engines do not take", "a simpler pattern")
+@schema_rule(
+    "TW039",
+    "warning",
+    "llguidance xgrammar gbnf",
+    "constraint not supported by grammar engines",
+    "use a simpler pattern",
+)
 def grammar(schema: Schema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         pattern = node.get("pattern")
         if type(pattern) is str and not acceptable(pattern, "linear"):
-            yield Hit(f"{at}/pattern", "it looks around or back")
+            yield Hit(f"{at}/pattern", "the pattern uses lookaround or backreferences")
         if _number(node.get("maxLength")) and node["maxLength"] > 2000:
-            yield Hit(f"{at}/maxLength", f"{node['maxLength']} is unrolled into a grammar")
+            yield Hit(f"{at}/maxLength", f"maxLength {node['maxLength']} is unrolled into the grammar")
         if node.get("uniqueItems") is True:
-            yield Hit(f"{at}/uniqueItems", "it is not enforced")
+            yield Hit(f"{at}/uniqueItems", "uniqueItems is not enforced")
 
 
 @schema_rule(
     "TW042",
     "warning",
     "all",
-    "a pattern that is not checked before a call is run",
-    "write it without lookaround, backreferences and large repetitions",
+    "pattern not checked before the call is executed",
+    "avoid lookaround, backreferences and large repetitions",
 )
 def unchecked_pattern(schema: Schema) -> Iterator[Hit]:
     for one in schema.source.unchecked:
         yield Hit(one.at, one.reason)
 
 
-@schema_rule("TW040", "warning", "all", "a keyword of an older draft", "write 2020-12")
+@schema_rule("TW040", "warning", "all", "keyword of an older draft", "use draft 2020-12")
 def old_draft(schema: Schema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         if type(node.get("items")) is list:
-            yield Hit(f"{at}/items", "a tuple is `prefixItems` now")
+            yield Hit(f"{at}/items", "2020-12 uses `prefixItems` for tuples")
         for keyword in ("exclusiveMinimum", "exclusiveMaximum"):
             if type(node.get(keyword)) is bool:
-                yield Hit(f"{at}/{keyword}", "it is a number now")
+                yield Hit(f"{at}/{keyword}", "2020-12 requires a number")
         if "definitions" in node and "$schema" not in schema.root:
-            yield Hit(f"{at}/definitions", "it is `$defs` now")
+            yield Hit(f"{at}/definitions", "2020-12 uses `$defs`")

@@ -1,4 +1,4 @@
-"""Where the tools are to run, and which rules matter there."""
+"""The targets that tools have to work with, and the rules that apply to each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..schema.dialects import DIALECTS, PORTABLE
 __all__ = ["TARGETS", "concerns", "known_targets"]
 
 TARGETS = ("openai", "openai_strict", "anthropic", "anthropic_strict", "gemini", "gemini_json_schema", "ollama")
-"""Those of the overview, where none is named."""
+"""The targets of the overview, if none is given."""
 _EVERYWHERE = frozenset({"all", "models", "mcp"})
 _LOOSER = {"openai_strict": ("openai",), "anthropic_strict": ("anthropic",)}
 _WIRES = {
@@ -18,20 +18,20 @@ _WIRES = {
     "openai_strict": ("openai_chat", "openai_responses"),
     "gemini_json_schema": ("gemini",),
 }
-_OF_SCHEMAS = ("TW02", "TW03", "TW04")  # these name dialects, the others wires
+_OF_SCHEMAS = ("TW02", "TW03", "TW04")  # these rules name dialects, the others wires
 
 
 def known_targets(names: Collection[str]) -> tuple[str, ...]:
-    """`names`, each of which may be several with commas between them."""
+    """Split comma-separated names and check that each is a known target."""
     targets = tuple(dict.fromkeys(one.strip() for name in names for one in name.split(",") if one.strip()))
     for target in targets:
         if target not in DIALECTS:
-            raise ConfigError(f"no target is called {target!r}", hint=f"one of {', '.join(DIALECTS)}")
+            raise ConfigError(f"unknown target {target!r}", hint=f"use one of {', '.join(DIALECTS)}")
     return targets
 
 
 def concerns(rule_id: str, providers: Collection[str], targets: Collection[str]) -> bool:
-    """Whether a rule about these providers matters on one of the targets; no target means all of them."""
+    """Return True if a rule about these providers applies to a target; without targets, every rule applies."""
     if not targets or PORTABLE.name in targets or not _EVERYWHERE.isdisjoint(providers):
         return True
     words = {*targets, *(word for target in targets for word in _LOOSER.get(target, ()))}

@@ -1,4 +1,4 @@
-"""TW001 to TW014: names, numbers and descriptions of tools."""
+"""TW001 to TW014: names, number and descriptions of tools."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _GEMINI = re.compile(r"[a-zA-Z_][\w.:-]{0,127}", re.ASCII).fullmatch
 MOST_TOKENS = 8000
 
 
-@rule("TW001", "error", "all", "two tools have one name", "rename one of them")
+@rule("TW001", "error", "all", "duplicate tool name", "rename one of the tools")
 def duplicate_names(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     seen: dict[tuple[str | None, str], int] = {}
     for index, tool in enumerate(tools):
         first = seen.setdefault((tool.namespace, tool.name), index)
         if first != index:
-            yield index, Hit("/name", f"{tool.name!r} is also the name of tool {first}")
+            yield index, Hit("/name", f"{tool.name!r} is already the name of tool {first}")
 
 
 def _by_name(tools: tuple[Tool, ...], legal: object, words: str) -> Iterator[tuple[int, Hit]]:
@@ -37,55 +37,69 @@ def _by_name(tools: tuple[Tool, ...], legal: object, words: str) -> Iterator[tup
             yield index, Hit("/name", f"{tool.name!r} {words}")
 
 
-@rule("TW002", "error", "openai_chat mistral bedrock", "a name that Chat refuses", "letters, digits, _ and -, up to 64")
+@rule(
+    "TW002",
+    "error",
+    "openai_chat mistral bedrock",
+    "tool name rejected by Chat",
+    "use only letters, digits, _ and -, at most 64 characters",
+)
 def chat_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    return _by_name(tools, _CHAT, "is not 1 to 64 of a-z A-Z 0-9 _ -")
+    return _by_name(tools, _CHAT, "must be 1 to 64 characters of a-z A-Z 0-9 _ -")
 
 
 @rule(
     "TW003",
     "error",
     "anthropic openai_responses",
-    "a name that Anthropic refuses",
-    "letters, digits, _ and -, up to 128",
+    "tool name rejected by Anthropic",
+    "use only letters, digits, _ and -, at most 128 characters",
 )
 def anthropic_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    return _by_name(tools, _LONG, "is not 1 to 128 of a-z A-Z 0-9 _ -")
+    return _by_name(tools, _LONG, "must be 1 to 128 characters of a-z A-Z 0-9 _ -")
 
 
-@rule("TW004", "error", "gemini", "a name that Gemini refuses", "begin with a letter or _, up to 128")
+@rule(
+    "TW004",
+    "error",
+    "gemini",
+    "tool name rejected by Gemini",
+    "start with a letter or _, use at most 128 characters",
+)
 def gemini_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    return _by_name(tools, _GEMINI, "does not begin with a letter or _, or has other characters than . : - _")
+    return _by_name(tools, _GEMINI, "must start with a letter or _ and contain only letters, digits and . : - _")
 
 
-@rule("TW005", "warning", "mcp", "a name that a client's prefix makes too long", "stay below 45 characters")
+@rule("TW005", "warning", "mcp", "tool name too long with a client's prefix", "use at most 45 characters")
 def long_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    return _by_name(tools, lambda name: len(name) <= 45, "with a prefix like mcp__server__ exceeds 64 characters")
+    return _by_name(tools, lambda name: len(name) <= 45, "exceeds 64 characters with a prefix like mcp__server__")
 
 
-@rule("TW006", "warning", "all", "names that differ only in case or punctuation", "make them differ in words")
+@rule("TW006", "warning", "all", "tool names differ only in case or punctuation", "use different words")
 def similar_names(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     seen: dict[str, int] = {}
     for index, tool in enumerate(tools):
         plain = re.sub(r"[^a-z0-9]", "", tool.name.lower())
         first = seen.setdefault(plain, index)
         if first != index and tools[first].name != tool.name:
-            yield index, Hit("/name", f"{tool.name!r} reads like {tools[first].name!r}")
+            yield index, Hit("/name", f"{tool.name!r} is easily confused with {tools[first].name!r}")
 
 
-@rule("TW007", "info", "cohere", "a name that is no identifier", "snake_case")
+@rule("TW007", "info", "cohere", "tool name is not an identifier", "use snake_case")
 def no_identifier(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    return _by_name(tools, str.isidentifier, "cannot be called like a Python function, as some models do")
+    return _by_name(
+        tools, str.isidentifier, "is not a valid Python function name, and some models write calls as Python"
+    )
 
 
-@rule("TW010", "error", "openai_chat gemini", "more tools than a request may have", "defer, retrieve or split them")
+@rule("TW010", "error", "openai_chat gemini", "too many tools for one request", "defer, retrieve or split the tools")
 def too_many(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for most, who in ((128, "openai_chat"), (512, "gemini")):
         if len(tools) > most:
-            yield -1, Hit("", f"{len(tools)} tools; {who} takes {most}")
+            yield -1, Hit("", f"{len(tools)} tools; {who} accepts at most {most}")
 
 
-@rule("TW011", "warning", "all", "declarations that fill the prompt", "shorten descriptions, defer or retrieve tools")
+@rule("TW011", "warning", "all", "declarations use too many tokens", "shorten descriptions, defer or retrieve tools")
 def too_many_tokens(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     total = sum(tokens_of(tool, "openai_chat") for tool in tools)
     if total > MOST_TOKENS:
@@ -93,7 +107,11 @@ def too_many_tokens(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 
 
 @rule(
-    "TW012", "error", "anthropic_strict", "more strict tools or options than a request may have", "fewer strict tools"
+    "TW012",
+    "error",
+    "anthropic_strict",
+    "too many strict tools or options for one request",
+    "declare fewer strict tools",
 )
 def strict_budget(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     strict = [tool for tool in tools if tool.strict and tool.input_schema is not None]
@@ -105,21 +123,21 @@ def strict_budget(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
         (sum(one for _, one in costs), bounds.union_parameters, "unions in strict tools"),
     ):
         if most is not None and count > most:
-            yield -1, Hit("", f"{count} {what}; a request may have {most}")
+            yield -1, Hit("", f"{count} {what}; a request may have at most {most}")
 
 
-@rule("TW013", "warning", "openai_chat bedrock", "a description that is missing or very long", "one to three sentences")
+@rule("TW013", "warning", "openai_chat bedrock", "description missing or too long", "write one to three sentences")
 def description_length(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, tool in enumerate(tools):
         if tool.kind == "builtin":
             continue
         if not (tool.description or "").strip():
-            yield index, Hit("/description", "there is none")
+            yield index, Hit("/description", "the tool has no description")
         elif len(tool.description or "") > 1024:
             yield index, Hit("/description", f"{len(tool.description or '')} characters; 1,024 is the usual limit")
 
 
-@rule("TW015", "warning", "all", "one description for several tools", "say what tells them apart")
+@rule("TW015", "warning", "all", "several tools share a description", "describe how they differ")
 def same_description(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     counts = Counter(tool.description for tool in tools if tool.description)
     for index, tool in enumerate(tools):

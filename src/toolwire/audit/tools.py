@@ -1,4 +1,4 @@
-"""All rules over a list of tools, and how each tool fares with each provider."""
+"""Run all rules on a list of tools, and rate each tool per provider."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ def audit_tools(
     targets: Collection[str] = (),
     places: Sequence[Place] = (),
 ) -> tuple[Finding, ...]:
-    """What the rules find. `select` and `ignore` are ids or beginnings of ids: "TQ", "TW02"; `places` says where each
-    tool was read."""
+    """Run the rules on tools.
+
+    `select` and `ignore` are ids or prefixes of ids ("TQ", "TW02"); `places` are the locations of the tools.
+    """
     assert _ROOMS
     given = tuple(tools)
     stands = tuple(places) or (Place(),) * len(given)
@@ -44,7 +46,7 @@ def audit_tools(
 
 
 def _hits(tools: tuple[Tool, ...], wanted: Callable[[str], bool]) -> Iterator[tuple[str, int, Hit]]:
-    """Rules over the whole list, then tool by tool those over schemas."""
+    """Run the rules on the whole list, then the schema rules on each tool."""
     for rule_id in filter(wanted, CHECKS):
         for index, hit in CHECKS[rule_id](tools):
             yield rule_id, index, hit
@@ -58,7 +60,7 @@ def _hits(tools: tuple[Tool, ...], wanted: Callable[[str], bool]) -> Iterator[tu
 
 
 def _suppressed(tool: Tool) -> frozenset[str]:
-    """Rules that the author has looked at: `"x-toolwire-ignore": ["TW030"]` in the declaration or in its schema."""
+    """Return the suppressed rules: `"x-toolwire-ignore": ["TW030"]` in the declaration or its schema."""
     said = (tool.input_schema or {}).get("x-toolwire-ignore")
     for fields in tool.extra.values():
         said = fields.get("x-toolwire-ignore", said)
@@ -66,14 +68,14 @@ def _suppressed(tool: Tool) -> frozenset[str]:
 
 
 class Fare(NamedTuple):
-    """✓ as it is, ~ lowered without loss, ! something is not enforced, ✗ it does not fit."""
+    """✓ accepted unchanged, ~ lowered without loss, ! not fully enforced, ✗ not accepted."""
 
     mark: Literal["✓", "~", "!", "✗"]
     losses: int
 
 
 def fares(tool: Tool, targets: Sequence[str] = TARGETS) -> dict[str, Fare]:
-    """How the schema of a tool fares in each dialect."""
+    """Rate the schema of a tool in each dialect."""
     out: dict[str, Fare] = {}
     schema = {"type": "object"} if tool.input_schema is None else tool.input_schema
     for name, lowered in zip(targets, lower_all(schema, targets), strict=True):

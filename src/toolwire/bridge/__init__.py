@@ -1,1 +1,1 @@
-"""From one wire to another: fit a request to its target, bring the answer back, report every loss."""
+"""Translate between wires: fit a request to its target, restore the answer, report every loss."""

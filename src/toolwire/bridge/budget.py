@@ -1,7 +1,7 @@
-"""What a provider allows all strict tools of a request together, met by giving up as few of them as possible.
+"""Meet a provider's limits on all strict tools of a request together, with as few non-strict tools as possible.
 
-Each tool costs optional parameters and unions, and the request has so many of each. Which tools stay is a knapsack with small
-numbers: exact, over all sums that can be reached.
+Each tool costs optional parameters and unions, and the request has a maximum of each. The choice of tools is a knapsack
+with small numbers: exact, over all reachable sums.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Cost: TypeAlias = tuple[int, int]
 
 @lru_cache(256)
 def affordable(costs: tuple[Cost, ...], most: Cost, count: int | None) -> tuple[int, ...]:
-    """The numbers of as many tools as fit: the sums within `most`, no more tools than `count`; of equals, the first ones.
+    """Return the indices of as many tools as fit `most` and `count`; among equal choices, the first ones.
 
     >>> affordable(((5, 0), (20, 0), (10, 0)), (24, 16), 20)
     (0, 2)

@@ -1,4 +1,4 @@
-"""Prompt-cache marks: whether the target has one at that place, and for how long."""
+"""Fit prompt-cache marks to the target: whether it supports one at that place, and its time to live."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _MINUTES = {"5m": 5, "30m": 30, "1h": 60, "12h": 720}
 
 
 def fit_ttl(ttl: str, place: str, can: Capabilities, path: str, losses: Losses) -> str | None:
-    """The time to live on the target: the shortest that is long enough, or None where no mark can be."""
+    """Return the target's time to live: the shortest sufficient one, or None if it supports no mark there."""
     if place not in can.cache:
-        losses.add(f"{path}/cache", "cache mark", "dropped", f"the target has none on a {place}", "info")
+        losses.add(f"{path}/cache", "cache mark", "dropped", f"the target does not support one on a {place}", "info")
         return None
     if ttl == "default" or ttl in can.cache_ttls:
         return ttl
     wanted = _MINUTES.get(ttl, 0)
     fitted = next((known for known in can.cache_ttls if _MINUTES[known] >= wanted), can.cache_ttls[-1])
-    losses.add(f"{path}/cache", "cache time to live", "rewritten", f"{ttl} became {fitted}", "info")
+    losses.add(f"{path}/cache", "cache time to live", "rewritten", f"{ttl} was changed to {fitted}", "info")
     return fitted

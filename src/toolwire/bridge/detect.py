@@ -1,4 +1,4 @@
-"""Which wire is this, and what of it?"""
+"""Detect the wire and kind of a document."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Detected(Value, frozen=True):
 
 
 def detect(body: JSON | bytes | str) -> Detected:
-    """The wire and kind of a document: a parsed one, JSON text, or the bytes of a stream.
+    """Detect the wire and kind of a document: parsed, as JSON text, or as the bytes of a stream.
 
     >>> detect({"contents": [{"parts": [{"text": "hi"}]}]})
     Detected(wire='gemini', kind='request')
@@ -39,10 +39,10 @@ def detect(body: JSON | bytes | str) -> Detected:
             body = parse(data)
     found = _most_alike(body, kinds)
     if found is None and kinds == ("stream",) and (error := _most_alike(body, ("error",))):
-        found = Detected(error.wire, "stream")  # it failed before it began
+        found = Detected(error.wire, "stream")  # the stream failed before its first event
     if found is None:
-        hint = "name it: --from and --kind, or source= and kind="
-        raise ProtocolError("this looks like no wire that is known here", hint=hint)
+        hint = "specify it with --from and --kind, or source= and kind="
+        raise ProtocolError("the document matches no known wire", hint=hint)
     return found
 
 
@@ -59,7 +59,7 @@ def _most_alike(body: JSON, kinds: tuple[Kind, ...]) -> Detected | None:
 
 
 def is_stream(data: bytes) -> bool:
-    """Whether these are server-sent events, Gemini's chunks in one array, or JSON line by line."""
+    """Return whether the data is server-sent events, Gemini's chunks in one array, or newline-delimited JSON."""
     start = data[:256].lstrip(_BLANK)
     return (
         start.startswith((b"data:", b"event:", b":", b"id:", b"retry:"))
@@ -70,7 +70,7 @@ def is_stream(data: bytes) -> bool:
 
 _BLANK = b"\xef\xbb\xbf \r\n"
 _ARRAY = re.compile(rb'\[\s*\{\s*"(?:candidates|promptFeedback|usageMetadata)"').match
-_LINES = re.compile(rb"\{[^\r\n]*\}[ \t]*[\r\n]\s*\{").match  # a second document behind the first
+_LINES = re.compile(rb"\{[^\r\n]*\}[ \t]*[\r\n]\s*\{").match  # a second document after the first
 
 
 def _first_event(data: bytes) -> JSON:
@@ -85,4 +85,4 @@ def _first_event(data: bytes) -> JSON:
             value = parse(payload)
             if type(value) is dict and value.get("type") != "ping":
                 return value
-    raise ProtocolError("a stream without events")
+    raise ProtocolError("the stream has no events")

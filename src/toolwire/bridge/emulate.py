@@ -1,11 +1,11 @@
-"""Native calls for a model that has none: any wire, any text format.
+"""Native tool calls for models without tool-calling support: any wire, any text format.
 
-    emulation = emulate(request, "hermes")                        # tools in the prompt, history in words
-    prepared = prepare(emulation.request, "openai_chat")          # a request without tools, for whatever wire
-    answer = emulation.restore(prepared.exchange.restore(response))   # calls again
-    again = emulation.retry(response)                             # once, where the answer could not be read
+    emulation = emulate(request, "hermes")                        # tools in the prompt, history as text
+    prepared = prepare(emulation.request, "openai_chat")          # a request without tools, for any wire
+    answer = emulation.restore(prepared.exchange.restore(response))   # calls restored
+    again = emulation.retry(response)                             # once, if the answer could not be read
 
-For a stream, `emulation.restorer()` takes the events. It is a pure function of the request, like `prepare`.
+For a stream, feed the events to `emulation.restorer()`. `emulate` is a pure function of the request, like `prepare`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WORTH_A_RETRY = frozenset({"malformed", "invalid_arguments", "truncated", "othe
 
 
 class Emulation:
-    """A request in words, and the way back."""
+    """A request with tools as text, and the way to restore its answer."""
 
     def __init__(self, original: Request, form: Format, *, constrain: bool, retried: bool) -> None:
         self.losses = Losses()
@@ -49,14 +49,14 @@ class Emulation:
         self.request = self._in_words()
 
     def restore(self, response: Response) -> Response:
-        """The answer with its calls read out of the text."""
+        """Return the answer with the calls parsed out of its text."""
         reader = self.restorer()
         events = [made for event in unfold(response) for made in reader.feed(event)]
         restored = fold(events) if response.stop is not None or response.fault is not None else response
         return replace(restored, created=response.created)
 
     def restorer(self) -> AnswerReader:
-        """The same for the events of a stream; `should_stop` says when to abort the generation."""
+        """Like `restore`, for the events of a stream; `should_stop` is set when the generation can be aborted."""
         return AnswerReader(
             self._form,
             self._tools,
@@ -66,10 +66,10 @@ class Emulation:
         )
 
     def retry(self, response: Response) -> Emulation | None:
-        """The same request with what was wrong with the answer, once; None where there is nothing to say.
+        """Repeat the request with a description of the problem in the answer, once; None if there is no problem.
 
-        `response` is the answer as the model gave it. An answer with a complete call is never asked for again: whoever
-        runs it would run it twice.
+        `response` is the model's original answer. A retry never follows an answer with a complete call, because the
+        caller would run that call twice.
         """
         problem = self.problem(response)
         if problem is None or self._retried:
@@ -83,7 +83,7 @@ class Emulation:
         )
 
     def problem(self, response: Response) -> str | None:
-        """What the model should be told about its answer; None where the answer can be used."""
+        """Return a message to the model about the problem in its answer, or None if the answer is usable."""
         reader = self.restorer()
         events = [made for event in unfold(response) for made in reader.feed(event)]
         parts = fold(events).parts if response.stop is not None else ()
@@ -141,7 +141,7 @@ class Emulation:
         return f"the function {names[0]}" if len(names) == 1 else f"one of the functions {', '.join(names)}"
 
     def _output(self) -> OutputFormat | None:
-        """A grammar for the call, where the server takes one, the call is demanded and the format is plain JSON."""
+        """Constrain the output to the call's schema, if the server supports it and a call in plain JSON is required."""
         calls = self._form.calls
         plain = isinstance(calls, JsonCalls) and "{" in calls.bare
         if not (self._constrain and plain and self._demands() and self._original.output is None and self._tools):
@@ -158,19 +158,20 @@ class Emulation:
 
 
 def emulate(request: Request, form: Format | str, *, constrain: bool = False) -> Emulation:
-    """`request` for a model that reads and writes calls as text; `constrain` where its server can enforce JSON Schema."""
+    """Emulate tool calls in text for `request`; set `constrain` if the server can enforce JSON Schema."""
     if not isinstance(request, Request):
         raise ConfigError(
-            f"emulate takes a Request, not {type(request).__name__}", hint="decode_request of its wire makes one"
+            f"expected a Request, got {type(request).__name__}",
+            hint="decode the document with decode_request of its wire",
         )
     found = get(form) if isinstance(form, str) else form
     if request.choice is not None and request.choice.mode == "tool" and not _offered(request, Losses()):
-        raise ConfigError(f"the tool {request.choice.names} that has to be called is not offered")
+        raise ConfigError(f"the required tool {request.choice.names} is not offered")
     return Emulation(request, found, constrain=constrain, retried=False)
 
 
 def _offered(request: Request, losses: Losses) -> tuple[Tool, ...]:
-    """The tools that may be called, as functions; what only a provider can run is left out."""
+    """Return the tools that may be called, as functions, without built-in tools, which only a provider can run."""
     choice = request.choice
     names = choice.names if choice is not None and choice.mode in ("tool", "allowed") else None
     offered = []
@@ -202,7 +203,7 @@ def _with_instructions(messages: Sequence[Message], instructions: str) -> tuple[
 
 
 def _first_free(request: Request) -> int:
-    """The number of the next call: ids are unique in a conversation."""
+    """Return the number of the next call, because ids are unique in a conversation."""
     parts = [part for message in request.messages for part in message.parts]
     ids = [part.id for part in parts if isinstance(part, ToolCall)]
     ids += [part.call_id for part in parts if isinstance(part, ToolResult)]

@@ -1,4 +1,4 @@
-"""An answer in words, read back: text goes through the format's parser, everything else passes."""
+"""Restore an answer of an emulated request: text goes through the format's parser, all other events pass through."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CUT = frozenset({"length", "context_window", "content_filter", "error", "unknow
 
 
 class AnswerReader:
-    """Events in, events out. Calls beyond `most_calls` are left out."""
+    """Convert the events of an answer to events with calls. Calls beyond `most_calls` are dropped."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class AnswerReader:
         self._next_key = 0
         self._calls: dict[int, int] = {}
         self._left_out: set[int] = set()
-        self._cut_short: set[int] = set()  # choices with a call that is not whole
+        self._cut_short: set[int] = set()  # choices with an incomplete call
         self._inputs: dict[int, str] = {}
         self._ended = False
 
     @property
     def should_stop(self) -> bool:
-        """Nothing that comes now counts: abort the generation, then `close`."""
+        """Whether later events are irrelevant: abort the generation, then call `close`."""
         return bool(self._parsers) and all(parser.should_stop for parser in self._parsers.values())
 
     @property
@@ -65,7 +65,7 @@ class AnswerReader:
         return [note for parser in self._parsers.values() for note in parser.diagnostics]
 
     def feed(self, event: Event) -> list[Event]:
-        """What `event` means, with the calls in its text."""
+        """Return the events for `event`, with the calls in its text."""
         if isinstance(event, TextStart) and not event.refusal:
             self._choice_of[event.key] = event.choice
             return []
@@ -82,7 +82,7 @@ class AnswerReader:
         return [event] if key is None else [replace(event, key=self._key(-1, key))]
 
     def close(self) -> list[Event]:
-        """The end of a stream that was aborted because `should_stop` said so."""
+        """End a stream that was aborted because of `should_stop`."""
         return [] if self._ended else self._finish(ResponseEnd((Stop("stop"),)))
 
     def _finish(self, end: ResponseEnd) -> list[Event]:
@@ -102,7 +102,7 @@ class AnswerReader:
     def _stop(self, choice: int, stop: Stop) -> Stop:
         called = self._calls.get(choice, 0) > 0
         if choice in self._cut_short and stop.reason not in _CUT:
-            return replace(stop, reason="length", sequence=None)  # a client must not run what it has half of
+            return replace(stop, reason="length", sequence=None)  # a client must not run an incomplete call
         return replace(stop, reason="tool_calls", sequence=None) if called and stop.reason not in _CUT else stop
 
     def _parser(self, choice: int) -> Parser:
@@ -119,10 +119,10 @@ class AnswerReader:
         return found
 
     def _out(self, choice: int, events: Iterable[Event]) -> list[Event]:
-        """The parser's events under our own keys, for this choice, without the calls that are too many."""
+        """Return the parser's events with our keys, for this choice, without surplus calls."""
         made: list[Event] = []
         for event in events:
-            key = self._key(choice, event.key)  # type: ignore[union-attr]  # a parser gives only items
+            key = self._key(choice, event.key)  # type: ignore[union-attr]  # a parser emits only items
             if isinstance(event, CallStart):
                 number = self._calls.get(choice, 0)
                 if self._most is not None and number >= self._most:
@@ -140,7 +140,7 @@ class AnswerReader:
         return made
 
     def _freed(self, event: Event, key: int) -> list[Event]:
-        """A freeform call again, where the tool went out as a function with one input."""
+        """Turn the call back into a freeform call if its tool was sent as a function with one input."""
         if isinstance(event, CallStart) and event.name in self._freeform:
             self._inputs[key] = ""
             return [replace(event, kind="freeform")]

@@ -1,4 +1,4 @@
-"""A history of calls and results as a model knows it that has only words."""
+"""Write a history of calls and results as text, for models without tool-calling support."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ FREEFORM: Object = {"type": "object", "properties": {"input": {"type": "string"}
 
 
 def in_words(messages: tuple[Message, ...], form: Format, tools: Sequence[Tool], losses: Losses) -> list[Message]:
-    """Calls written as the model would write them, results as it expects them.
+    """Write calls as the model would write them, and results as it expects them.
 
-    Most formats have no ids: a result belongs to its call by its place alone, so results come in the order of the calls.
+    Most formats have no ids: only its position assigns a result to its call, so results follow the order of the calls.
     """
     names: dict[str, str] = {}
     spoken = []
@@ -42,11 +42,13 @@ def in_words(messages: tuple[Message, ...], form: Format, tools: Sequence[Tool],
 def _said(
     message: Message, calls: list[ToolCall], form: Format, tools: Sequence[Tool], losses: Losses, index: int
 ) -> tuple[Part, ...]:
-    """One text: what was said, then the calls."""
+    """Combine the text of the message and its calls into one text part."""
     others = tuple(part for part in message.parts if not isinstance(part, (ToolCall, Text)))
     words = "".join(part.text for part in message.parts if isinstance(part, Text))
     if form.one_call and len(calls) > 1:
-        losses.add(join("messages", index), "parallel calls", "rewritten", "the format has one call a turn", "info")
+        losses.add(
+            join("messages", index), "parallel calls", "rewritten", "the format allows one call per turn", "info"
+        )
     written = form.render_calls([_as_function(call) for call in calls], tools)
     for loss in written.losses:
         losses.add(join("messages", index) + loss.path, loss.concept, loss.action, loss.detail, "warning")
@@ -68,7 +70,7 @@ def _heard(message: Message, form: Format, names: dict[str, str], losses: Losses
             continue
         named = part if part.name else replace(part, name=names.get(part.call_id))
         if any(mark in part.text for mark in _marks(form)):
-            detail = "it contains special tokens of the format, which the model may take for its own"
+            detail = "it contains special tokens of the format, which the model may mistake for its own"
             losses.add(join("messages", index), "tool result", "weakened", detail)
         before = "\n" if parts and isinstance(parts[-1], Text) else ""
         parts.append(Text(before + form.render_result(named)))
@@ -77,6 +79,6 @@ def _heard(message: Message, form: Format, names: dict[str, str], losses: Losses
 
 
 def _marks(form: Format) -> tuple[str, ...]:
-    """What no result should be able to say: the format's own tokens, and those that begin a turn."""
+    """Return the tokens that no result should contain: the format's own tokens, and those that begin a turn."""
     template = form.results.template.partition("{content}")[2].strip()
     return tuple(filter(None, (*form.noise, *form.halts, template, "<|im_start|>", "<|start|>", "[INST]")))

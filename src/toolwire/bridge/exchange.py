@@ -1,7 +1,7 @@
-"""Bring an answer back: the names that the request used, ids that are there and unique, freeform calls as freeform.
+"""Restore an answer: the tool names of the request, ids that exist and are unique, freeform calls as freeform.
 
-An Exchange belongs to one request and one target. It works on whole responses and, event by event, on streams; both give
-the same.
+An Exchange belongs to one request and one target. It works on complete responses and, event by event, on streams, with
+the same result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Exchange"]
 
 
 class Exchange:
-    """What to undo in an answer; an empty one only sees to it that every call has an id."""
+    """The changes to undo in an answer; an empty exchange only ensures that every call has an id."""
 
     __slots__ = ("_fitted", "_has_freeform", "_names", "_request", "_wire", "lifts")
 
@@ -38,7 +38,7 @@ class Exchange:
         fitted: list[tuple[Tool, int]] | None = None,
     ) -> None:
         self.lifts = lifts or {}
-        """By the names they had there: tools whose arguments come in another shape."""
+        """The tools whose arguments have another shape on the target, by their names there."""
         self._names = names
         self._request = request
         self._has_freeform = has_freeform
@@ -47,28 +47,29 @@ class Exchange:
 
     @property
     def one_call(self) -> bool:
-        """Whether the request asked for one call at a time."""
+        """Whether the request allows only one call at a time."""
         return self._request is not None and self._request.parallel is False
 
     @property
     def call_ids(self) -> list[str]:
-        """The ids that the conversation has used."""
+        """The ids used in the conversation."""
         messages = () if self._request is None else self._request.messages
         return [part.id for message in messages for part in message.parts if isinstance(part, ToolCall)]
 
     @property
     def wrapped(self) -> frozenset[str]:
-        """Freeform tools that went out as functions, by the names they had there."""
+        """Freeform tools that were sent as functions, by their names on the target."""
         if self._request is None or self._names is None or self._has_freeform:
             return frozenset()
         to_wire = self._names.to_wire
         return frozenset(to_wire(tool.namespace, tool.name) for tool in self._request.tools if tool.kind == "freeform")
 
     def restore(self, response: Response, losses: Losses | None = None, client: Capabilities | None = None) -> Response:
-        """The answer in the request's own terms; `client` is what the wire can say that it will be written on."""
+        """Return the answer in the terms of the request; `client` has the capabilities of the wire it is written to."""
         restorer = self.restorer(losses, client)
         restorer.feed(ResponseStart(response.id))
-        parts, stop = restorer.answer(0, response.parts, response.stop)
+        parts, found = restorer.answer(0, response.parts, response.stop)
+        stop = None if response.fault is not None and response.stop is None else found
         alternatives = []
         for choice, other in enumerate(response.alternatives, 1):
             other_parts, other_stop = restorer.answer(choice, other.parts, other.stop)
@@ -77,15 +78,15 @@ class Exchange:
         return replace(response, parts=parts, stop=stop, alternatives=tuple(alternatives), fault=fault)
 
     def restore_fault(self, fault: Fault) -> Fault:
-        """An error of the provider; the tool that it blames has the name that the request gives it."""
+        """Return a provider error in which the tool has the name that the request uses."""
         if fault.breach is None or self._wire is None or self._request is None:
             return fault
         return replace(fault, breach=name_tool(fault.breach, self._wire, self._request, self._fitted))
 
     def original_name(self, namespace: str | None, name: str) -> tuple[str | None, str]:
-        """(namespace, name) of a tool as the request has it, from what the target was told."""
+        """Return the request's (namespace, name) of a tool, given its names on the target."""
         return (namespace, name) if self._names is None else self._names.from_wire(namespace, name)
 
     def restorer(self, losses: Losses | None = None, client: Capabilities | None = None) -> Restorer:
-        """The same, for the events of one stream."""
+        """Like `restore`, for the events of one stream."""
         return Restorer(self, Losses() if losses is None else losses, client)

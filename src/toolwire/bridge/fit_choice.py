@@ -1,4 +1,4 @@
-"""Tool choice, fitted to a target and to the tools that are really declared there."""
+"""Fit the tool choice to a target and to the tools declared there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ __all__ = ["fit_choice"]
 def fit_choice(
     request: Request, tools: list[tuple[Tool, int]], can: Capabilities, names: Names, losses: Losses
 ) -> ToolChoice | None:
-    """`tools`: those that the target gets, each with its index in the request, or -1 where it only explains the history."""
+    """Fit the choice to the target's `tools`, each with its index in the request.
+
+    The index is -1 for a tool that only explains the history.
+    """
     choice = request.choice
     if all(index < 0 for _, index in tools):
         fitted = ToolChoice("none") if tools else None
@@ -37,11 +40,11 @@ def fit_choice(
 
 
 def _known(choice: ToolChoice, can: Capabilities, losses: Losses) -> ToolChoice:
-    """The nearest that the target has a word for."""
+    """Return the nearest choice that the target supports."""
     if choice.mode in can.choices or choice.mode == "validated":
         return choice
     nearest = ToolChoice("required" if choice.mode == "tool" and "required" in can.choices else "auto")
-    detail = f"the target has no such choice: {nearest.mode}"
+    detail = f"the target does not support it; sent as {nearest.mode}"
     losses.add(join("choice"), f"tool choice {choice.mode}", "weakened", detail, "error")
     return nearest
 
@@ -49,24 +52,26 @@ def _known(choice: ToolChoice, can: Capabilities, losses: Losses) -> ToolChoice:
 def _validate_strict(
     choice: ToolChoice | None, tools: list[tuple[Tool, int]], can: Capabilities, losses: Losses
 ) -> ToolChoice | None:
-    """Where strictness is a mode for all tools, one strict tool turns it on."""
+    """Turn on validation for all tools if one tool is strict and the target has strictness only as a mode."""
     strict = [index for tool, index in tools if tool.strict]
     if not strict or can.strict or "validated" not in can.choices:
         return choice
     for index in strict:
-        losses.add(join("tools", index, "strict"), "strict", "rewritten", "a mode for all tools: validated", "info")
+        losses.add(
+            join("tools", index, "strict"), "strict", "rewritten", "sent as the mode validated, for all tools", "info"
+        )
     return ToolChoice("validated")
 
 
 def _declared_only(
     request: Request, choice: ToolChoice, tools: list[tuple[Tool, int]], names: Names, losses: Losses
 ) -> ToolChoice:
-    """The choice among tools that are declared, under the names that they have there."""
+    """Restrict the choice to declared tools, under their names on the target."""
     declared = {request.tools[index].name: request.tools[index] for _, index in tools}
     kept = [name for name in choice.names if name in declared]
     for name in choice.names:
         if name not in declared:
-            losses.add(join("choice"), f"choice of {name}", "dropped", "no such tool is declared here")
+            losses.add(join("choice"), f"choice of {name}", "dropped", "no tool of this name is declared")
     if not kept:
         return ToolChoice("none" if choice.mode == "allowed" else "auto")
     spelled = [
@@ -79,7 +84,7 @@ def _refuse_forced_thinking(request: Request, choice: ToolChoice, can: Capabilit
     forced = choice.mode in ("required", "tool") or (choice.mode == "allowed" and choice.required)
     if forced and not can.forced_with_budget and request.reasoning is not None and request.reasoning.mode == "budget":
         raise EncodeError(
-            "a forced tool call and a thinking budget exclude each other here",
+            "the target does not allow a forced tool call with a thinking budget",
             pointer=join("choice"),
             hint="use adaptive thinking, or let the model choose",
         )

@@ -1,4 +1,4 @@
-"""The parts of a conversation, fitted to a target: names, ids, results, media, reasoning, system messages."""
+"""Fit the parts of a conversation to a target: names, ids, results, media, reasoning, system messages."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from .stored import continues_stored, summary_of
 __all__ = ["ERROR_MARK", "fit_history", "fit_results"]
 
 ERROR_MARK = "[tool error] "
-"""What stands before the words of a failed result where there is no flag for it."""
+"""The prefix of the text of a failed result where the target has no error flag."""
 
-# JSON numbers that a reader with doubles may round: sixteen digits, with or without a point among them
+# JSON numbers that a reader with doubles may round: sixteen digits, with or without a decimal point
 _LONG_NUMBER = re.compile(r"[0-9.]{16}").search
 
 
@@ -48,7 +48,7 @@ def fit_history(
     spoken_by: str | None = None,
     lifts: Mapping[str, Lowered] | None = None,
 ) -> list[Turn]:
-    """The conversation as the target takes it."""
+    """Return the conversation in a form that the target accepts."""
     _refuse_prefill(request)
     fitter = _Fitter(request, wire, names, losses, spoken_by, lifts or {})
     can = wire.capabilities
@@ -62,7 +62,7 @@ def fit_history(
 
 
 def fit_results(results: tuple[ToolResult, ...], wire: Wire) -> tuple[Message, ...]:
-    """Results alone, as messages: what a target cannot hold in a result follows in a message of its own."""
+    """Return results alone, as messages. Content that the target does not allow in a result follows separately."""
     fitter = _Fitter(Request(), wire, Names(wire.limits, wire.capabilities.namespaces), Losses(), None, {})
     turns = fitter.fit_all([Turn(Message("user", results), results, range(len(results)))])
     return tuple(turn.message for turn in turns)
@@ -74,7 +74,7 @@ def _refuse_prefill(request: Request) -> None:
         return
     if all(isinstance(part, Text) for part in last.parts):
         raise EncodeError(
-            f"{request.model} does not continue an assistant message",
+            f"{request.model} cannot continue an assistant message",
             pointer=join("messages", len(request.messages) - 1),
             hint="end with a user message",
         )
@@ -98,13 +98,13 @@ class _Fitter:
         self._names = names
         self._losses = losses
         self._ids = Ids(wire.limits)
-        self._waiting: dict[str, deque[ToolCall]] = {}  # by its old id: a fitted call that waits for its result
+        self._waiting: dict[str, deque[ToolCall]] = {}  # by old id: fitted calls without a result yet
         self._signs_calls = self._can.unsigned_call is not None and family_of(request.model).signed_calls
         self._moved = Moved()
-        self._role: Role = "user"  # of the turn at hand
+        self._role: Role = "user"  # of the current turn
 
     def fit_all(self, turns: list[Turn]) -> list[Turn]:
-        """What becomes of a conversation."""
+        """Fit all turns of a conversation."""
         fitted: list[Turn] = []
         for turn in turns:
             if self._moved and turn.parts and type(turn.parts[0]) is not ToolResult:
@@ -115,13 +115,13 @@ class _Fitter:
         return fitted
 
     def _fit(self, turn: Turn, turns: list[Turn]) -> None:
-        """Appends what becomes of `turn`, if anything."""
+        """Append the fitted form of `turn`, if anything remains of it."""
         message = turn.message
         self._role = message.role
         if message.extra or message.role == "developer":
             self._report_message(message, turn)
         parts: list[Part] = []
-        places: list[Place] | None = None  # made when the first part is dropped
+        places: list[Place] | None = None  # created when the first part is dropped
         changed = turn.parts is not message.parts
         for part, place in zip(turn.parts, turn.places, strict=True):
             fitted = _FIT[type(part)](self, part, place)
@@ -143,7 +143,7 @@ class _Fitter:
             turns.append(Turn(fitted_message, parts, kept_places))
 
     def _insert_moved(self, parts: list[Part], places: Sequence[Place]) -> list[Place]:
-        """The words behind the results of a turn come after what belongs to the results."""
+        """Insert moved media after the results of a turn, before the text that follows them."""
         moved = self._moved.turn()
         behind = max(number for number, part in enumerate(parts) if type(part) is ToolResult) + 1
         parts[behind:behind] = moved.parts
@@ -153,12 +153,14 @@ class _Fitter:
         where = join("messages", message_of(turn.places[0])) if turn.places else ""
         report_extra(message.extra, where, self._wire.name, self._losses)
         if message.role == "developer" and not self._can.developer:
-            detail = "the target knows system messages only"
+            detail = "the target supports only system messages"
             self._losses.add(where, "developer message", "rewritten", detail, "info")
 
     def _text(self, part: Text, place: Place) -> Text | None:
         if not part.text and not part.artefacts:
-            self._losses.add(pointer_to(place), "empty text", "dropped", "it says nothing, and is refused", "info")
+            self._losses.add(
+                pointer_to(place), "empty text", "dropped", "it is empty, and targets refuse empty text", "info"
+            )
             return None
         if part.cache is None and not part.artefacts and not part.extra:
             return part
@@ -178,7 +180,7 @@ class _Fitter:
         own = own_artefacts(part.artefacts, self._wire.provider, self._model, self._spoken_by, where, Losses())
         native = self._wire.name in part.extra or f"{self._wire.name}~" in part.extra
         if not own and not (native and not part.artefacts):
-            detail = "thoughts go back to the provider and model that had them"
+            detail = "reasoning is sent back only to the provider and model that produced it"
             self._losses.add(where, "reasoning", "dropped", detail)
             return None
         report_extra(part.extra, where, self._wire.name, self._losses)
@@ -196,7 +198,7 @@ class _Fitter:
                 pointer_to(place), "freeform call", "rewritten", "sent as a call with one argument", "info"
             )
         if can.object_arguments and call.raw is not None and len(call.raw) > 15 and _LONG_NUMBER(call.raw):
-            detail = "more digits than a double holds; the target may round them"
+            detail = "more digits than a double can hold; the target may round them"
             self._losses.add(f"{pointer_to(place)}/arguments", "long numbers", "weakened", detail)
         old_id = call.id
         new_id = self._ids.assign(old_id, call.name)
@@ -213,10 +215,10 @@ class _Fitter:
         return call
 
     def _encode_arguments(self, call: ToolCall, lowered: Lowered, place: Place) -> ToolCall:
-        """The arguments in the shape of the schema that the target gets."""
+        """Encode the arguments in the shape of the schema that the target receives."""
         arguments = lowered.encode(call.arguments)
         if arguments != call.arguments:
-            detail = "written as the schema of the tool is written for the target"
+            detail = "converted to the tool's schema for the target"
             self._losses.add(f"{pointer_to(place)}/arguments", "arguments", "rewritten", detail, "info")
         return replace(call, arguments=arguments, raw=None)
 
@@ -240,19 +242,19 @@ class _Fitter:
         is_error = result.is_error
         if is_error and not can.result_error:
             parts, structured, is_error = _marked(parts), None, False
-            detail = f"said in words: {ERROR_MARK!r}"
+            detail = f"sent as a text prefix: {ERROR_MARK!r}"
             self._losses.add(f"{pointer_to(place)}/is_error", "is_error", "rewritten", detail, "info")
         cache = result.cache
         if cache is not None:
             cache = fit_ttl(cache, "result", can, pointer_to(place), self._losses)
         waiting = self._waiting.get(result.call_id)
-        if not waiting:  # only where results are fitted without their calls
+        if not waiting:  # only if results are fitted without their calls
             return replace(result, parts=parts, structured=structured, is_error=is_error, cache=cache)
         call = waiting.popleft()
         if call.id == result.call_id and call.name == result.name and parts is result.parts:
             if is_error is result.is_error and cache is result.cache and call.kind == result.kind:
                 return result
-        # name, kind and namespace are the call's: some wires do not repeat them
+        # Name, kind and namespace come from the call, because some wires do not repeat them.
         return ToolResult(
             call.id, call.name, parts, structured, is_error, call.kind, call.namespace, cache, result.extra
         )
@@ -273,42 +275,42 @@ class _Fitter:
         return tuple(fitted)
 
     def _spell_out(self, part: Opaque, place: Place) -> Text:
-        """What a tool has said must reach the model, if not as a block then as JSON."""
-        detail = f"only {part.wire} knows it: sent as JSON text"
+        """Send a foreign block of a result as JSON text, because the output of a tool must reach the model."""
+        detail = f"specific to {part.wire}; sent as JSON text"
         self._losses.add(pointer_to(place), part.type, "rewritten", detail)
         return Text(dumps(part.value))
 
     def _move_media(self, part: Media, result: ToolResult, place: Place) -> Text:
-        """The target's results are words: the media follow in a message of their own."""
+        """Move media to a separate message, because the target's results hold text only."""
         media = self._media(part, place)
         if isinstance(media, Text):
             return media
-        detail = f"the target has no {part.kind} in a result: it follows in a user message"
+        detail = f"the target does not support {part.kind} in a result; it follows in a user message"
         self._losses.add(pointer_to(place), f"{part.kind} in a result", "moved", detail)
         self._moved.add(media, place, f"the result of {result.name or result.call_id}")
         return Text(f"[{part.kind}: see the next user message]")
 
     def _spoken_media(self, part: Media, place: Place) -> Media | Text | None:
-        """Media in a message: those of the model or the system may have to move to the next user message."""
+        """Fit media in a message; media of the model or the system may have to move to the next user message."""
         media = self._media(part, place)
         if self._role == "user" or isinstance(media, Text):
             return media
         if self._role == "assistant" and part.kind in self._can.assistant_media:
             return media
-        detail = f"the target has no {part.kind} in {self._role} messages: it follows in a user message"
+        detail = f"the target does not support {part.kind} in {self._role} messages; it follows in a user message"
         self._losses.add(pointer_to(place), f"{part.kind} in a {self._role} message", "moved", detail)
         self._moved.add(media, place, f"the {self._role} message")
         return None
 
     def _media(self, part: Media, place: Place) -> Media | Text:
-        """What the target can take of it; words in its place, so that the model knows that something is missing."""
+        """Return media that the target accepts, or else a text, so that the model knows that something is missing."""
         where = pointer_to(place)
         if part.owner is not None and part.owner != self._wire.provider and part.data is None and part.url is None:
-            detail = f"{part.owner} keeps it under {part.file_id!r}; nobody else can read that"
+            detail = f"it is stored by {part.owner} as {part.file_id!r}; other providers cannot read it"
             self._losses.add(where, part.kind, "dropped", detail, "error")
             return left_out(part)
         if part.kind not in self._can.media:
-            self._losses.add(where, part.kind, "dropped", f"the target takes no {part.kind}", "error")
+            self._losses.add(where, part.kind, "dropped", f"the target does not support {part.kind}", "error")
             return left_out(part)
         report_extra(part.extra, where, self._wire.name, self._losses)
         if part.media_type is None and part.data is not None and part.name is not None:
@@ -324,7 +326,7 @@ class _Fitter:
         if summary is not None:
             self._losses.add(pointer_to(place), part.type, "rewritten", "the summary is sent as text", "info")
             return summary
-        self._losses.add(pointer_to(place), part.type, "dropped", f"only {part.wire} knows it", "error")
+        self._losses.add(pointer_to(place), part.type, "dropped", f"specific to {part.wire}", "error")
         return None
 
     def _refusal(self, part: Refusal, place: Place) -> Refusal:
@@ -332,12 +334,12 @@ class _Fitter:
         return part
 
     def _settle_assistant(self, turn: Turn, parts: list[Part]) -> bool:
-        """What concerns a whole turn of the model; whether it changed anything."""
+        """Apply the rules that concern a whole assistant turn; return whether anything changed."""
         changed = False
         if self._signs_calls:
             changed = self._sign_first_call(turn, parts)
         while parts and not self._can.lone_reasoning and isinstance(parts[-1], Reasoning):
-            detail = "the target takes reasoning only with what it led to"
+            detail = "the target accepts reasoning only together with the output that it led to"
             self._losses.add(pointer_to(turn.places[0]), "reasoning", "dropped", detail)
             parts.pop()
             changed = True
@@ -352,14 +354,14 @@ class _Fitter:
             return False
         stand_in = Artefact(self._wire.provider, "thought_signature", self._can.unsigned_call or "")
         first = next(place for part, place in zip(turn.parts, turn.places, strict=True) if type(part) is ToolCall)
-        detail = "the model that made the call did not sign it: the documented stand-in"
+        detail = "the call is not signed by its model; sent with the documented placeholder"
         self._losses.add(f"{pointer_to(first)}/artefacts", "signature", "rewritten", detail, "info")
         parts[calls[0]] = replace(parts[calls[0]], artefacts=(stand_in,))
         return True
 
 
 def _marked(parts: tuple[Text | Media | Opaque, ...]) -> tuple[Text | Media | Opaque, ...]:
-    """A result that says in words that it is an error."""
+    """Mark a result as an error in its text."""
     first = parts[0] if parts else Text("")
     if isinstance(first, Text):
         return (replace(first, text=ERROR_MARK + first.text), *parts[1:])
@@ -371,7 +373,7 @@ def _thoughts(parts: Sequence[Part]) -> int:
 
 
 def _without_item_id(part: Part, wire: str) -> Part:
-    """An item whose reasoning was left out must not name itself: the provider would miss its partner."""
+    """Remove the id of an item whose reasoning was dropped, because the provider would expect the reasoning too."""
     if type(part) is Reasoning:
         return part
     for scope in (wire, f"{wire}/item"):

@@ -1,4 +1,4 @@
-"""How much a model may think: words on some wires and models, tokens on others, and bounds that providers set."""
+"""Fit the reasoning settings: effort levels on some wires and models, tokens on others, within provider bounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EFFORT, _BUDGET = join("reasoning", "effort"), join("reasoning", "budget")
 
 
 def fit_reasoning(request: Request, wire: Wire, losses: Losses) -> ReasoningConfig | None:
-    """The request's wish as the target, and the model that is asked, can take it."""
+    """Return the reasoning settings in a form that the target and the model accept."""
     reasoning = request.reasoning
     if reasoning is None or reasoning.mode == "off":
         return reasoning
@@ -31,12 +31,12 @@ def fit_reasoning(request: Request, wire: Wire, losses: Losses) -> ReasoningConf
     elif reasoning.budget is not None and not can.budgets:
         reasoning = _in_words(reasoning, losses)
     elif reasoning.budget is not None and reasoning.effort is not None and not can.effort_and_budget:
-        losses.add(_BUDGET, "thinking budget", "dropped", "the target takes one of effort and budget", "info")
+        losses.add(_BUDGET, "thinking budget", "dropped", "the target accepts either effort or budget", "info")
         reasoning = replace(reasoning, mode="auto", budget=None)
     if reasoning.effort is not None and reasoning.effort not in can.efforts:
         reasoning = _nearest(reasoning, can.efforts, losses)
     if reasoning.mode == "auto" and reasoning.effort is None and reasoning.budget is None and not can.adaptive:
-        losses.add(join("reasoning", "mode"), "thinking", "dropped", "left to what the model does by itself", "info")
+        losses.add(join("reasoning", "mode"), "thinking", "dropped", "left to the model's default", "info")
     if reasoning.mode == "budget" and reasoning.budget is not None:
         return _within_bounds(reasoning, request, wire, losses)
     return reasoning
@@ -45,36 +45,36 @@ def fit_reasoning(request: Request, wire: Wire, losses: Losses) -> ReasoningConf
 def _in_words(reasoning: ReasoningConfig, losses: Losses) -> ReasoningConfig:
     budget = reasoning.budget or 0
     effort = reasoning.effort or ("low" if budget <= 2048 else "medium" if budget <= 16384 else "high")
-    losses.add(_BUDGET, "thinking budget", "weakened", f"{budget} tokens became the effort {effort!r}")
+    losses.add(_BUDGET, "thinking budget", "weakened", f"{budget} tokens were changed to the effort {effort!r}")
     return replace(reasoning, mode="auto", effort=effort, budget=None)
 
 
 def _in_tokens(reasoning: ReasoningConfig, request: Request, wire: Wire, losses: Losses) -> ReasoningConfig | None:
-    """For models that know no words for it."""
+    """Convert the effort to a token budget, for models without effort levels."""
     if reasoning.mode == "budget" and reasoning.effort is None:
         return reasoning
     forced = request.choice is not None and (request.choice.mode in ("required", "tool") or request.choice.required)
     if forced and not wire.capabilities.forced_with_budget:
         losses.add(
-            join("reasoning"), "thinking", "dropped", "this model does not think before a call that it must make"
+            join("reasoning"), "thinking", "dropped", "this model does not support thinking before a forced call"
         )
         return None
     if reasoning.effort is None and not wire.limits.min_budget:
         return reasoning
     budget = reasoning.budget or _BUDGETS.get(reasoning.effort or "medium", _BUDGETS["medium"])
-    losses.add(_EFFORT, "effort", "rewritten", f"this model is given tokens to think with: {budget}", "info")
+    losses.add(_EFFORT, "effort", "rewritten", f"this model takes a token budget: {budget}", "info")
     return replace(reasoning, mode="budget", effort=None, budget=budget)
 
 
 def _nearest(reasoning: ReasoningConfig, efforts: tuple[str, ...], losses: Losses) -> ReasoningConfig:
-    """The next lower effort that the target knows, or its lowest."""
+    """Return the next lower effort that the target supports, or its lowest."""
     effort = reasoning.effort
     if effort not in _SCALE or not efforts:
-        losses.add(_EFFORT, "effort", "dropped", f"the target knows no {effort!r}")
+        losses.add(_EFFORT, "effort", "dropped", f"the target does not support {effort!r}")
         return replace(reasoning, effort=None)
     lower = [known for known in efforts if _SCALE.index(known) <= _SCALE.index(effort)]
     fitted = lower[-1] if lower else efforts[0]
-    losses.add(_EFFORT, "effort", "weakened", f"the target knows no {effort!r}: {fitted!r}")
+    losses.add(_EFFORT, "effort", "weakened", f"the target does not support {effort!r}; sent as {fitted!r}")
     return replace(reasoning, effort=fitted)
 
 
@@ -86,10 +86,10 @@ def _within_bounds(reasoning: ReasoningConfig, request: Request, wire: Wire, los
     if most is not None and fitted >= most:
         fitted = most - 1
     if fitted < least:
-        detail = f"{most} tokens in all leave no room to think (at least {least})"
+        detail = f"max_tokens {most} leaves no room for thinking (at least {least})"
         losses.add(join("reasoning"), "thinking", "dropped", detail)
         return None
     if fitted != budget:
-        detail = f"{budget} became {fitted}: at least {least}, and less than max_tokens"
+        detail = f"{budget} was changed to {fitted}: at least {least}, and less than max_tokens"
         losses.add(_BUDGET, "thinking budget", "weakened", detail, "info")
     return replace(reasoning, budget=fitted)

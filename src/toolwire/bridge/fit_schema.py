@@ -1,8 +1,8 @@
-"""Schemas of tools, fitted to what the target takes: lowered into its dialect, within its budgets, or left out.
+"""Fit tool schemas to the target: lower them into its dialect, keep within its budgets, or drop the tool.
 
-Strict is said only where the result qualifies. What a provider bounds for a whole request (strict tools, optional parameters,
-unions) is met by taking strictness from as few tools as possible; a tool that fits in no way at all is left out, and the
-others go.
+`strict` is set only if the result qualifies. Limits for a whole request (strict tools, optional parameters, unions) are
+met by removing strictness from as few tools as possible. A tool that cannot be fitted at all is dropped; the others are
+sent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Placed = tuple[Tool, int]
 
 
 def fit_schemas(tools: list[Placed], wire: Wire, losses: Losses) -> tuple[list[Placed], dict[str, Lowered]]:
-    """The tools with schemas that the target takes, and by name how their arguments are carried, where they change."""
+    """Return the tools with fitted schemas, and, by name, the encoding of arguments that change shape."""
     loose = DIALECTS[wire.dialect]
     strict = DIALECTS.get(f"{wire.dialect}_strict") if wire.capabilities.strict else None
     relaxed = frozenset[int]() if strict is None else _relaxed(tools, strict, losses)
@@ -38,7 +38,7 @@ def fit_schemas(tools: list[Placed], wire: Wire, losses: Losses) -> tuple[list[P
             continue
         lowered = _lowered(tool, strict if tool.strict and strict is not None else loose)
         if lowered is None or not lowered.conforms:
-            detail = f"its schema cannot be made to fit {loose.name}{_because(lowered)}"
+            detail = f"its schema cannot be expressed in {loose.name}{_because(lowered)}"
             losses.add(f"/tools/{index}", "tool", "dropped", detail, "error")
             continue
         fitted.append((_with(tool, lowered, index, lifts, losses), index))
@@ -54,13 +54,13 @@ def _because(lowered: Lowered | None) -> str:
 
 
 def _relaxed(tools: list[Placed], strict: Dialect, losses: Losses) -> frozenset[int]:
-    """The tools whose strictness has to go: those whose schemas do not qualify, and as few others as the budget asks for."""
+    """Return the tools that lose strictness: those that do not qualify, and as few others as the budget requires."""
     wanted = [(tool, index) for tool, index in tools if tool.strict and tool.kind == "function" and index >= 0]
     costs: dict[int, Cost] = {}
     for tool, index in wanted:
         lowered = None if tool.input_schema is None else _lowered(tool, strict)
         if tool.input_schema is not None and (lowered is None or not lowered.conforms):
-            detail = f"the schema does not qualify{_because(lowered)}: sent without"
+            detail = f"the schema does not qualify{_because(lowered)}; sent without strict"
             losses.add(f"/tools/{index}/strict", "strict", "dropped", detail)
         else:
             costs[index] = _cost(lowered, strict)
@@ -68,7 +68,10 @@ def _relaxed(tools: list[Placed], strict: Dialect, losses: Losses) -> frozenset[
     indices = tuple(costs)
     kept = {indices[number] for number in affordable(tuple(costs.values()), most, strict.strict_tools)}
     for index in sorted(costs.keys() - kept):
-        detail = f"a request may have {strict.strict_tools} strict tools, with {most[0]} optional parameters and {most[1]} unions"
+        detail = (
+            f"at most {strict.strict_tools} strict tools, {most[0]} optional parameters "
+            f"and {most[1]} unions per request"
+        )
         losses.add(f"/tools/{index}/strict", "strict", "dropped", detail)
     return frozenset(index for _, index in wanted if index not in kept)
 
@@ -91,7 +94,7 @@ def _with(tool: Tool, lowered: Lowered, index: int, lifts: dict[str, Lowered], l
     for loss in lowered.losses:
         losses.add(path + loss.path, loss.concept, loss.action, loss.detail, loss.severity)
     if lowered.schema != tool.input_schema:
-        detail = f"written as {lowered.dialect.name} takes it"
+        detail = f"converted to the dialect {lowered.dialect.name}"
         losses.add(path, "schema", "rewritten", detail, "info")
     if lowered.changes_arguments:
         lifts[tool.name] = lowered
@@ -99,15 +102,17 @@ def _with(tool: Tool, lowered: Lowered, index: int, lifts: dict[str, Lowered], l
 
 
 def _described_once(tool: Tool, dialect: Dialect, index: int, losses: Losses) -> Tool:
-    """Without a description of the parameters as a whole, on a wire whose server does not read it."""
+    """Move or drop the description of the parameters object, on a wire whose server does not read it."""
     schema = tool.input_schema
     if dialect.root_description or schema is None or not isinstance(schema.get("description"), str):
         return tool
     words = schema["description"]
     path, concept = f"/tools/{index}/input_schema/description", "description of the parameters"
     if tool.description:
-        losses.add(path, concept, "dropped", "the server does not read it; the tool has one of its own", "info")
+        losses.add(
+            path, concept, "dropped", "the server does not read it, and the tool has its own description", "info"
+        )
     else:
-        losses.add(path, concept, "moved", "to the tool: the server does not read it here", "info")
+        losses.add(path, concept, "moved", "moved to the tool, because the server does not read it here", "info")
     rest = {key: value for key, value in schema.items() if key != "description"}
     return replace(tool, description=tool.description or words, input_schema=rest)

@@ -1,4 +1,4 @@
-"""System messages, where the target has a place for them."""
+"""Fit system messages to the places that the target allows."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["hoist_system", "something_to_answer"]
 
 
 def something_to_answer(turns: list[Turn], request: Request, wire: Wire, losses: Losses) -> list[Turn]:
-    """A conversation of system messages alone, or of nothing."""
+    """Ensure a message to answer, for a conversation that is empty or has only system messages."""
     if wire.capabilities.system_only and turns:
         return turns
     if not turns:
-        if wire.name in request.extra:  # its provider may keep the conversation
+        if wire.name in request.extra:  # its provider may store the conversation
             return turns
-        hint = "add a user message; what a provider keeps on its side cannot be sent to another"
-        raise EncodeError("there is no message to answer", pointer=join("messages"), hint=hint)
+        hint = "add a user message; state stored by one provider cannot be sent to another"
+        raise EncodeError("the request has no message to answer", pointer=join("messages"), hint=hint)
     last = turns[-1]
-    detail = "the target wants a message to answer: the last system message is the user's"
+    detail = "the target requires a message to answer; the last system message is sent as a user message"
     losses.add(join("messages", message_of(last.places[0])), "system message", "rewritten", detail)
     return [*turns[:-1], Turn(Message("user", tuple(last.parts)), last.parts, last.places)]
 
@@ -37,6 +37,6 @@ def hoist_system(turns: list[Turn], losses: Losses) -> list[Turn]:
             continue
         if rest:
             where = join("messages", message_of(turn.places[0]))
-            losses.add(where, "system message", "moved", "the target has system messages at the head only")
+            losses.add(where, "system message", "moved", "the target allows system messages only at the start")
         head.append(turn)
     return head + rest

@@ -1,4 +1,4 @@
-"""Declarations, fitted to a target: what it has no word for is said in another way, or reported."""
+"""Fit tool declarations to a target: unsupported features are rewritten or reported."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from .names import Names
 __all__ = ["WRAPPED_INPUT", "fit_tools", "wrap_freeform"]
 
 WRAPPED_INPUT = "input"
-"""The one argument of a freeform tool on a wire without freeform tools."""
+"""The single argument of a freeform tool on a wire without freeform tools."""
 
 
 def fit_tools(
     request: Request, wire: Wire, names: Names, losses: Losses
 ) -> tuple[list[tuple[Tool, int]], dict[str, Lowered]]:
-    """The tools as the target can declare them, each with its index in the request; and whose arguments change shape."""
+    """Return the fitted tools with their indices in the request, and the tools whose arguments change shape."""
     can = wire.capabilities
     fitted: list[tuple[Tool, int]] = []
     seen: dict[tuple[str | None, str], int] = {}
     for tool, index in _allowed_only(request, can, losses):
         if tool.kind == "builtin" and wire.name not in tool.extra:
-            detail = f"{tool.name!r} is another provider's and runs there"
+            detail = f"{tool.name!r} belongs to another provider and runs there"
             losses.add(join("tools", index), "built-in tool", "dropped", detail, "error")
             continue
         first = seen.setdefault((tool.namespace, tool.name), index)
         if can.unique_names and first != index:
-            hint = f"it is declared at /tools/{first} already; rename or drop one"
-            raise EncodeError(f"two tools are called {tool.name!r}", pointer=join("tools", index, "name"), hint=hint)
+            hint = f"the first one is at /tools/{first}; rename or remove one of them"
+            raise EncodeError(f"two tools have the name {tool.name!r}", pointer=join("tools", index, "name"), hint=hint)
         fitted.append((_fit_tool(tool, f"/tools/{index}", can, wire.name, names, losses), index))
     fitted = _within_limit(fitted, wire.limits.tools, request, losses)
     if can.declared_history and not fitted:
@@ -50,10 +50,10 @@ def fit_tools(
 
 
 def _load_now(tool: Tool, index: int, losses: Losses) -> Tool:
-    """Without its provider's search tool nobody would ever find a deferred tool."""
+    """Load a deferred tool at once, because without its provider's search tool the model cannot find it."""
     if not tool.deferred:
         return tool
-    detail = "no tool search here: the model sees it from the start"
+    detail = "the target has no tool search; the model sees the tool from the start"
     losses.add(join("tools", index, "deferred"), "deferred loading", "dropped", detail, "info")
     return replace(tool, deferred=None)
 
@@ -72,7 +72,7 @@ def _fit_tool(tool: Tool, path: str, can: Capabilities, wire: str, names: Names,
     name = names.to_wire(tool.namespace, tool.name)
     namespace = tool.namespace if can.namespaces else None
     if name != tool.name or namespace != tool.namespace:
-        detail = f"{name!r} on this wire; calls come back under the old name"
+        detail = f"renamed to {name!r} on this wire; calls are returned under the original name"
         losses.add(f"{path}/name", "tool name", "rewritten", detail, "info")
         tool = replace(tool, name=name, namespace=namespace)
     return tool
@@ -80,11 +80,11 @@ def _fit_tool(tool: Tool, path: str, can: Capabilities, wire: str, names: Names,
 
 def _wrap(tool: Tool, path: str, losses: Losses) -> Tool:
     argument: Object = {"type": "string"}
-    detail = f"sent as a function with one argument, `{WRAPPED_INPUT}`; calls come back as they were"
+    detail = f"sent as a function with one argument, `{WRAPPED_INPUT}`; calls are returned as freeform calls"
     losses.add(path, "freeform tool", "rewritten", detail, "info")
     if tool.grammar is not None:
         argument["description"] = f"Must match this {tool.grammar.syntax} grammar:\n{tool.grammar.definition}"
-        losses.add(f"{path}/grammar", "grammar", "weakened", "told in words, not enforced")
+        losses.add(f"{path}/grammar", "grammar", "weakened", "sent in the description, not enforced")
     schema = {
         "type": "object",
         "properties": {WRAPPED_INPUT: argument},
@@ -95,14 +95,14 @@ def _wrap(tool: Tool, path: str, losses: Losses) -> Tool:
 
 
 def wrap_freeform(call: ToolCall) -> ToolCall:
-    """A freeform call as a call of the function that stands in for its tool."""
+    """Convert a freeform call to a call of the function that replaces its tool."""
     return replace(call, kind="function", arguments={WRAPPED_INPUT: call.raw or ""}, raw=None)
 
 
 def _tell_examples(tool: Tool, path: str, losses: Losses) -> Tool:
     lines = "\n".join(dumps(example) for example in tool.examples)
-    losses.add(f"{path}/examples", "examples", "rewritten", "told in the description", "info")
-    losses.add(f"{path}/description", "description", "rewritten", "the examples stand behind it", "info")
+    losses.add(f"{path}/examples", "examples", "rewritten", "sent in the description", "info")
+    losses.add(f"{path}/description", "description", "rewritten", "the examples are appended", "info")
     description = (
         f"{tool.description}\n\nExamples of input:\n{lines}" if tool.description else f"Examples of input:\n{lines}"
     )
@@ -110,7 +110,7 @@ def _tell_examples(tool: Tool, path: str, losses: Losses) -> Tool:
 
 
 def _allowed_only(request: Request, can: Capabilities, losses: Losses) -> list[tuple[Tool, int]]:
-    """Where the target cannot restrict a choice to some tools, only those are declared."""
+    """Declare only the allowed tools if the target cannot restrict a choice."""
     tools = [(tool, index) for index, tool in enumerate(request.tools)]
     choice = request.choice
     if choice is None or choice.mode != "allowed" or "allowed" in can.choices:
@@ -119,14 +119,14 @@ def _allowed_only(request: Request, can: Capabilities, losses: Losses) -> list[t
     allowed = frozenset(choice.names)
     for tool, index in tools:
         if tool.name not in allowed:
-            losses.add(join("tools", index), "tool", "dropped", "it is not among the allowed ones", "info")
+            losses.add(join("tools", index), "tool", "dropped", "it is not an allowed tool", "info")
     return [(tool, index) for tool, index in tools if tool.name in allowed]
 
 
 def _within_limit(
     tools: list[tuple[Tool, int]], most: int | None, request: Request, losses: Losses
 ) -> list[tuple[Tool, int]]:
-    """No more tools than the target takes: those that are asked for or have been called, then the first ones."""
+    """Keep to the target's maximum: tools that are chosen or have been called first, then the others in order."""
     if most is None or len(tools) <= most:
         return tools
     needed = {part.name for message in request.messages for part in message.parts if isinstance(part, ToolCall)}
@@ -136,12 +136,12 @@ def _within_limit(
     kept = {index for _, index in ranked[:most]}
     for _, index in tools:
         if index not in kept:
-            losses.add(join("tools", index), "tool", "dropped", f"the target takes {most} tools", "error")
+            losses.add(join("tools", index), "tool", "dropped", f"the target accepts at most {most} tools", "error")
     return [(tool, index) for tool, index in tools if index in kept]
 
 
 def _declare_history(request: Request, names: Names, losses: Losses) -> list[tuple[Tool, int]]:
-    """The target wants declarations for the calls of the past, though the model is not to call again."""
+    """Declare tools for past calls, which the target requires even if the model may not call again."""
     stubs: dict[str, Tool] = {}
     for message in request.messages:
         for part in message.parts:
@@ -149,6 +149,6 @@ def _declare_history(request: Request, names: Names, losses: Losses) -> list[tup
                 name = names.to_wire(part.namespace, part.name)
                 stubs.setdefault(name, Tool(name, input_schema={"type": "object"}))
     if stubs:
-        detail = "the history has calls and the request declares none of them: bare declarations, choice none"
+        detail = "the history has calls that the request does not declare; sent with bare declarations and choice none"
         losses.add(join("tools"), "missing declarations", "rewritten", detail, "info")
     return [(tool, -1) for tool in stubs.values()]

@@ -1,4 +1,4 @@
-"""What belongs to another provider: its fields, and its artefacts."""
+"""Fields and artefacts that belong to another provider."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from ..ir.pointer import join
 
 __all__ = ["own_artefacts", "report_extra"]
 
-# How a wire keeps its own books; nothing that another one could use.
+# Bookkeeping fields of a wire, without use on another one.
 _BOOKKEEPING = frozenset({"id", "status", "index", "object", "phase"})
-# What the provider keeps on its side: without it the model does not know what the talk is about.
+# State that the provider stores; without it the model lacks the context of the conversation.
 _CONVERSATION = frozenset({"previous_response_id", "conversation", "prompt", "cachedContent", "container"})
 
 
 def report_extra(
     extra: Extra, path: str, wire: str, losses: Losses, *, small: bool = False, scoped: bool = True
 ) -> None:
-    """A loss for each field that only another wire has a word for; `small` ones are information and no more.
+    """Add a loss for each field that only another wire has; with `small`, as information only.
 
-    Where the author has set fields for the target, too, they have seen to it themselves. `scoped` puts the object around
-    a field into the path (`/output_config/task_budget`).
+    Nothing is reported if the author has also set fields for the target, which is a deliberate choice. `scoped` adds
+    the enclosing object to the path (`/output_config/task_budget`).
     """
     if wire in extra:
         return
@@ -30,11 +30,11 @@ def report_extra(
             continue
         for field, value in fields.items():
             if field.startswith(":"):
-                detail = f"on {source} its absence means: {value}"
+                detail = f"on {source} its absence means {value}"
                 losses.add(path, field[1:], "dropped", detail, "warning")
                 continue
             severity = "info" if small else _severity(field)
-            detail = f"a field of {source}"
+            detail = f"specific to {source}"
             where = f"{path}/{scope}" if scope and scoped else path
             losses.add(f"{where}{join(field)}", f"{scope} {field}".strip(), "dropped", detail, severity)
 
@@ -46,8 +46,8 @@ def _severity(field: str) -> Severity:
 def own_artefacts(
     artefacts: tuple[Artefact, ...], provider: str, model: str, spoken_by: str | None, path: str, losses: Losses
 ) -> tuple[Artefact, ...]:
-    """Those that the target made itself; the others stay here."""
+    """Return the artefacts that the target itself made; report the others."""
     own = tuple(a for a in artefacts if a.provider == provider and (a.model or spoken_by or model) == model)
     if len(own) != len(artefacts):
-        losses.add(f"{path}/artefacts", "artefact", "dropped", "it goes back to its own provider and model only")
+        losses.add(f"{path}/artefacts", "artefact", "dropped", "it may only be sent back to its own provider and model")
     return own

@@ -1,9 +1,9 @@
-"""A conversation that the target accepts.
+"""Normalise a conversation into a form that the target accepts.
 
-Every provider insists that each call is answered, once, right after the turn that made it; clients trim, interrupt,
-repeat and reorder. The normaliser pairs results with calls (by id; where ids are missing, by name and order), puts them
-behind their calls in call order, answers calls that nobody answered, turns results without a call into words, and drops
-second answers. A history that is already right is recognised in one pass and only gathered into turns.
+Every provider requires that each call is answered once, directly after the turn that made it. Clients trim, interrupt,
+repeat and reorder. The normaliser pairs results with calls (by id; without ids, by name and order), puts them after
+their calls in call order, adds results for unanswered calls, turns results without a call into text, and drops
+second results. A history that is already valid is recognised in one pass and only gathered into turns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INTERRUPTED = "No result: the call was interrupted before it was answered."
 
 
 class Turn:
-    """A message in the making: its parts, and the place that each came from."""
+    """A message under construction: its parts, and the place that each came from."""
 
     __slots__ = ("message", "parts", "places")
 
@@ -38,20 +38,20 @@ class Turn:
 
 
 def normalise(messages: tuple[Message, ...], losses: Losses) -> list[Turn]:
-    """The same conversation, every call followed by its result."""
+    """Return the same conversation with every call followed by its result."""
     turns = _as_it_is(messages)
     return _put_right(messages, losses) if turns is None else turns
 
 
 def gather(messages: tuple[Message, ...]) -> list[Turn]:
-    """The messages as they are, for a conversation whose other calls and results are elsewhere."""
+    """Return the messages unchanged, for a conversation whose other calls and results are stored elsewhere."""
     return [
         Turn(message, message.parts, of_message(index, len(message.parts))) for index, message in enumerate(messages)
     ]
 
 
 def _as_it_is(messages: tuple[Message, ...]) -> list[Turn] | None:
-    """The turns of a history in which every result stands where it belongs; None for any other."""
+    """Return the turns of a history in which every result is in its correct place, or None."""
     turns: list[Turn] = []
     calls: list[str] = []  # ids of the calls of the last turn
     answered = 0
@@ -73,14 +73,14 @@ def _as_it_is(messages: tuple[Message, ...]) -> list[Turn] | None:
                         return None
                     answered += 1
                 elif answered < len(calls):
-                    return None  # words before the results
+                    return None  # text before the results
         turns.append(Turn(message, parts, of_message(index, len(parts))))
         speaker = message.role
     return turns if answered == len(calls) else None
 
 
 def merge_turns(turns: list[Turn]) -> list[Turn]:
-    """Messages of one role in a row become one."""
+    """Merge adjacent messages of one role."""
     merged: list[Turn] = []
     start, count = 0, len(turns)
     while start < count:
@@ -104,7 +104,7 @@ def _without_form(extra: Extra) -> Extra:
 
 
 class _Pair:
-    """A call and its answer."""
+    """A call and its result."""
 
     __slots__ = ("call", "late", "place", "result", "result_place")
 
@@ -119,7 +119,7 @@ class _Pair:
 def _put_right(messages: tuple[Message, ...], losses: Losses) -> list[Turn]:
     pairs, odd = _pair(messages, losses)
     turns: list[Turn] = []
-    waiting: list[_Pair] = []  # calls of the assistant's turn that is going on
+    waiting: list[_Pair] = []  # calls of the current assistant turn
     for index, message in enumerate(messages):
         if message.role == "assistant":
             turns.append(Turn(message, message.parts, of_message(index, len(message.parts))))
@@ -131,7 +131,7 @@ def _put_right(messages: tuple[Message, ...], losses: Losses) -> list[Turn]:
         turn = _without_results(message, index, odd)
         if turn.parts:
             turns.append(turn)
-        elif turns and (extra := _without_form(message.extra)):  # what stood around the results goes with them
+        elif turns and (extra := _without_form(message.extra)):  # fields around the results move with them
             last = turns[-1]
             merged = replace(last.message, extra=merge_extra(last.message.extra, extra))
             turns[-1] = Turn(merged, last.parts, last.places)
@@ -141,11 +141,11 @@ def _put_right(messages: tuple[Message, ...], losses: Losses) -> list[Turn]:
 
 
 def _pair(messages: tuple[Message, ...], losses: Losses) -> tuple[dict[int, list[_Pair]], dict[Place, Text]]:
-    """The pairs by the message of their call, and for results that are no answer the words that they become."""
+    """Return the pairs by the message of their call, and the text for results without a call."""
     pairs: dict[int, list[_Pair]] = {}
     odd: dict[Place, Text] = {}
     calls = _Unanswered()
-    spoken: Place = -1  # where somebody last said something that is not a result
+    spoken: Place = -1  # the last place of a part that is not a result
     for index, message in enumerate(messages):
         for place, part in zip(of_message(index, len(message.parts)), message.parts, strict=True):
             if isinstance(part, ToolCall) and message.role == "assistant":
@@ -157,11 +157,11 @@ def _pair(messages: tuple[Message, ...], losses: Losses) -> tuple[dict[int, list
                 if found is not None:
                     found.result, found.result_place, found.late = part, place, spoken > found.place
                 elif part.call_id and part.call_id in calls.answered:
-                    detail = f"{part.call_id} was already answered"
+                    detail = f"{part.call_id} already has a result"
                     losses.add(pointer_to(place), "second result", "dropped", detail)
                 else:
                     odd[place] = _as_words(part)
-                    detail = "its call is not in the history: sent as text"
+                    detail = "its call is not in the history; sent as text"
                     losses.add(pointer_to(place), "result without a call", "rewritten", detail)
             elif message.role != "assistant":
                 spoken = place
@@ -169,7 +169,7 @@ def _pair(messages: tuple[Message, ...], losses: Losses) -> tuple[dict[int, list
 
 
 class _Unanswered:
-    """Calls that wait for a result, by id and by name, in order."""
+    """Calls without a result so far, by id and by name, in order."""
 
     __slots__ = ("_by_id", "_by_name", "_in_order", "answered")
 
@@ -185,7 +185,7 @@ class _Unanswered:
         self._in_order.append(pair)
 
     def take(self, result: ToolResult) -> _Pair | None:
-        """The call that `result` answers: that of its id; without ids the first of its name."""
+        """Return the call that `result` answers: the one with its id; without ids, the first of its name."""
         pair = _first(self._by_id.get(result.call_id)) if result.call_id else None
         if pair is None:
             named = self._in_order if result.name is None else self._by_name.get(result.name)
@@ -215,12 +215,12 @@ def _answers(pairs: list[_Pair], losses: Losses) -> Turn:
     for pair in pairs:
         call = pair.call
         if pair.result is None:
-            detail = "nobody answered the call: an error result stands in"
+            detail = "the call has no result; an error result was added"
             losses.add(pointer_to(pair.place), "missing result", "rewritten", detail)
             parts.append(ToolResult(call.id, call.name, (Text(INTERRUPTED),), None, True, call.kind, call.namespace))
             continue
         if pair.late:
-            detail = "results stand right behind their calls"
+            detail = "results must directly follow their calls"
             losses.add(pointer_to(pair.result_place), "late result", "moved", detail, "info")
         parts.append(pair.result if pair.result.call_id == call.id else replace(pair.result, call_id=call.id))
     return Turn(Message("user"), parts, [pair.result_place for pair in pairs])

@@ -1,7 +1,8 @@
-"""Call ids that the target takes: legal, and unique in the whole conversation.
+"""Call ids that the target accepts: legal, and unique in the whole conversation.
 
-Some servers count from zero in every turn, some clients leave ids out. An id that cannot stay becomes nine characters of
-digits and letters, which every wire takes, derived from the old one and its place, so that the next turn makes the same.
+Some servers count from zero in every turn, some clients omit ids. An id that cannot be kept is replaced by nine digits
+and letters, which every wire accepts. They are derived from the old id and its place, so the next turn gives the same
+id.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["Ids"]
 
 
 class Ids:
-    """Hands out ids; `used` are those that are taken."""
+    """Assign ids; `used` holds the ids already taken."""
 
     __slots__ = ("_legal", "_length", "salt", "used")
 
@@ -25,10 +26,10 @@ class Ids:
         self._legal = None if limits is None else _matcher(limits.id)
         self._length = 0 if limits is None else limits.id_length
         self.used: set[str] = set()
-        self.salt = ""  # what tells this conversation's ids from others'
+        self.salt = ""  # distinguishes the ids of this conversation
 
     def assign(self, call_id: str, name: str) -> str:
-        """The id for a new call: its own if that can be."""
+        """Return the id for a new call: its own if possible."""
         if call_id and call_id not in self.used:
             legal = self._legal
             if legal is None or (len(call_id) <= self._length and legal(call_id) is not None):
@@ -39,7 +40,7 @@ class Ids:
             if made not in self.used:
                 self.used.add(made)
                 return made
-        raise AssertionError("there are more ids than hashes")
+        raise AssertionError("no free call id found")
 
 
 @lru_cache(32)

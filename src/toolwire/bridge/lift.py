@@ -1,7 +1,7 @@
-"""Arguments that come back in another shape than they were asked for: lifted, whole or while they arrive.
+"""Convert arguments in the shape of the lowered schema back to the original schema, whole or incrementally.
 
-Property by property: a string that is carried as it is passes through letter by letter; anything else waits for its own
-end and no longer. Where the shape of the whole object differs, everything waits for the end of the call.
+It works property by property: a string that is carried unchanged passes through at once; any other value waits for its
+own end only. If the shape of the whole object differs, everything waits for the end of the call.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["Lifter", "lift_call"]
 
 
 def lift_call(call: ToolCall, lowered: Lowered) -> ToolCall:
-    """The call in the terms of the original schema; one that is not whole stays as it is."""
+    """Return the call in the terms of the original schema; an incomplete call is unchanged."""
     if call.arguments is None:
         return call
     return replace(call, arguments=lowered.lift(call.arguments), raw=None)
 
 
 class Lifter:
-    """One call of a stream. What it has given is never taken back, and adds up to the lifted arguments."""
+    """Lift one call of a stream. Emitted text is never retracted, and adds up to the lifted arguments."""
 
     __slots__ = ("_key", "_lowered", "_passing", "_properties", "_scanner", "_sent", "_started")
 
@@ -36,8 +36,8 @@ class Lifter:
         self._lowered = lowered
         self._properties = None if lowered.codec is None else lowered.codec.properties
         self._scanner = Scanner()
-        self._passing: str | None = None  # the argument that passes through, by its name there
-        self._sent = 0  # how much of it
+        self._passing: str | None = None  # the argument that passes through, by its name on the target
+        self._sent = 0  # length of the part already sent
         self._started = False
 
     def feed(self, event: CallDelta) -> tuple[Event, ...]:
@@ -58,7 +58,7 @@ class Lifter:
             text = dumps(arguments)
         elif self._scanner.complete:
             text = "}"
-        else:  # the scanner gave up where the strict parser did not
+        else:  # the scanner failed where the strict parser did not
             return (replace(event, arguments=None, raw=event.raw, state="invalid"),)
         return (CallDelta.of(self._key, text), replace(event, arguments=arguments, raw=None))
 

@@ -1,6 +1,6 @@
-"""Media that cannot stay where they are (in a result, in what the model or the system said) follow in a user message.
+"""Move media that the target does not allow in a result, an assistant or a system message to a user message.
 
-Not at once: between calls and the last of their results there is room for nothing else.
+The user message comes later: between calls and the last of their results no other message is allowed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["Moved"]
 
 
 class Moved:
-    """What waits for the next place where a user message may stand."""
+    """Media that wait for the next place where a user message is allowed."""
 
     __slots__ = ("_waiting",)
 
@@ -29,7 +29,7 @@ class Moved:
         self._waiting.append((media, place))
 
     def turn(self) -> Turn:
-        """All that waits, as a message."""
+        """Return all waiting media as a message."""
         waiting, self._waiting = self._waiting, []
         parts = tuple([part for part, _ in waiting])
         return Turn(Message("user", parts), parts, [place for _, place in waiting])

@@ -1,4 +1,4 @@
-"""Who broke a limit, in the terms of the request: a provider knows a tool by the name it was sent under, or by its place."""
+"""Name the tool that exceeded a limit in the terms of the request; a provider knows its sent name or its position."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["name_tool"]
 
 
 def name_tool(breach: Breach, wire: Wire, request: Request, fitted: list[tuple[Tool, int]]) -> Breach:
-    """With the caller's name for the tool and pointers into `request`, whose tools went to `wire` as `fitted`."""
+    """Return the breach with the caller's tool name and pointers into `request`; its tools were sent as `fitted`."""
     sent = _sent_name(breach, wire, tuple(tool for tool, _ in fitted))
     tool, index = next(((tool, index) for tool, index in fitted if tool.name == sent), (None, -1))
     if tool is None or index < 0:
@@ -34,12 +34,12 @@ def _sent_name(breach: Breach, wire: Wire, tools: tuple[Tool, ...]) -> str | Non
         declaration = resolve({"tools": wire.encode_tools(tools)[0]}, breach.at)
         (tool,) = wire.decode_tools([declaration])
     except (ToolwireError, LookupError, TypeError, ValueError):
-        return None  # no such place in what was sent: the provider means something else
+        return None  # not in the sent document: the provider refers to something else
     return tool.name
 
 
 def _with_names(pointer: str, schema: JSON) -> str:
-    """A property that is given by its position among its siblings, by its name instead."""
+    """Replace a property's position among its siblings by its name."""
     segments: list[str] = []
     for segment in split(pointer):
         if segments and segments[-1] == "properties" and segment.startswith("["):

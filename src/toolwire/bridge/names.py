@@ -1,8 +1,8 @@
-"""Tool names that the target takes, and the way back.
+"""Tool names that the target accepts, and their reverse mapping.
 
-A name that is legal stays. One that is not is cleaned and gets a hash of the original, so that it is the same in every
-turn whatever other tools there are, and two names never meet. A tool in a namespace becomes `namespace__name` where the
-target has no namespaces.
+A legal name is kept. Any other name is cleaned and gets a hash of the original, so it is the same in every turn, does
+not depend on the other tools, and never collides. A tool in a namespace becomes `namespace__name` if the target has no
+namespaces.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Names:
         return found if found is not None else self._map(namespace, name)
 
     def from_wire(self, namespace: str | None, name: str) -> tuple[str | None, str]:
-        """(namespace, name) as they were; a name that was never mapped is itself."""
+        """Return the original (namespace, name); an unmapped name is unchanged."""
         return self._back.get((namespace if self._namespaces else None, name), (namespace, name))
 
     def _map(self, namespace: str | None, name: str) -> str:
@@ -57,7 +57,7 @@ class Names:
             wire = f"{clean[: self._length - 9]}_{mark}"
             if (space, wire) not in self._back:
                 return wire
-        raise AssertionError("a thousand hashes of one name are taken")
+        raise AssertionError("no free name found for this tool")
 
 
 @lru_cache(4096)

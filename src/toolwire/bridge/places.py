@@ -1,7 +1,7 @@
-"""Where a part of a fitted request came from: a message and a part number, packed into one integer.
+"""The origin of a part of a fitted request: a message index and a part number, packed into one integer.
 
-A message that goes as it is has the places `of_message(index, len(parts))`, a range, which costs nothing however long it
-is; only what is moved needs a list.
+An unchanged message has the places `of_message(index, len(parts))`, a range of constant cost at any length; only moved
+parts need a list.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Fit a request to its target.
 
     prepared = prepare(request, toolwire.wire.get("gemini"))
-    body, more = wire.encode_request(prepared.request)      # what goes out
-    answer = prepared.exchange.restore(response)            # what comes back, in the request's own terms
+    body, more = wire.encode_request(prepared.request)      # the fitted request
+    answer = prepared.exchange.restore(response)            # the answer in the terms of the request
 
-`prepare` is a pure function of the request and the target, so any process can make the Exchange again.
+`prepare` is a pure function of the request and the target, so any process can rebuild the Exchange.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Prepared", "prepare"]
 
 
 class Prepared:
-    """A request that fits, the way back, and what was lost."""
+    """A fitted request, the exchange that restores its answer, and the losses."""
 
     __slots__ = ("_tools", "_turns", "exchange", "losses", "request")
 
@@ -46,7 +46,7 @@ class Prepared:
         self._tools = tools
 
     def origin(self, path: str) -> str:
-        """Where in the original request the thing at `path` of the fitted one came from."""
+        """Return the path in the original request of the value at `path` in the fitted one."""
         match split(path):
             case ["messages", index, "parts", number, *rest]:
                 return pointer_to(self._turns[int(index)].places[int(number)]) + join(*rest)
@@ -58,11 +58,11 @@ class Prepared:
 
 
 def prepare(request: Request, wire: Wire | str, *, spoken_by: str | None = None) -> Prepared:
-    """The request as `wire` takes it; EncodeError where it cannot be made to fit. A reference to a conversation that the
-    provider of another wire keeps is a StoredStateError.
+    """Fit the request to `wire`; raise EncodeError if that is impossible.
 
-    `spoken_by` is the model that the history comes from, where it is not the one that is asked now: what one model has
-    signed is of no use to another.
+    A reference to a conversation that the provider of another wire stores raises StoredStateError. `spoken_by` is the
+    model that produced the history, if it differs from the requested model: signatures of one model are of no use to
+    another.
     """
     wire = get(wire) if isinstance(wire, str) else wire
     stored = find_stored(request, wire.name)
@@ -107,12 +107,12 @@ def _report_extras(request: Request, wire: str, losses: Losses) -> None:
 
 def _fit_params(params: Params, limits: Limits, losses: Losses) -> Params:
     if params.user is not None and params.user.startswith("{"):
-        # a document of its own (device, account, session) stays with the provider it was made for
-        detail = "it holds more than an id, and was made for another provider"
+        # A JSON document (device, account, session) is only for the provider that it was made for.
+        detail = "it contains more than an id and was made for another provider"
         losses.add(join("params", "user"), "user", "dropped", detail, "info")
         params = replace(params, user=None)
     if limits.stops is not None and params.stop is not None and len(params.stop) > limits.stops:
-        detail = f"{len(params.stop)} of them; the target takes the first {limits.stops}"
+        detail = f"{len(params.stop)} given; only the first {limits.stops} are sent"
         losses.add(join("params", "stop"), "stop sequences", "weakened", detail)
         params = replace(params, stop=params.stop[: limits.stops])
     return params

@@ -1,4 +1,4 @@
-"""Tools out of a list in which some cannot be read: one bad declaration takes only its own tool out."""
+"""Decode a list of tool declarations; an unreadable declaration removes only its own tool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["readable_tools"]
 
 
 def readable_tools(declarations: Sequence[JSON], wire: str, losses: Losses) -> tuple[tuple[Tool, ...], list[int]]:
-    """The tools, each with its place in the list; ProtocolError where none can be read."""
+    """Return the tools and their positions in the list; raise ProtocolError if none is readable."""
     decode = mcp.decode_tools if wire == mcp.NAME else get(wire).decode_tools
     tools: list[Tool] = []
     places: list[int] = []

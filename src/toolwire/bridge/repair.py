@@ -1,11 +1,11 @@
-"""Calls whose arguments are broken, repaired by their tools' schemas on the way back.
+"""Repair broken arguments of calls in an answer, using the schemas of their tools.
 
     mended = repair_calls(response, request.tools)
-    mended.response                        # the same answer; calls that could be repaired are complete
-    mended.repairs                         # what was done to which call, step by step; or why it could not be
+    mended.response                        # the answer; repaired calls are complete
+    mended.repairs                         # for each call: the repair steps, or the remaining problems
 
-A repaired call says so. What was cut off is never repaired, whatever the policy. For a stream, a `CallMender` takes the
-events; it holds a call back until it is whole, since what has been sent cannot be taken back.
+Every repair is reported. Truncated arguments are never repaired, whatever the policy. For a stream, feed the events to
+a `CallMender`; it holds a call back until it is complete, because events that have been sent cannot be retracted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ANYTHING: Object = {"type": "object"}
 
 
 class CallRepair(Value, frozen=True):
-    """What happened to one call: the steps that made it whole, or the problems that are left."""
+    """The repair of one call: the steps taken, or the remaining problems."""
 
     call_id: str
     name: str
@@ -44,12 +44,12 @@ class Mended(Value, frozen=True):
 
 
 def policy_for(tool: Tool | None) -> Policy:
-    """How much may be guessed: for a tool that changes something, nothing."""
+    """Return how much may be guessed: nothing for a tool that has side effects."""
     return "aggressive" if tool is not None and tool.effect in ("pure", "read") else "safe"
 
 
 def repair_calls(response: Response, tools: Iterable[Tool], *, policy: Policy | None = None) -> Mended:
-    """`response` with its calls repaired; by default as far as each tool's effect allows."""
+    """Repair the calls of `response`; by default as far as each tool's effect allows."""
     if response.stop is None and response.fault is None:
         return Mended(response)
     mender = CallMender(tools, policy=policy)
@@ -58,7 +58,7 @@ def repair_calls(response: Response, tools: Iterable[Tool], *, policy: Policy | 
 
 
 class CallMender:
-    """The same for the events of a stream."""
+    """Like `repair_calls`, for the events of a stream."""
 
     def __init__(self, tools: Iterable[Tool], *, policy: Policy | None = None) -> None:
         self.repairs: list[CallRepair] = []
@@ -82,7 +82,7 @@ class CallMender:
         return [*waiting, event] if mended is None else mended
 
     def _mend(self, start: CallStart, end: CallEnd) -> list[Event] | None:
-        """The call as it should have been; None where it stays as it is."""
+        """Return the events of the repaired call, or None if it is unchanged."""
         if end.state == "truncated":
             return None
         tool = self._tools.get(start.name)

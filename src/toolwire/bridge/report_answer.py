@@ -6,6 +6,7 @@ from ..ir.events import (
     CallEnd,
     CallStart,
     Event,
+    PartStart,
     ReasoningEnd,
     ReasoningStart,
     ResponseEnd,
@@ -18,21 +19,23 @@ from ..ir.events import (
 from ..ir.losses import Losses
 from ..ir.parts import Extra, Part
 from ..ir.response import Response, Stop, Usage
+from ..wire import get
 from .foreign import report_extra
 
 __all__ = ["AnswerReporter"]
 
-_STARTS = (TextStart, ReasoningStart, CallStart, WholePart)
+_STARTS = (TextStart, ReasoningStart, CallStart, PartStart, WholePart)
 _ENDS = (TextEnd, ReasoningEnd, CallEnd)
 
 
 class AnswerReporter:
     """Reports for one answer, on its way to `wire`. What is around the words is information, what is in them more."""
 
-    __slots__ = ("_losses", "_paths", "_sizes", "_wire")
+    __slots__ = ("_counts_tool_input", "_losses", "_paths", "_sizes", "_wire")
 
     def __init__(self, wire: str, losses: Losses) -> None:
         self._wire = wire
+        self._counts_tool_input = get(wire).capabilities.counts_tool_input
         self._losses = losses
         self._paths: dict[int, str] = {}  # where each item of a stream stands
         self._sizes: dict[int, int] = {}  # how many items each choice has
@@ -50,11 +53,11 @@ class AnswerReporter:
 
     def event(self, event: Event) -> None:
         if isinstance(event, _STARTS):
-            number = self._sizes.get(event.choice, 0)
-            self._sizes[event.choice] = number + 1
-            path = self._paths[event.key] = f"{_path_of(event.choice)}/parts/{number}"
-            extra = getattr(event.part, "extra", {}) if isinstance(event, WholePart) else event.extra
-            report_extra(extra, path, self._wire, self._losses, scoped=False)
+            path = self._paths.get(event.key) or self._place(event.key, event.choice)
+            if isinstance(event, WholePart):
+                report_extra(getattr(event.part, "extra", {}), path, self._wire, self._losses, scoped=False)
+            elif not isinstance(event, PartStart):
+                report_extra(event.extra, path, self._wire, self._losses, scoped=False)
         elif isinstance(event, _ENDS):
             report_extra(event.extra, self._paths.get(event.key, "/parts"), self._wire, self._losses, scoped=False)
         elif isinstance(event, UsageUpdate):
@@ -66,6 +69,12 @@ class AnswerReporter:
             for choice, stop in enumerate(event.stops):
                 self._stop(stop, _path_of(choice))
 
+    def _place(self, key: int, choice: int) -> str:
+        number = self._sizes.get(choice, 0)
+        self._sizes[choice] = number + 1
+        path = self._paths[key] = f"{_path_of(choice)}/parts/{number}"
+        return path
+
     def _parts(self, parts: tuple[Part, ...], path: str) -> None:
         for number, part in enumerate(parts):
             if extra := getattr(part, "extra", None):
@@ -76,8 +85,12 @@ class AnswerReporter:
             self._around(stop.extra, f"{path}/stop")
 
     def _usage(self, usage: Usage | None) -> None:
-        if usage is not None:
-            self._around(usage.extra, "/usage")
+        if usage is None:
+            return
+        self._around(usage.extra, "/usage")
+        if usage.tool_input and not self._counts_tool_input:
+            detail = f"{self._wire} does not count them apart"
+            self._losses.add("/usage/tool_input", "input tokens of hosted tools", "dropped", detail, "info")
 
     def _around(self, extra: Extra, path: str) -> None:
         if extra:

@@ -93,20 +93,27 @@ class Restorer:
         self._unwrapping = False
         self._cut_short: set[int] = set()  # choices with a call that was
 
-    def answer(self, choice: int, parts: tuple[Part, ...], stop: Stop | None) -> tuple[tuple[Part, ...], Stop | None]:
+    def answer(self, choice: int, parts: tuple[Part, ...], stop: Stop | None) -> tuple[tuple[Part, ...], Stop]:
         """What a whole choice becomes."""
         restored: list[Part] = []
         for number, part in enumerate(parts):
             kept = self._restore(part, choice, number) if isinstance(part, ToolCall) else part
             if kept is not None:
                 restored.append(kept)
-        if stop is not None and (words := self._refusal_in(stop)) and not any(type(p) is Refusal for p in restored):
+        if stop is None:  # an answer that is not finished, or that ends without a reason: no client can do without one
+            stop = Stop("tool_calls" if any(isinstance(part, ToolCall) for part in restored) else "unknown")
+        if (words := self._refusal_in(stop)) and not any(type(p) is Refusal for p in restored):
+            self._report_refusal(choice)
             restored.append(Refusal(words))
-        return tuple(restored), None if stop is None else self._stop(choice, stop)
+        return tuple(restored), self._stop(choice, stop)
 
     def _refusal_in(self, stop: Stop) -> str | None:
         """Why the model refuses, where one provider says it beside the stop reason and the client looks for words."""
         return stop.detail if self._refusals and stop.reason == "refusal" else None
+
+    def _report_refusal(self, choice: int) -> None:
+        where = join("alternatives", choice - 1, "stop", "detail") if choice else join("stop", "detail")
+        self.losses.add(where, "stop detail", "moved", "a refusal is a text of its own here", "info")
 
     def feed(self, event: Event) -> tuple[Event, ...]:
         if self.fault is not None:
@@ -136,6 +143,7 @@ class Restorer:
         stops = event.stops or (Stop("tool_calls" if self._calls else "unknown"),)
         said: tuple[Event, ...] = ()
         if not self._refused and (words := self._refusal_in(stops[0])):
+            self._report_refusal(0)
             said = (TextStart(_REFUSAL, 0, True), TextDelta(_REFUSAL, escape(words)), TextEnd(_REFUSAL))
         if self._cut_short or not event.stops:
             event = replace(event, stops=tuple(self._stop(choice, stop) for choice, stop in enumerate(stops)))

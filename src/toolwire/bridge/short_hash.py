@@ -1,4 +1,4 @@
-"""Short names that are the same in every process: digits and lower-case letters."""
+"""Short hashes that are the same in every process: digits and lower-case letters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def short_hash(text: str, length: int) -> str:
-    """`length` characters (at most 12) that stand for `text`."""
+    """Hash `text` to `length` characters (at most 12)."""
     from hashlib import blake2b  # costs two milliseconds, and most requests need no hash
 
     number = int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())

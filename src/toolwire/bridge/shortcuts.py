@@ -1,4 +1,4 @@
-"""The two things an agent needs from any wire: the calls of an answer, and the way to give results back."""
+"""Shortcuts for agents on any wire: read the calls of an answer, and send results back."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["calls", "list_tools", "results"]
 
 
 def calls(body: JSON | bytes | str, wire: str | None = None) -> tuple[ToolCall, ...]:
-    """The calls of an answer on any wire: a response, or the bytes of a whole stream.
+    """Return the calls of an answer on any wire: a response, or the bytes of a complete stream.
 
-    Each has an id, also where the wire gave none. Run only those whose `state` is "complete".
+    Each call has an id, even if the wire gave none. Run only calls whose `state` is "complete".
     """
     data = as_bytes(body) if isinstance(body, (bytes, str)) else body
     kind = "stream" if isinstance(data, bytes) and is_stream(data) else "response"
@@ -36,35 +36,39 @@ def calls(body: JSON | bytes | str, wire: str | None = None) -> tuple[ToolCall, 
     elif kind in ("response", "error"):
         response = get(wire).decode_response(parse(data) if isinstance(data, bytes) else data)
     else:
-        raise ProtocolError(f"a {kind} of {wire}, not an answer", hint="give the response, or the whole stream")
+        raise ProtocolError(
+            f"expected an answer, got a {kind} of {wire}", hint="pass the response, or the complete stream"
+        )
     if response.fault is not None:
         raise UpstreamError(response.fault)
     return Exchange().restore(response).calls
 
 
 def results(answers: Iterable[ToolResult], wire: str) -> list[Object]:
-    """The messages (items, contents) that give results back on `wire`, to be appended to the conversation."""
+    """Return the messages (items, contents) with the results on `wire`, to be appended to the conversation."""
     codec = get(wire)
     answers = tuple(answers)
     for index, answer in enumerate(answers):
         if not isinstance(answer, ToolResult):
             raise EncodeError(
-                f"expected a ToolResult, got {answer!r}", pointer=join(index), hint="call.result(…) makes one"
+                f"expected a ToolResult, got {answer!r}", pointer=join(index), hint="create it with call.result(…)"
             )
     if codec.capabilities.named_results:
         for index, answer in enumerate(answers):
             if answer.name is None:
-                hint = "call.result(…) fills it in"
-                raise EncodeError(f"a result on {wire} names its tool", pointer=join(index, "name"), hint=hint)
+                hint = "create the result with call.result(…), which sets it"
+                raise EncodeError(
+                    f"a result on {wire} requires the name of its tool", pointer=join(index, "name"), hint=hint
+                )
     messages = fit_results(answers, codec)
     conversation: list[Object] = codec.encode_request(Request(messages=messages)).body[codec.conversation]
     return conversation
 
 
 def list_tools(body: JSON | bytes | str, wire: str, *, losses: Losses | None = None) -> tuple[Tool, ...]:
-    """The tools of a discovery reply: MCP's `tools/list`, or a provider's tool search. Wires without one say so.
+    """Return the tools of a discovery reply: MCP's `tools/list`, or a provider's tool search. Other wires raise.
 
-    One MCP declaration that cannot be read refuses the reply; with `losses`, it is left out and told there.
+    An unreadable MCP declaration raises an error; with `losses`, it is skipped and reported there.
     """
     document = parse(body) if isinstance(body, (bytes, str)) else body
     if wire != mcp.NAME:

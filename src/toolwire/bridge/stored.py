@@ -1,7 +1,7 @@
-"""Parts of a conversation that a provider keeps on its side, and to which a request only refers.
+"""Parts of a conversation that a provider stores, and to which a request only refers.
 
-No other provider can resolve such a reference. A request that lost it would be answered by a model that sees a part of the
-conversation only, so the request is refused.
+No other provider can resolve such a reference. Without it, the model would answer with only a part of the conversation,
+so the request is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["continues_stored", "find_stored", "summary_of", "without_stored"]
 
 
 class _Stored(Value, frozen=True):
-    """One kind of reference. The fields complete an error message: what the reference is, and what to send instead."""
+    """One kind of reference. The fields complete an error message: a description, and what to send instead."""
 
     what: str
     instead: str
@@ -30,7 +30,7 @@ class _Stored(Value, frozen=True):
 
 _Table: TypeAlias = Mapping[str, Mapping[str, _Stored]]
 _HISTORY = "send the whole conversation in `input`"
-# By wire: fields of a request, parts of a message (by their type), and fields of a message that has no parts.
+# By wire: fields of a request, parts of a message (by their type), and fields of a message without parts.
 _FIELDS: _Table = {
     "openai_responses": {
         "previous_response_id": _Stored("refers to an earlier response", _HISTORY, "previous_response_not_found"),
@@ -53,25 +53,25 @@ _LONE_FIELDS: _Table = {
 
 
 def find_stored(request: Request, target: str) -> StoredStateError | None:
-    """The error for the first reference that the wire `target` cannot carry; None where there is none."""
+    """Return the error for the first reference that the wire `target` cannot carry, or None."""
     for pointer, name, source, stored in _references(request):
         if source != target:
             return StoredStateError(
                 f"{name} {stored.what}, which only a provider of {source} can read; it cannot be sent over {target}",
                 pointer=pointer,
-                hint=f"{stored.instead}, or ask a model that is served over {source}",
+                hint=f"{stored.instead}, or use a model that is served over {source}",
                 code=stored.code,
             )
     return None
 
 
 def continues_stored(request: Request, target: str) -> bool:
-    """True if the request continues a conversation that the provider of `target` keeps: calls and results may be there."""
+    """Return whether the request continues a conversation stored at `target`, which may hold calls and results."""
     return any(source == target for _, _, source, _ in _references(request))
 
 
 def without_stored(request: Request, target: str) -> Request:
-    """The request without references that `target` cannot carry, for callers that need its names and ids only."""
+    """Return the request without references that `target` cannot carry, for callers that need only names and ids."""
     if find_stored(request, target) is None:
         return request
     messages = []
@@ -84,13 +84,13 @@ def without_stored(request: Request, target: str) -> Request:
 
 
 def summary_of(part: Opaque) -> Text | None:
-    """The plain text of a compaction block of Anthropic, which replaces the conversation before it."""
+    """Return the plain text of an Anthropic compaction block, which replaces the conversation before it."""
     content = part.value.get("content") if part.type == "compaction" and isinstance(part.value, dict) else None
     return Text(f"[summary of the conversation so far]\n{content}") if content and isinstance(content, str) else None
 
 
 def _references(request: Request) -> Iterator[tuple[str, str, str, _Stored]]:
-    """The pointer of each reference, its name, its wire, and its kind."""
+    """Yield each reference's pointer, name, wire and kind."""
     for field, wire in _stored_fields(request.extra, _FIELDS):
         yield join(field), field, wire, _FIELDS[wire][field]
     for index, message in enumerate(request.messages):

@@ -3,8 +3,8 @@
     translate(body, source="anthropic", target="openai_chat", kind="request").body
     translate(answer, source="openai_chat", target="anthropic", kind="response", request=body).body
 
-For an answer or an error, `request` is the client's original request, in the target wire: it rebuilds the Exchange, so that
-names and ids come back as the client knows them. The same wire on both sides is left untouched.
+For an answer or an error, `request` is the client's original request, on the target wire. It rebuilds the Exchange,
+which restores the client's names and ids. A document whose source and target wire are the same is left untouched.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["Translation", "parsed", "translate"]
 
 
 class Translation:
-    """A document on another wire. `status` and `headers` are what goes with it over HTTP, `model` is the one it names."""
+    """A document on another wire. `status` and `headers` belong to it over HTTP; `model` is the model that it names."""
 
     __slots__ = ("_losses", "_raw", "body", "headers", "model", "status")
 
@@ -60,7 +60,7 @@ class Translation:
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        """What could not be carried over, with pointers into the source document."""
+        """The losses, with pointers into the source document."""
         if callable(self._losses):
             self._losses = self._losses()
         return self._losses
@@ -79,19 +79,19 @@ def translate(
     model: str | None = None,
     strict: bool = False,
 ) -> Translation:
-    """`body` as `target` writes it, with a list of what could not be carried over.
+    """Translate `body` to `target`, and list the losses.
 
-    `model` is for requests: the model to ask, where it is another one or, as on Gemini, not in the body. `strict` raises
-    LossError instead where a loss is more than information.
+    `model` is for requests: the model to use, if it is another one or, as on Gemini, not in the body. `strict` raises
+    LossError if a loss is more severe than `info`.
     """
     if kind not in list(_KINDS):
-        raise ConfigError(f"unknown kind {kind!r}", hint=f"one of {', '.join(_KINDS)}")
+        raise ConfigError(f"unknown kind {kind!r}", hint=f"use one of {', '.join(_KINDS)}")
     if source == target and model is None:
         return _untouched(body, source, kind)
     try:
         translation = _KINDS[kind](body, source, target, request if kind in ("response", "error") else model)
     except RecursionError:
-        raise ProtocolError("nested too deeply") from None
+        raise ProtocolError("the document is nested too deeply") from None
     except (AttributeError, TypeError):
         refuse_what_is_not_json(body)
         raise
@@ -109,21 +109,21 @@ def parsed(body: JSON | bytes | str) -> Object:
 
 
 def refuse_what_is_not_json(value: JSON, path: str = "") -> None:
-    """For values that were handed over as objects: keys are strings, and nothing is of a kind that JSON does not have."""
+    """Refuse parsed values that JSON cannot represent: keys that are not strings, and values of other types."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise ProtocolError(f"not JSON: a key that is not a string: {key!r}", pointer=path)
+                raise ProtocolError(f"not JSON: key {key!r} is not a string", pointer=path)
             refuse_what_is_not_json(inner, path + join(key))
     elif isinstance(value, list):
         for index, inner in enumerate(value):
             refuse_what_is_not_json(inner, path + join(index))
     elif value is not None and not isinstance(value, (str, bytes, bool, int, float)):
-        raise ProtocolError(f"not JSON: {type(value).__name__}", pointer=path)
+        raise ProtocolError(f"not JSON: value of type {type(value).__name__}", pointer=path)
 
 
 def _untouched(body: JSON, wire: str, kind: str) -> Translation:
-    """The same wire on both sides: nothing to do but to see that it is a document at all."""
+    """Check that a document whose source and target are the same is a valid document."""
     if wire != mcp.NAME:
         get(wire)
     if isinstance(body, (bytes, str)):
@@ -141,7 +141,7 @@ def _translate_request(body: JSON, source: str, target: str, model: JSON) -> Tra
     spoken_by = None
     if model is not None:
         if type(model) is not str:
-            raise ConfigError(f"a model is a string, not {model!r}")
+            raise ConfigError(f"model must be a string, got {model!r}")
         spoken_by = canonical.model if canonical.model != model else None
         canonical = replace(canonical, model=model)
     if canonical.stream and writer.capabilities.counts_on_request and not reader.capabilities.counts_on_request:
@@ -154,7 +154,7 @@ def _translate_request(body: JSON, source: str, target: str, model: JSON) -> Tra
     written, more = writer.encode_request(prepared.request)
     if not len(prepared.losses) and not len(more):
         return Translation(written, model=canonical.model)
-    # the pointers are looked up when somebody asks for them
+    # The pointers are looked up only when they are needed.
     losses = partial(_located, prepared, more, document, reader, canonical)
     return Translation(written, losses, model=canonical.model)
 
@@ -174,7 +174,7 @@ def _located_in_answer(found: Losses, document: Object, reader: Wire, answer: Re
 
 
 def _locate_all(losses: Iterable[Loss], document: Object, locate: Callable[[str], str], into: Losses) -> None:
-    """With pointers into the source document."""
+    """Add the losses to `into`, with pointers into the source document."""
     for loss in losses:
         into.add(existing(document, locate(loss.path)), loss.concept, loss.action, loss.detail, loss.severity)
 
@@ -203,17 +203,17 @@ def _exchange(request: JSON, client: Wire, upstream: Wire) -> Exchange:
 
 
 def _lost_with(answer: Response) -> Losses:
-    """What was said before a fault does not reach the client."""
+    """Report the parts before a fault, which do not reach the client."""
     losses = Losses()
     for part in answer.parts:
-        detail = "the answer ends in an error, and an error has no room for it"
+        detail = "the answer ends in an error, which cannot carry it"
         losses.add("", what_is(part), "dropped", detail, "error")
     return losses
 
 
 def _write_fault(fault: Fault, writer: Wire, losses: Losses | None = None) -> Translation:
     if fault.breach is not None:
-        # no wire has a place for it, and the words of another provider say little about the client's own document
+        # No wire has a field for it, and another provider's message does not refer to the client's document.
         fault = replace(fault, message=f"{fault.message} ({fault.breach})")
     status, body, headers = writer.encode_error(fault)
     told = writer.decode_error(status, body, headers)
@@ -221,7 +221,7 @@ def _write_fault(fault: Fault, writer: Wire, losses: Losses | None = None) -> Tr
     report_extra(fault.extra, "/error", writer.name, losses, small=True, scoped=False)
     for field in ("code", "param"):
         if getattr(fault, field) not in (None, getattr(told, field)):
-            losses.add(f"/error/{field}", field, "dropped", f"errors of {writer.name} have no place for it", "info")
+            losses.add(f"/error/{field}", field, "dropped", f"errors of {writer.name} have no such field", "info")
     return Translation(body, tuple(losses), status, headers=headers)
 
 
@@ -230,7 +230,7 @@ def _translate_error(body: JSON, source: str, target: str, request: JSON) -> Tra
         try:
             body = parse(body)
         except ProtocolError:
-            pass  # an error page is an error all the same
+            pass  # an error page is still an error
     reader, writer = get(source), get(target)
     fault = reader.decode_error(None, body)
     return _write_fault(_exchange(request, writer, reader).restore_fault(fault), writer)
@@ -265,7 +265,7 @@ def _declarations(document: JSON, source: str) -> list[JSON]:
 
 
 def _declared_at(path: str, places: list[int]) -> str:
-    """With the index that the tool has in the document, where others could not be read."""
+    """Replace the index by the tool's index in the document, where unreadable tools were skipped."""
     match split(path):
         case ["tools", index, *rest] if int(index) < len(places):
             return join("tools", places[int(index)], *rest)

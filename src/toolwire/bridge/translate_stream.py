@@ -82,12 +82,15 @@ class StreamTranslation:
     def _write(self, events: Iterable[Event]) -> bytes:
         encode, restore = self._encoder.feed, self._restorer.feed
         out: list[bytes] = []
-        for event in events:
-            if type(event) not in _DELTAS:
-                self._reporter.event(event)
-            out += [encode(restored) for restored in restore(event)]
-        if out:
-            self._started = True
+        try:
+            for event in events:
+                if type(event) not in _DELTAS:
+                    self._reporter.event(event)
+                    self._started = self._started or type(event) is ResponseStart
+                for restored in restore(event):
+                    out.append(encode(restored))
+        except ToolwireError as error:
+            return b"".join(out) + self._fail(error)
         if self._restorer.fault is not None:
             self.error = UpstreamError(self._restorer.fault)
             detail = "the answer ends in an error: no call of it is to be run"

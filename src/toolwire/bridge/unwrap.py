@@ -1,7 +1,7 @@
-"""A freeform call comes back as a call of a function with one argument; here it becomes freeform again.
+"""Turn a call of a function with one argument, which replaced a freeform tool, back into a freeform call.
 
-In a stream the text inside `{"input": "…"}` is passed on while it arrives: what stands between the quotes of that JSON string
-is, letter for letter, the escaped form that delta events carry.
+In a stream the text inside `{"input": "…"}` is passed on as it arrives: the text between the quotes of that JSON string
+is exactly the escaped form that delta events carry.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .fit_tools import WRAPPED_INPUT
 __all__ = ["Unwrapper", "unwrap_call"]
 
 _OPENING = re.compile(r'\s*\{\s*"' + WRAPPED_INPUT + r'"\s*:\s*"')
-_LONGEST_OPENING = 1000  # with all the space that anyone may put into it
-# what can be passed on: no control characters, no half of an escape, no half of a surrogate pair
+_LONGEST_OPENING = 1000  # with any amount of optional space
+# Text that can be passed on: no control characters, no incomplete escape, no half of a surrogate pair.
 _INSIDE = re.compile(
     r'(?:[^"\\\x00-\x1f]|\\(?:[^u\x00-\x1f]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
     r"|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))*+"
@@ -28,14 +28,14 @@ _LONGEST_ESCAPE = 12
 
 
 def unwrap_call(call: ToolCall) -> ToolCall:
-    """The freeform call that `call` stands for."""
+    """Return the freeform call that `call` encodes."""
     *_, end = Unwrapper(0).end(CallEnd(0, call.arguments, call.raw, call.state))
     assert isinstance(end, CallEnd)
     return replace(call, kind="freeform", arguments=None, raw=end.raw, state=end.state)
 
 
 class Unwrapper:
-    """One call of a stream: the opening is held back, the inside passed on, and what follows it is not input."""
+    """Unwrap one call of a stream: hold back the opening, pass the inside on, drop the rest."""
 
     __slots__ = ("_feed", "_held", "_key", "_passed")
 
@@ -49,7 +49,7 @@ class Unwrapper:
         return self._feed(event.text)
 
     def end(self, event: CallEnd) -> tuple[Event, ...]:
-        """The end of the call; `invalid` where it had no such argument."""
+        """End the call; it is `invalid` if the argument is missing."""
         passed = unescape(b"".join(self._passed))
         whole = None if event.arguments is None else event.arguments.get(WRAPPED_INPUT)
         if not isinstance(whole, str) or not whole.startswith(passed):
@@ -82,5 +82,5 @@ class Unwrapper:
         return (CallDelta(self._key, self._passed[-1]),)
 
     def _behind(self, text: str) -> tuple[Event, ...]:
-        """The closing quote, or something unexpected: what is still input, the end knows."""
+        """Ignore the closing quote and anything unexpected after it; `end` determines the remaining input."""
         return ()

@@ -1,4 +1,4 @@
-"""`toolwire audit`: what breaks when these tools meet another provider."""
+"""`toolwire audit`: find portability problems of tools, requests, code and MCP configurations."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["add_to", "print_table"]
 
 _EXAMPLES = """\
 examples:
-  toolwire audit tools.json                       tools by providers, and what the rules find
-  toolwire audit requests.jsonl --ignore TQ       recorded requests; without the rules on wording
-  toolwire audit mcp.json                         a list of MCP servers, without starting them
-  toolwire audit src/                             Python source: what holds on one provider only
-  toolwire audit tools.json --target portable     what at least one provider would not take as it is
+  toolwire audit tools.json                       tools by providers, and the findings of the rules
+  toolwire audit requests.jsonl --ignore TQ       recorded requests, without the rules on wording
+  toolwire audit mcp.json                         an MCP server list; the servers are not started
+  toolwire audit src/                             Python source: code that works with one provider only
+  toolwire audit tools.json --target portable     everything that at least one provider does not accept unchanged
   toolwire audit tools.json --format html > audit.html
   toolwire audit tools.json --write-baseline known.json && toolwire audit tools.json --baseline known.json
-  toolwire audit tools.json --lock tools.lock     remember what the tools are
+  toolwire audit tools.json --lock tools.lock     record the current tools
   toolwire audit tools.json --check-lock tools.lock
   toolwire audit --explain TW031
 
-✓ taken as it is   ~ lowered, nothing lost   ! something is not enforced (how much)   ✗ does not fit
-exit codes: 0 nothing at or above --fail-on   1 findings, or a lock that does not hold   2 wrong usage or unreadable input
+✓ accepted unchanged   ~ lowered without loss   ! not fully enforced (number of losses)   ✗ not accepted
+exit codes: 0 no finding at or above --fail-on   1 findings, or changed tools   2 wrong usage or unreadable input
 """
 _LEVELS = ("error", "warning", "info")
 
@@ -44,8 +44,8 @@ _LEVELS = ("error", "warning", "info")
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "audit",
-        help="find what breaks when tools meet another provider",
-        description="Find what breaks when tools meet another provider: names, schemas, limits, wording.",
+        help="find problems of tools with other providers",
+        description="Find problems of tools with other providers: names, schemas, limits, wording.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -54,16 +54,29 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--format", choices=("table", "json", "sarif", "markdown", "html"), default="table")
     parser.add_argument(
-        "--target", action="append", default=[], metavar="NAME", help="only what matters there; portable: everywhere"
+        "--target",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only rules for this provider; portable: for every provider",
     )
-    parser.add_argument("--select", action="append", default=[], metavar="ID", help="only rules that begin so")
-    parser.add_argument("--ignore", action="append", default=[], metavar="ID", help="not the rules that begin so")
-    parser.add_argument("--fail-on", choices=(*_LEVELS, "none"), default="error", help="exit 1 from this level on")
-    parser.add_argument("--baseline", metavar="FILE", help="findings that are known already")
-    parser.add_argument("--write-baseline", metavar="FILE", help="call everything that is found now known")
-    parser.add_argument("--lock", metavar="FILE", help="write what the tools are")
-    parser.add_argument("--check-lock", metavar="FILE", help="tell what has changed since")
-    parser.add_argument("--explain", metavar="ID", help="tell about a rule")
+    parser.add_argument(
+        "--select", action="append", default=[], metavar="ID", help="only rules whose id starts with ID"
+    )
+    parser.add_argument(
+        "--ignore", action="append", default=[], metavar="ID", help="skip rules whose id starts with ID"
+    )
+    parser.add_argument(
+        "--fail-on",
+        choices=(*_LEVELS, "none"),
+        default="error",
+        help="exit 1 for findings at or above this level (error)",
+    )
+    parser.add_argument("--baseline", metavar="FILE", help="ignore the findings recorded in FILE")
+    parser.add_argument("--write-baseline", metavar="FILE", help="record the current findings as known")
+    parser.add_argument("--lock", metavar="FILE", help="record the current tools")
+    parser.add_argument("--check-lock", metavar="FILE", help="list changes since the lock was written")
+    parser.add_argument("--explain", metavar="ID", help="explain a rule")
     parser.set_defaults(run=run)
 
 
@@ -75,14 +88,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.explain:
         return _explain(arguments.explain)
     if not arguments.files:
-        raise ConfigError("nothing to look at", hint="name a file with tools or a request")
+        raise ConfigError("no files given", hint="name a file with tools or a request")
     targets = known_targets(arguments.target)
     _check_prefixes([*arguments.select, *arguments.ignore])
     given = read_all(arguments.files)
     tools = given.tools()
     if arguments.lock:
         Path(arguments.lock).write_text(json.dumps(lock(tools), indent=2, sort_keys=True) + "\n", encoding="utf-8")
-        print(f"{len(tools)} tools in {arguments.lock}", file=sys.stderr)
+        print(f"tools recorded in {arguments.lock}: {len(tools)}", file=sys.stderr)
         return 0
     if arguments.check_lock:
         return _check_lock(arguments.check_lock, tools)
@@ -106,7 +119,7 @@ def _check_prefixes(prefixes: Sequence[str]) -> None:
     known = [rule.id for rule in every_rule()]
     for prefix in prefixes:
         if not any(name.startswith(prefix) for name in known):
-            raise ConfigError(f"no rule begins with {prefix!r}", hint="toolwire audit --explain ID shows one")
+            raise ConfigError(f"no rule id starts with {prefix!r}", hint="docs/rules/README.md lists the rules")
 
 
 def _find(given: Given, rules: dict[str, Any]) -> tuple[Finding, ...]:
@@ -129,8 +142,8 @@ def _explain(rule_id: str) -> int:
     known = [rule.id for rule in every_rule()]
     if rule_id not in known:
         near = get_close_matches(rule_id, known, 3, 0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else "docs/rules/README.md lists them; TW001 is the first"
-        raise ConfigError(f"no rule is called {rule_id!r}", hint=hint)
+        hint = f"did you mean {' or '.join(near)}?" if near else "docs/rules/README.md lists the rules"
+        raise ConfigError(f"unknown rule {rule_id!r}", hint=hint)
     print(explain(rule_id))
     return 0
 
@@ -141,7 +154,7 @@ def _check_lock(file: str, tools: Sequence[Tool]) -> int:
     found = changes(load(file), tools)
     for change in found:
         print(neutralise_line(change))
-    print(f"{len(found)} changes" if found else "as it was", file=sys.stderr)
+    print(f"{len(found)} changes" if found else "no changes", file=sys.stderr)
     return 1 if found else 0
 
 
@@ -178,5 +191,5 @@ def print_table(report: Report) -> None:
         (f.level, f.rule, f.tool or "-", f.where, f"{RULES[f.rule].title}: {f.message}")
         for f in ranked(report.findings)
     ]
-    for line in table(shown, ("level", "rule", "tool", "where", "what")) if shown else ():
+    for line in table(shown, ("level", "rule", "tool", "location", "problem")) if shown else ():
         print(line)

@@ -1,4 +1,4 @@
-"""What `toolwire audit` is given, sorted: lists of tools, requests, lists of MCP servers, Python source."""
+"""Read the input of `toolwire audit` and sort it by kind: tool lists, requests, MCP server lists, Python source."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LOGS = (".jsonl", ".ndjson", ".log")
 _INSIDE = ("request", "body", "payload", "json", "postData", "text")
 _DEEPEST = 4
 _SERVERS = (
-    "{file}: the servers were not started, so their tools were not looked at; save what each answers to `tools/list` "
-    "in a file, and audit that"
+    "{file}: the servers were not started, so their tools were not audited; save the `tools/list` response of each "
+    "in a file, and audit that file"
 )
 
 
 class Given:
-    """What was read, each with its place."""
+    """The inputs by kind, each with its location."""
 
     def __init__(self) -> None:
         self.listed: list[Tool] = []
@@ -59,7 +59,7 @@ class Given:
             rows = [(index, Place(file, 0, f"/log/entries/{index}"), entry) for index, entry in enumerate(entries)]
             self._each(file, "entries", rows)
         elif not self._take(Place(file), document):
-            raise ConfigError(f"{file} has neither tools nor a request", hint="give a list of tools or a request")
+            raise ConfigError(f"{file} contains neither tools nor a request", hint="give a list of tools or a request")
 
     def _log(self, file: str, data: bytes) -> None:
         from ..audit.findings import Place
@@ -72,19 +72,19 @@ class Given:
         for number, place, document in rows:
             try:
                 taken = self._take(place, document)
-            except ProtocolError:  # a line that was cut off, or something else that a program wrote
+            except ProtocolError:  # a truncated line, or other output of a program
                 taken = False
             if not taken:
                 skipped.append(str(number))
         if len(skipped) == len(rows):
-            hint = "one request a line, bare or under `request` or `body`"
-            raise ConfigError(f"{file} has no requests in it", hint=hint)
+            hint = "give one request per line, bare or under `request` or `body`"
+            raise ConfigError(f"{file} contains no requests", hint=hint)
         if skipped:
             some = ", ".join(skipped[:5]) + (", …" if len(skipped) > 5 else "")
             self.notes.append(f"{file}: {len(skipped)} {what} are neither tools nor requests: {some}")
 
     def _take(self, place: Place, document: Any, depth: int = 0) -> bool:
-        """Whether there are tools or a request in it, or in what it wraps."""
+        """Take the tools or the request of a document, or of a document inside it; return False if there are none."""
         from ..audit.log_rules import Recorded
         from ..bridge.detect import detect
         from ..wire import get, mcp
@@ -117,7 +117,7 @@ class Given:
         self.places += [place] * len(tools)
 
     def tools(self) -> tuple[Tool, ...]:
-        """Each once, however many requests declare it."""
+        """Return each tool once, even if several requests declare it."""
         import msgspec
 
         declared = (tool for recorded in self.requests for tool in recorded.request.tools)
@@ -126,7 +126,7 @@ class Given:
 
 
 def read_all(files: Sequence[str]) -> Given:
-    """A folder stands for the Python source in it."""
+    """Read all files; for a folder, read the Python source in it."""
     given = Given()
     for file in files:
         folder = Path(file)
@@ -154,7 +154,7 @@ def _parsed(file: str, data: bytes) -> Any:
 
 
 def _is_log(data: bytes) -> bool:
-    """Several documents, one a line."""
+    """Return True for several documents, one per line."""
     first, _, rest = data.strip().partition(b"\n")
     if not first.startswith(b"{") or not rest.lstrip().startswith(b"{"):
         return False
@@ -165,7 +165,7 @@ def _is_log(data: bytes) -> bool:
 
 
 def _har_entries(document: Any) -> list[Any] | None:
-    """What a browser or a proxy has recorded."""
+    """Return the entries of a HAR file, as browsers and proxies record it."""
     log = document.get("log") if type(document) is dict else None
     entries = log.get("entries") if type(log) is dict else None
     return entries if type(entries) is list else None

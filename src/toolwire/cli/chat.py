@@ -1,4 +1,4 @@
-"""`toolwire chat`: talk with a model, and let it use your functions."""
+"""`toolwire chat`: chat with a model that can call your functions."""
 
 from __future__ import annotations
 
@@ -24,31 +24,33 @@ __all__ = ["add_to"]
 
 _EXAMPLES = """\
 examples:
-  toolwire chat                                        the small model in this process: no key, no network
+  toolwire chat                                        a small model in this process: no key, no network
   toolwire chat -m anthropic/claude-sonnet-5 -T tools.py
   toolwire chat -m llama --base-url http://localhost:8080/v1 --text hermes
-  echo "Say hello." | toolwire chat                    a line is what you say; words come out, calls go to standard error
+  echo "Say hello." | toolwire chat                    one message per line; calls go to standard error
 
-/quit, or the end of the input, ends it. Ctrl-C interrupts an answer.
-exit codes: 0 done   1 something that was said got no answer   2 wrong usage
+/quit or the end of the input ends the chat. Ctrl-C interrupts an answer.
+exit codes: 0 done   1 a message got no answer   2 wrong usage
 """
 
 
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "chat",
-        help="talk with a model that may use your functions",
-        description="Talk with a model, and let it use your functions.",
+        help="chat with a model that can call your functions",
+        description="Chat with a model that can call your functions.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-m", "--model", default="local/smollm2", help="provider/model (local/smollm2)")
     parser.add_argument("-T", "--tools", metavar="TOOLS.py", help="a file of functions")
-    parser.add_argument("--base-url", help="where the model is, if not at its provider's")
-    parser.add_argument("--key-env", metavar="NAME", help="the variable that holds the key for --base-url")
-    parser.add_argument("--text", metavar="FORMAT", help="a model without tool calling: `toolwire formats` lists them")
+    parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
+    parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --base-url")
+    parser.add_argument(
+        "--text", metavar="FORMAT", help="text format for a model without tool calling; see `toolwire formats`"
+    )
     parser.add_argument("--system", default="", help="the system prompt")
-    parser.add_argument("--yes", action="store_true", help="do not ask before calls that change something")
+    parser.add_argument("--yes", action="store_true", help="do not ask before calls with side effects")
     parser.set_defaults(run=run)
 
 
@@ -88,11 +90,11 @@ def _talk(talk: Talk, runner: asyncio.Runner) -> int:
 
 
 def _line() -> str | None:
-    """The next thing that is said; None at the end."""
+    """Read the next line; return None at the end of the input."""
     if not sys.stdin.isatty():
         line = sys.stdin.readline()
         return line if line and line.strip() != "/quit" else None
-    with suppress(ImportError):  # where it is missing, lines are edited plainly
+    with suppress(ImportError):  # optional: without it there is no line editing
         import readline  # noqa: F401
     try:
         line = input(paint("> ", "bold"))
@@ -103,7 +105,7 @@ def _line() -> str | None:
 
 
 class Talk:
-    """A conversation. What got no answer is forgotten, so that the next thing can be said."""
+    """A conversation. A message without an answer is dropped, so that the conversation can continue."""
 
     def __init__(self, agent: Agent, system: str) -> None:
         from ..ir.parts import Text
@@ -113,7 +115,7 @@ class Talk:
         self._messages: tuple[Message, ...] = (Message("system", (Text(system),)),) if system else ()
 
     async def say(self, line: str) -> str:
-        """Shows the answer as it comes; the reason where there is none."""
+        """Print the answer while it streams; return the reason if there is none, else an empty string."""
         from ..ir.parts import Text
         from ..ir.request import Message, Request
 

@@ -1,4 +1,4 @@
-"""`toolwire convert`: a request, an answer, a stream or a list of tools, on another wire."""
+"""`toolwire convert`: translate a request, a response, a stream or a list of tools to another wire."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["add_to"]
 _EXAMPLES = """\
 examples:
   toolwire convert request.json --to anthropic
-  toolwire convert tool.json --to all              all wires side by side, MCP's bare shape too
-  curl … | toolwire convert - --to gemini          what comes is recognised
+  toolwire convert tool.json --to all              all wires side by side, including MCP's declaration
+  curl … | toolwire convert - --to gemini          wire and kind are detected
   toolwire convert answer.sse --to openai_chat     a stream, event by event
-  toolwire convert request.json --to gemini --strict && echo nothing is lost
+  toolwire convert request.json --to gemini --strict && echo lossless
 
-The result goes to standard output, the losses to standard error, so that a pipe gets the result alone.
+The result goes to standard output and the losses to standard error, so that a pipe gets only the result.
 exit codes: 0 done   1 lossy, under --strict   2 wrong usage or unreadable input
 """
 _KINDS = ("request", "response", "stream", "tools", "error")
@@ -31,17 +31,17 @@ _KINDS = ("request", "response", "stream", "tools", "error")
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "convert",
-        help="carry a request, an answer, a stream or tools to another wire",
-        description="Carry a request, an answer, a stream or tools to another wire, and list what could not be carried.",
+        help="translate a request, a response, a stream or tools to another wire",
+        description="Translate a request, a response, a stream or tools to another wire, and list the losses.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="JSON or a stream; - is standard input")
-    parser.add_argument("--from", dest="source", metavar="WIRE", help="the wire it is on; recognised if left out")
-    parser.add_argument("--to", dest="target", metavar="WIRE", default="all", help="the wire to carry it to, or all")
-    parser.add_argument("--kind", choices=_KINDS, help="what it is; recognised if left out")
-    parser.add_argument("--model", help="the model to ask, for requests")
-    parser.add_argument("--strict", action="store_true", help="no result and exit code 1 if anything is lost")
+    parser.add_argument("--from", dest="source", metavar="WIRE", help="the wire of the input (detected)")
+    parser.add_argument("--to", dest="target", metavar="WIRE", default="all", help="the target wire, or all")
+    parser.add_argument("--kind", choices=_KINDS, help="the kind of the input (detected)")
+    parser.add_argument("--model", help="the model name for requests")
+    parser.add_argument("--strict", action="store_true", help="print no result and exit with 1 if anything is lost")
     parser.add_argument("--json", action="store_true", help="one JSON document with results and losses")
     parser.set_defaults(run=run)
 
@@ -94,7 +94,7 @@ def _targets(target: str, source: str, kind: str) -> list[str]:
         if target != mcp.NAME:
             get(target)
         elif kind != "tools":
-            raise ConfigError("MCP carries tools, not conversations", hint="--kind tools")
+            raise ConfigError("MCP has only tools, no conversations", hint="use --kind tools")
         return [target]
     others = [name for name in names() if name != source.partition("@")[0]]
     return [*others, mcp.NAME] if kind == "tools" and source != mcp.NAME else others
@@ -161,12 +161,12 @@ def _print_results(
             print("\n".join(columns(texts)))
         sys.stdout.flush()
     for target, (_, losses) in results.items():
-        count = f"{len(losses)} {'loss' if len(losses) == 1 else 'losses'}" if losses else "nothing is lost"
+        count = f"{len(losses)} {'loss' if len(losses) == 1 else 'losses'}" if losses else "no losses"
         print(f"\n{paint(target, 'bold', sys.stderr)}: {count}", file=sys.stderr)
         for line in losses_table(losses, sys.stderr) if losses else ():
             print(line, file=sys.stderr)
     for target, reason in failures.items():
         print(
-            f"\n{paint(target, 'bold', sys.stderr)}: {paint('refused', 'red', sys.stderr)}: {neutralise_line(reason)}",
+            f"\n{paint(target, 'bold', sys.stderr)}: {paint('rejected', 'red', sys.stderr)}: {neutralise_line(reason)}",
             file=sys.stderr,
         )

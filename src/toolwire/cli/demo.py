@@ -1,4 +1,4 @@
-"""`toolwire demo`: the main job, offline, with no key, in a few seconds. Every figure is computed there and then."""
+"""`toolwire demo`: show the main features offline, without a key, in a few seconds. All figures are measured live."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ["add_to"]
 
 _EXAMPLES = """\
 examples:
-  toolwire demo --seed 7       the same random cuts every time
-  toolwire demo --serve        a small real model, behind a gateway; DEMO_ONCE=1 ends when it has been asked
+  toolwire demo --seed 7       reproducible random chunk boundaries
+  toolwire demo --serve        a gateway with a small real model; with DEMO_ONCE=1 it exits after the requests
 """
 
 
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "demo",
-        help="see the main job in a few seconds: offline, no key",
-        description="See the main job in a few seconds: offline, no key, nothing leaves this machine.",
+        help="show the main features in a few seconds: offline, no key",
+        description="Show the main features in a few seconds: offline, no key, nothing leaves this machine.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--seed", type=int, help="for the random cuts")
+    parser.add_argument("--seed", type=int, help="seed of the random chunk boundaries")
     parser.add_argument(
-        "--serve", action="store_true", help="ask a real model, in this process, through a gateway in four protocols"
+        "--serve", action="store_true", help="ask a real model in this process through a gateway, in four protocols"
     )
     parser.set_defaults(run=run)
 
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> str:
-    """Current weather for a city."""
+    """Get the current weather of a city."""
     return f"22 {unit} in {city}"
 
 
@@ -64,7 +64,7 @@ _COLOURS = {"✓": "green", "✗": "red"}
 
 
 def _print_rows(rows: list[tuple[str, ...]]) -> None:
-    """Colour the marks of the finished table; `table` would escape colours inside of a cell."""
+    """Colour the marks of the finished table; `table` would escape colours inside a cell."""
     for line in table(rows):
         mark = line.lstrip()[:1]
         print(line.replace(mark, paint(mark, _COLOURS[mark]), 1) if mark in _COLOURS else line)
@@ -72,7 +72,7 @@ def _print_rows(rows: list[tuple[str, ...]]) -> None:
 
 
 def _one_function() -> bool:
-    """One Python function, declared on every wire, read back from each."""
+    """Declare one Python function on every wire and decode it again."""
     from ..schema.infer import tool
     from ..testing import same
     from ..wire import get, mcp, names
@@ -94,7 +94,7 @@ def _one_function() -> bool:
 
 
 def _a_turn() -> tuple[Any, Any]:
-    """A request whose last turn was two parallel calls, and the answer to it: words and two calls again."""
+    """Build a request whose last turn has two parallel calls, and a response with text and two more calls."""
     from ..ir import Message, Request, Response, Stop, Text, ToolCall, Usage
     from ..schema.infer import tool
 
@@ -114,12 +114,12 @@ def _a_turn() -> tuple[Any, Any]:
 
 
 def _one_stream(random: Random) -> bool:
-    """The same stream cut at a thousand random places, on every wire."""
+    """Decode one stream per wire a thousand times, with random chunk boundaries."""
     from ..ir import fold, unfold
     from ..testing import random_chunks
     from ..wire import get, names
 
-    _title(2, "one stream, cut in random places 1,000 times")
+    _title(2, "one stream, split into random chunks 1,000 times")
     _, response = _a_turn()
     rows: list[tuple[str, ...]] = []
     healthy = True
@@ -147,7 +147,7 @@ def _decode(wire: str, chunks: list[bytes]) -> list[Any]:
 
 
 def _one_turn() -> bool:
-    """A turn with two parallel calls carried between all pairs of wires, there and the answer back."""
+    """Translate a turn with two parallel calls between all pairs of wires, and the response back."""
     from ..bridge.prepare import prepare
     from ..bridge.translate import translate
     from ..ir import ToolCall, ToolResult
@@ -173,14 +173,16 @@ def _one_turn() -> bool:
             good = all(paired) and len(paired) == 2 and cities == ["Oslo", "Bern"]
             healthy &= good
             noted = "; ".join(f"{loss.concept} {loss.action}" for loss in there.losses) or "none"
-            figures = f"{sum(paired)}/2 results at their calls, {len(cities)}/2 calls back · {micros:,.0f} µs · losses: {noted}"
+            figures = (
+                f"{sum(paired)}/2 results matched, {len(cities)}/2 calls back · {micros:,.0f} µs · losses: {noted}"
+            )
             rows.append((f"  {_MARKS[good]} {source} → {target}", figures))
     _print_rows(rows)
     return healthy
 
 
 def _timed(run: Callable[[], Any]) -> tuple[Any, float]:
-    """What it gives, and how many microseconds it takes: the median of some runs."""
+    """Return the value, and the median time of 25 runs in microseconds."""
     taken: list[float] = []
     for _ in range(25):
         started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""`toolwire demo --serve`: a real model behind the gateway, asked through four protocols; the tool runs here."""
+"""`toolwire demo --serve`: ask a real model through the gateway in four protocols; the tool runs in this process."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["demo_settings", "serve_and_ask"]
 _FRONTS = ("openai_chat", "openai_responses", "anthropic", "gemini")
 _PROMPT = "What is the weather in Paris?"
 _MODEL = "smollm2"
-_PATIENCE = 300.0  # seconds; a busy machine takes its time
+_PATIENCE = 300.0  # seconds; long, because a busy machine is slow
 
 
 class Talk(NamedTuple):
-    """One conversation: what the model called, what came of it, and what it said then."""
+    """One conversation: the model's call, its result and the final answer."""
 
     front: str
     path: str
@@ -37,7 +37,7 @@ class Talk(NamedTuple):
 
 
 def demo_settings() -> Settings:
-    """Every model is the one in this process."""
+    """Return settings that map every model name to the model in this process."""
     from ..gateway.settings import ModelRow, Settings, UpstreamRow
 
     row = ModelRow("local", _MODEL)
@@ -45,7 +45,7 @@ def demo_settings() -> Settings:
 
 
 async def serve_and_ask() -> None:
-    """The demonstration; then the gateway stays up, unless DEMO_ONCE says otherwise."""
+    """Run the demonstration; then keep the gateway running, unless DEMO_ONCE is set."""
     from ..gateway.app import Gateway
     from ..gateway.serve import bind, serve
     from ..local import open_model
@@ -59,15 +59,13 @@ async def serve_and_ask() -> None:
     is_up = asyncio.Event()
     serving = asyncio.ensure_future(serve(gateway, settings, listener, ready=is_up.set))
     await is_up.wait()
-    print(
-        f"{paint('SmolLM2-135M', 'bold')}, in this process, behind a gateway at {paint(url, 'green')}: no key, no network\n"
-    )
+    print(f"{paint('SmolLM2-135M', 'bold')} in this process, gateway at {paint(url, 'green')}: no key, no network\n")
     await _ask_all(url)
     if os.environ.get("DEMO_ONCE"):
         signal.raise_signal(signal.SIGTERM)
         await serving
         return
-    print("\nThe gateway stays up (Ctrl-C stops it). Any of these can use it:\n")
+    print("\nThe gateway keeps running (Ctrl-C stops it). These clients can use it:\n")
     print("\n".join(serve_client.lines(url)), flush=True)
     await serving
 
@@ -116,7 +114,7 @@ async def _talk(url: str, front: str, runner: Runner, transport: H1Transport) ->
 
 
 async def _ask(url: str, front: str, request: Request, transport: H1Transport) -> tuple[str, Response]:
-    """As a program would that speaks this protocol and no other."""
+    """Send the request as a client of this one protocol would."""
     from ..ir.errors import UpstreamError
     from ..ir.text import to_bytes
     from ..stream.strict import parse_object

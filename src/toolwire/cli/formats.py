@@ -1,4 +1,4 @@
-"""`toolwire formats`: the wires, what they can say and what they allow; the text formats, and who writes them."""
+"""`toolwire formats`: list the wires with their capabilities and limits, and the text formats with their models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXAMPLES = """\
 examples:
   toolwire formats
   toolwire formats anthropic
-  toolwire formats hermes                 a text format, with a call and a result as the model sees them
+  toolwire formats hermes                 a text format, with a call and a result in the model's notation
   toolwire formats --json | jq '.wires[].limits'
 """
 _FLAGS = {
@@ -37,12 +37,12 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "formats",
         help="list the wires and the text formats with their capabilities",
-        description="List the wires with their capabilities and limits, and the text formats with the models that write them.",
+        description="List the wires with their capabilities and limits, and the text formats with their models.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", nargs="?", help="only this one")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("name", nargs="?", help="show only this wire or text format")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif formats:
         rows = [(form.name, _flags(form), form.title, ", ".join(form.families) or "any") for form in formats]
         head, *rest = table(rows, ("text format", "", "calls", "models"))
-        lines += ["", paint(head, "bold"), *rest, "", "1 one call a turn   r reasoning   s stops generation by itself"]
+        lines += ["", paint(head, "bold"), *rest, "", "1 one call per turn   r reasoning   s has stop strings"]
     print("\n".join(lines))
     return 0
 
@@ -80,7 +80,7 @@ def _one(form: Format) -> list[str]:
     call = ToolCall("call00000", "get_weather", {"city": "Paris", "days": 2})
     return [
         f"{form.name}: {form.title}",
-        f"models: {', '.join(form.families) or 'any that is told how'}",
+        f"models: {', '.join(form.families) or 'any, with instructions in the prompt'}",
         "",
         "a call:",
         form.render_call(call).text,

@@ -1,4 +1,4 @@
-"""What an agent does, while it does it: words on standard output, calls and results on standard error."""
+"""Print the progress of an agent: text on standard output, calls and results on standard error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Live"]
 
-_WIDE = 200  # characters of arguments and results
+_WIDE = 200  # characters shown of arguments and results
 
 
 class Live:

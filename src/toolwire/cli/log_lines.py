@@ -1,7 +1,7 @@
-"""Log records of a command on standard error: one line each, and nothing in them that a terminal would obey.
+"""Format the log records of a command for standard error: one line each, without terminal escape sequences.
 
-Records contain text of servers and tools: error messages, names, arguments. Other programs' loggers (asyncio) write records of
-several lines on purpose; those keep their lines.
+Records contain text of servers and tools: error messages, names, arguments. Other libraries (asyncio) log records of
+several lines on purpose; those keep their line breaks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["LogFormatter", "neutralise_default_log"]
 
 
 class LogFormatter(logging.Formatter):
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name that logging calls
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name that logging requires
         text = super().formatMessage(record)
         return neutralise_line(text) if record.name.partition(".")[0] == "toolwire" else neutralise_text(text)
 
@@ -26,6 +26,6 @@ class LogFormatter(logging.Formatter):
 
 
 def neutralise_default_log() -> None:
-    """Format the records for which no handler is configured: logging writes those to standard error as they are."""
+    """Format records without a configured handler, which logging writes to standard error unchanged."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(LogFormatter())

@@ -1,6 +1,6 @@
 """`toolwire`: parse the arguments, run the command, turn errors into one line and an exit code.
 
-0  done        1  done, but what was asked for does not hold (lossy under --strict)        2  wrong usage or unreadable input
+0  done        1  done, but a check failed (lossy under --strict)        2  wrong usage or unreadable input
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COMMANDS = (demo, convert, parse, run, chat, mcp, serve, trace, formats, audit)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; gives its exit code."""
+    """Run one command and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="toolwire",
         description="Write a tool once; call it from any model, over any wire.",
@@ -34,10 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in _COMMANDS:
         command.add_to(commands)
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by who started us
+        if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, io.StringIO())
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a character is no reason to stop
+        if isinstance(stream, io.TextIOWrapper):  # do not fail on a character that the terminal cannot encode
             stream.reconfigure(errors="backslashreplace")
     neutralise_default_log()
     chosen = parser.parse_args(arguments)
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"toolwire: {neutralise_line(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        _let_go_of_output()  # the reader has seen enough
+        _let_go_of_output()  # the reader closed the pipe, for example `head`
         return 0
     except OSError as error:
         _let_go_of_output()
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _let_go_of_output() -> None:
-    """Keeps the interpreter from trying again, and complaining, at exit."""
+    """Redirect standard output, so that the interpreter does not fail when it flushes it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""`toolwire mcp`: publish tools over MCP, use those of others. One module a subcommand; this one only knows their names."""
+"""`toolwire mcp`: publish tools over MCP and use MCP servers. Each subcommand has its own module."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _COMMANDS = (mcp_serve, mcp_inspect, mcp_call, mcp_bridge, mcp_server_json)
 
 _EXAMPLES = """\
 examples:
-  toolwire mcp serve tools.py                    for a client that starts it (stdio)
+  toolwire mcp serve tools.py                    for a client that starts the server (stdio)
   toolwire mcp serve tools.py --http :8000       for clients on this machine, at http://127.0.0.1:8000/mcp
   toolwire mcp inspect "npx -y @modelcontextprotocol/server-everything"
   toolwire mcp call https://mcp.example.com/ search '{"query": "tea"}'
-  toolwire mcp bridge https://mcp.example.com/   the address, for a client that starts commands
+  toolwire mcp bridge https://mcp.example.com/   a remote server for clients that only start commands
   toolwire mcp server-json tools.py --name io.github.me/weather --version 1.0.0 > server.json
 """
 
@@ -26,7 +26,7 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "mcp",
         help="publish your functions to every MCP client, use any MCP server",
-        description="Model Context Protocol: 2026-07-28 and the handshake era, stdio and HTTP.",
+        description="Model Context Protocol: version 2026-07-28 and earlier versions with a handshake, over stdio and HTTP.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

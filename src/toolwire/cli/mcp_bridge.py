@@ -1,4 +1,4 @@
-"""`toolwire mcp bridge`: a server of one transport for clients of the other."""
+"""`toolwire mcp bridge`: connect a server of one transport to clients of the other."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["add_to"]
 
 _EXAMPLES = """\
 examples:
-  toolwire mcp bridge https://mcp.example.com/                 for a client that starts commands
-  toolwire mcp bridge "npx -y my-server" --http :8000          for clients that know addresses, at http://127.0.0.1:8000/mcp
+  toolwire mcp bridge https://mcp.example.com/                 for clients that only start commands
+  toolwire mcp bridge "npx -y my-server" --http :8000          for clients that use URLs, at http://127.0.0.1:8000/mcp
 
 in a client's configuration:
   {"mcpServers": {"far": {"command": "toolwire", "args": ["mcp", "bridge", "https://mcp.example.com/"]}}}
@@ -26,19 +26,21 @@ in a client's configuration:
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "bridge",
-        help="stdio in front of an address, HTTP in front of a command",
-        description="Pass MCP on from one transport to the other, as it is.",
+        help="serve a URL over stdio, or a command over HTTP",
+        description="Forward MCP messages unchanged from one transport to the other.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_target(parser, files=False)
+    parser.add_argument("--http", metavar="[HOST]:PORT", help="serve over HTTP instead of stdio")
+    parser.add_argument("--path", default="/mcp", help="path of the HTTP endpoint (/mcp)")
     parser.add_argument(
-        "--http", metavar="[HOST]:PORT", help="serve over HTTP; without it, on standard input and output"
+        "--allow-host", action="append", default=[], metavar="NAME", help="an accepted host name; repeatable"
     )
-    parser.add_argument("--path", default="/mcp", help="where it answers over HTTP (/mcp)")
-    parser.add_argument("--allow-host", action="append", default=[], metavar="NAME", help="a name it is reached by")
-    parser.add_argument("--allow-origin", action="append", default=[], metavar="URL", help="a web page that may use it")
-    parser.add_argument("--token-env", metavar="NAME", help="the variable that holds the bearer token to ask for")
+    parser.add_argument(
+        "--allow-origin", action="append", default=[], metavar="URL", help="an allowed web origin; repeatable"
+    )
+    parser.add_argument("--token-env", metavar="NAME", help="environment variable with the required bearer token")
     parser.set_defaults(run=run)
 
 
@@ -46,14 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
     spec = one_spec(arguments)
     if arguments.http is None:
         if spec.url is None:
-            raise ConfigError("a command is on stdio already", hint="--http :8000 puts it on HTTP")
+            raise ConfigError("a command already uses stdio", hint="add --http :8000 to serve it over HTTP")
         from ..mcp.bridge import stdio_to_http
         from ..mcp.client.login import Browser, Login
 
         asyncio.run(stdio_to_http(spec, Login(Browser()) if arguments.login else None))
         return 0
     if spec.url is not None:
-        raise ConfigError("a URL is on HTTP already", hint="leave --http out to put it on stdio")
+        raise ConfigError("a URL is already served over HTTP", hint="remove --http to serve it over stdio")
     return _serve(arguments)
 
 

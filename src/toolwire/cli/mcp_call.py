@@ -1,4 +1,4 @@
-"""`toolwire mcp call`: one tool of an MCP server, called by hand."""
+"""`toolwire mcp call`: call one tool of an MCP server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ examples:
   toolwire mcp call https://mcp.example.com/ search '{"query": "tea"}' --header 'Authorization=Bearer ${TOKEN}'
   echo '{"a": 1, "b": 2}' | toolwire mcp call "toolwire mcp serve tools.py" add -
 
-exit codes: 0 done   1 the tool says that it failed   2 wrong usage, no such tool, or no answer
+exit codes: 0 done   1 the tool reported an error   2 wrong usage, unknown tool, or no answer
 """
 
 
@@ -32,17 +32,17 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "call",
         help="call a tool of a server",
-        description="Call a tool of an MCP server and print what it gives.",
+        description="Call a tool of an MCP server and print the result.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_target(parser, files=False)
-    parser.add_argument("tool", metavar="TOOL", help="the server's name for it")
+    parser.add_argument("tool", metavar="TOOL", help="name of the tool")
     parser.add_argument(
-        "arguments", metavar="JSON", nargs="?", default="{}", help="its arguments; - for standard input"
+        "arguments", metavar="JSON", nargs="?", default="{}", help="arguments of the call; - is standard input"
     )
-    parser.add_argument("--key", help="an idempotency key: our servers run a call with it at most once")
-    parser.add_argument("--json", action="store_true", help="the whole result, as MCP writes it")
+    parser.add_argument("--key", help="an idempotency key: toolwire servers run a call with it at most once")
+    parser.add_argument("--json", action="store_true", help="print the whole result as MCP JSON")
     parser.set_defaults(run=run)
 
 
@@ -69,9 +69,9 @@ async def _call(arguments: argparse.Namespace, given: Object) -> ToolResult:
     async with McpClient(one_spec(arguments), watch=_watch, login=login) as client:
         if arguments.tool not in client.tools:
             problem = next((one.words for one in client.problems if one.tool == arguments.tool), "")
-            words = f"cannot be used: {problem}" if problem else "is not there"
+            words = f"cannot be used: {problem}" if problem else "does not exist"
             raise ConfigError(
-                f"the tool {arguments.tool} {words}", hint=f"there are {', '.join(client.tools) or 'none'}"
+                f"the tool {arguments.tool} {words}", hint=f"available: {', '.join(client.tools) or 'none'}"
             )
         return await client.call(ToolCall("call", arguments.tool, given), key=arguments.key)
 

@@ -1,4 +1,4 @@
-"""`toolwire mcp inspect`: what an MCP server offers, and how it fares with every provider."""
+"""`toolwire mcp inspect`: list what MCP servers offer, and rate their tools per provider."""
 
 from __future__ import annotations
 
@@ -26,31 +26,35 @@ _EXAMPLES = """\
 examples:
   toolwire mcp inspect "toolwire mcp serve tools.py"
   toolwire mcp inspect "npx -y @modelcontextprotocol/server-everything" --target openai_strict,gemini
-  toolwire mcp inspect https://mcp.example.com/ --schema anthropic_strict     each schema as that provider is sent it
+  toolwire mcp inspect https://mcp.example.com/ --schema anthropic_strict     each schema as sent to that provider
   toolwire mcp inspect mcp.json --json
-  toolwire mcp inspect mcp.json --lock tools.lock                             remember what the tools are
+  toolwire mcp inspect mcp.json --lock tools.lock                             record the current tools
   toolwire mcp inspect mcp.json --check-lock tools.lock
 
-✓ taken as it is   ~ lowered, nothing lost   ! something is not enforced (how much)   ✗ does not fit
-exit codes: 0 all can be used   1 something cannot, or the lock does not hold   2 wrong usage, or no server
+✓ accepted unchanged   ~ lowered without loss   ! not fully enforced (number of losses)   ✗ not accepted
+exit codes: 0 all tools are usable   1 some are not, or tools differ from the lock   2 wrong usage, or no server
 """
 
 
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "inspect",
-        help="show what a server offers, and what providers make of it",
-        description="Show the tools of MCP servers: how each provider takes them, what they cost, what is wrong with them.",
+        help="show the tools of a server and their problems per provider",
+        description="Show the tools of MCP servers with their support per provider, their tokens and their problems.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_target(parser)
-    parser.add_argument("--target", dest="targets", action="append", default=[], metavar="NAME", help="these providers")
-    parser.add_argument("--schema", metavar="NAME", help="show the schemas as this provider is sent them")
-    parser.add_argument("--ignore", action="append", default=[], metavar="ID", help="not the rules that begin so")
-    parser.add_argument("--lock", metavar="FILE", help="write what the tools are")
-    parser.add_argument("--check-lock", metavar="FILE", help="tell which tools are not what they were")
-    parser.add_argument("--json", action="store_true", help="for machines: everything")
+    parser.add_argument(
+        "--target", dest="targets", action="append", default=[], metavar="NAME", help="only these providers"
+    )
+    parser.add_argument("--schema", metavar="NAME", help="show the schemas as sent to this provider")
+    parser.add_argument(
+        "--ignore", action="append", default=[], metavar="ID", help="skip rules whose id starts with ID"
+    )
+    parser.add_argument("--lock", metavar="FILE", help="record the current tools")
+    parser.add_argument("--check-lock", metavar="FILE", help="report tools that differ from the lock")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.set_defaults(run=run)
 
 
@@ -82,7 +86,7 @@ async def _inspect(arguments: argparse.Namespace) -> int:
 def _write_lock(file: str, servers: McpServers) -> int:
     locked = servers.lock()
     Path(file).write_text(json.dumps(locked, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    print(f"tools in {file}: {len(locked['tools'])}", file=sys.stderr)
+    print(f"tools recorded in {file}: {len(locked['tools'])}", file=sys.stderr)
     return 0
 
 
@@ -106,7 +110,7 @@ async def _print(servers: McpServers, report: Report) -> None:
     print()
     print_table(report)
     for problem in servers.problems:
-        print(paint(neutralise_line(f"left out: {problem}"), "red", sys.stderr), file=sys.stderr)
+        print(paint(neutralise_line(f"skipped: {problem}"), "red", sys.stderr), file=sys.stderr)
     total = ", ".join(f"{number} {level}" for level, number in counts(report.findings).items())
     count = "1 tool" if len(report.tools) == 1 else f"{len(report.tools)} tools"
     print(paint(f"{count}: {total}", "bold"), file=sys.stderr)
@@ -125,7 +129,7 @@ def _print_schemas(tools: tuple[Tool, ...], target: str) -> None:
             (loss["severity"], loss["path"] or "/", f"{loss['concept']} {loss['action']}", loss["detail"])
             for loss in found["losses"]
         ]
-        print("\n".join([*table(rows, ("severity", "where", "what", "why")), ""]) if rows else "")
+        print("\n".join([*table(rows, ("severity", "location", "loss", "reason")), ""]) if rows else "")
 
 
 def _lowered(tool: Tool, target: str) -> Object:

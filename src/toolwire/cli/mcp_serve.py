@@ -1,4 +1,4 @@
-"""`toolwire mcp serve`: a file of functions as an MCP server."""
+"""`toolwire mcp serve`: serve a file of functions as an MCP server."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ examples:
 in a client's configuration:
   {"mcpServers": {"weather": {"command": "toolwire", "args": ["mcp", "serve", "/path/to/tools.py"]}}}
 
-tools.py: its functions, or those marked with @toolwire.tool; resources and prompts are marked with toolwire.mcp.resource and
-toolwire.mcp.prompt. What a tool prints goes to standard error. A call that comes with a key in its _meta
-(dev.toolwire/idempotencyKey) runs at most once, also when the server is killed in between.
+tools.py: its functions, or those marked with @toolwire.tool. Mark resources and prompts with toolwire.mcp.resource and
+toolwire.mcp.prompt. Output of tools goes to standard error. A call with an idempotency key in its _meta
+(dev.toolwire/idempotencyKey) runs at most once, even if the server is killed during the call.
 """
 
 
@@ -49,32 +49,34 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("tools", metavar="TOOLS.py", help="a file of functions")
     way = parser.add_mutually_exclusive_group()
-    way.add_argument("--stdio", action="store_true", help="standard input and output (this is the default)")
+    way.add_argument("--stdio", action="store_true", help="serve over standard input and output (default)")
     way.add_argument(
         "--http",
         metavar="[HOST]:PORT",
-        help="over HTTP; without a host on this machine alone, other hosts need --token-env",
+        help="serve over HTTP; without HOST on this machine only, other hosts require --token-env",
     )
-    parser.add_argument("--path", default="/mcp", help="where it answers over HTTP (/mcp)")
-    parser.add_argument("--name", help="what the server is called (the name of the file)")
-    parser.add_argument("--instructions", help="how a model should use the tools, in words")
+    parser.add_argument("--path", default="/mcp", help="path of the HTTP endpoint (/mcp)")
+    parser.add_argument("--name", help="name of the server (the name of the file)")
+    parser.add_argument("--instructions", help="instructions for models on how to use the tools")
     parser.add_argument(
-        "--allow-host", action="append", default=[], metavar="NAME", help="a name it is reached by; again for more"
-    )
-    parser.add_argument("--allow-origin", action="append", default=[], metavar="URL", help="a web page that may use it")
-    parser.add_argument("--token-env", metavar="NAME", help="the variable that holds the bearer token to ask for")
-    parser.add_argument(
-        "--secret-env", metavar="NAME", help="the variable that holds what several servers of one address share"
+        "--allow-host", action="append", default=[], metavar="NAME", help="an accepted host name; repeatable"
     )
     parser.add_argument(
-        "--store", metavar="URL", help="where calls are remembered: a file, redis://…, postgresql://…, memory:"
+        "--allow-origin", action="append", default=[], metavar="URL", help="an allowed web origin; repeatable"
+    )
+    parser.add_argument("--token-env", metavar="NAME", help="environment variable with the required bearer token")
+    parser.add_argument(
+        "--secret-env", metavar="NAME", help="environment variable with the secret shared by all servers of one address"
+    )
+    parser.add_argument(
+        "--store", metavar="URL", help="store for the records of calls: a file, redis://…, postgresql://…, memory:"
     )
     parser.add_argument(
         "--lease",
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="without a sign of life a call is lost after this (60)",
+        help="a call without a heartbeat is considered lost after this time (60)",
     )
     parser.set_defaults(run=run)
 
@@ -86,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     guard = None if arguments.http is None else guard_of(arguments, address_of(arguments.http)[0])
     with contextlib.redirect_stdout(
         sys.stderr
-    ):  # standard output belongs to the protocol, while the file is loaded, too
+    ):  # standard output is reserved for the protocol, also while the file is loaded
         server = make_server(arguments)
     try:
         if guard is None:
@@ -123,7 +125,7 @@ def make_server(arguments: argparse.Namespace) -> Server:
 
 
 def _has_tools(module: ModuleType) -> bool:
-    """A file may offer resources and prompts alone."""
+    """Return False for a file that offers only resources and prompts."""
     from inspect import isfunction
 
     from ..run.toolbox import Entry
@@ -141,7 +143,7 @@ def _variable(name: str | None) -> str | None:
         return None
     value = os.environ.get(name)
     if not value:
-        raise ConfigError(f"the variable {name} is not set", hint=f"export {name}=…")
+        raise ConfigError(f"environment variable {name} is not set", hint=f"export {name}=…")
     return value
 
 
@@ -155,7 +157,7 @@ def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard) -> 
     host, port = address_of(arguments.http)
     app = HttpApp(server, path=arguments.path, guard=guard)
     offered = ", ".join(tool.name for tool in server.runner.box.tools) or "no tools"
-    print(f"http://{host}:{port}{arguments.path} serves {offered}", file=sys.stderr, flush=True)
+    print(f"serving {offered} at http://{host}:{port}{arguments.path}", file=sys.stderr, flush=True)
     config = uvicorn.Config(
         app, host.strip("[]"), port, log_level="warning", access_log=False, timeout_graceful_shutdown=3
     )
@@ -163,7 +165,7 @@ def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard) -> 
 
 
 def guard_of(arguments: argparse.Namespace, host: str) -> Guard:
-    """The guard of the options; ConfigError for an address that others can reach, where no token is asked for."""
+    """Build the guard from the options; raise ConfigError for a non-local address without a token."""
     from ..mcp.guard import LOCAL, Guard
     from ..net.listening import refuse_open
 
@@ -171,14 +173,14 @@ def guard_of(arguments: argparse.Namespace, host: str) -> Guard:
     hosts = [*LOCAL, *arguments.allow_host, *(() if host in ("0.0.0.0", "[::]") else (host,))]  # noqa: S104
     guard = Guard(hosts, arguments.allow_origin, None if token is None else {token: "token"})
     if guard.is_open:
-        hint = "--token-env NAME asks for the bearer token in that variable; or listen on 127.0.0.1"
+        hint = "require a bearer token with --token-env NAME, or listen on 127.0.0.1"
         refuse_open(host, without="a token", hint=hint)
     return guard
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """`:8000`, `localhost:8000`, `[::1]:8000` or a port alone."""
+    """Parse `:8000`, `localhost:8000`, `[::1]:8000` or a bare port."""
     found = re.fullmatch(r"(?:(\[[0-9a-fA-F:]+\]|[^:\[\]]*):)?(\d{1,5})", text)
     if found is None or int(found[2]) > 65535:
-        raise ConfigError(f"{text!r} is no address", hint="--http :8000, --http localhost:8000")
+        raise ConfigError(f"invalid address {text!r}", hint="use --http :8000 or --http localhost:8000")
     return found[1] or "127.0.0.1", int(found[2])

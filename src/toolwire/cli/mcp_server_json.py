@@ -1,4 +1,4 @@
-"""`toolwire mcp server-json`: what the MCP registry wants to know of a server."""
+"""`toolwire mcp server-json`: write the entry of a server for the MCP registry."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "server-json",
         help="write the server.json of the MCP registry",
-        description="Write the server.json with which a server is published in the MCP registry.",
+        description="Write the server.json that publishes a server in the MCP registry.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("tools", metavar="TOOLS.py", help="a file of functions")
-    parser.add_argument("--name", required=True, help="reverse DNS and a name: io.github.me/weather")
-    parser.add_argument("--version", required=True, help="the version of the server, no range")
+    parser.add_argument("--name", required=True, help="name with a reverse-DNS prefix: io.github.me/weather")
+    parser.add_argument("--version", required=True, help="exact version of the server")
     parser.add_argument(
-        "--description", help="what it is for, in 100 characters (the first line of the file's docstring)"
+        "--description", help="its purpose, in at most 100 characters (the first line of the file's docstring)"
     )
-    parser.add_argument("--title", help="its name for people")
-    parser.add_argument("--repository", metavar="URL", help="where its source is")
-    parser.add_argument("--pypi", metavar="PACKAGE", help="the package on PyPI that brings it")
-    parser.add_argument("--url", help="where it is served over HTTP")
+    parser.add_argument("--title", help="display name")
+    parser.add_argument("--repository", metavar="URL", help="URL of the source repository")
+    parser.add_argument("--pypi", metavar="PACKAGE", help="the PyPI package that contains it")
+    parser.add_argument("--url", help="URL of the HTTP endpoint")
     parser.set_defaults(run=run)
 
 

@@ -1,4 +1,4 @@
-"""The servers that a command is to use: a URL, a command line, a file of functions, or a file of `mcpServers`."""
+"""Select MCP servers on the command line: a URL, a command line, a file of functions, or a file of `mcpServers`."""
 
 from __future__ import annotations
 
@@ -20,20 +20,26 @@ __all__ = ["add_target", "one_spec", "open_servers"]
 
 
 def add_target(parser: Any, *, files: bool = True) -> None:
-    """The arguments that say which server, and how."""
+    """Add the arguments that select a server and its options."""
     what = "a URL, a command line in quotes, a file of functions" + (", or a file of mcpServers" if files else "")
     parser.add_argument("target", metavar="SERVER", help=what)
     parser.add_argument(
-        "--header", action="append", default=[], metavar="NAME=VALUE", help="for a URL; ${VARIABLE} is filled in"
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="HTTP header for a URL; ${VARIABLE} is expanded",
     )
-    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for a command")
-    parser.add_argument("--protocol", default="auto", metavar="VERSION", help="speak this version only (auto)")
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for one request (60)")
-    parser.add_argument("--login", action="store_true", help="log in with the browser where the server asks for it")
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="environment variable for a command"
+    )
+    parser.add_argument("--protocol", default="auto", metavar="VERSION", help="use only this protocol version (auto)")
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="timeout of a request (60)")
+    parser.add_argument("--login", action="store_true", help="log in with the browser if the server requires it")
 
 
 def one_spec(arguments: argparse.Namespace) -> ServerSpec:
-    """The one server that is named."""
+    """Return the configuration of the server given on the command line."""
     import os
 
     from ..mcp.client.config import read_config
@@ -49,9 +55,9 @@ def one_spec(arguments: argparse.Namespace) -> ServerSpec:
         try:
             words = shlex.split(target)
         except ValueError as error:
-            raise ConfigError(f"not a command line: {error}") from None
+            raise ConfigError(f"invalid command line: {error}") from None
         if not words:
-            raise ConfigError("which server?", hint='a URL, or a command in quotes: "npx -y my-server"')
+            raise ConfigError("no server given", hint='give a URL, or a command in quotes: "npx -y my-server"')
         entry |= {"command": words, "env": _pairs("--env", arguments.env)}
     (spec,) = read_config({"mcpServers": {"server": entry}}, os.environ)
     return spec
@@ -62,7 +68,7 @@ def _pairs(option: str, given: list[str]) -> dict[str, str]:
     for one in given:
         name, sign, value = one.partition("=")
         if not sign or not name:
-            raise ConfigError(f"{one!r} is no {option}", hint=f"{option} NAME=VALUE")
+            raise ConfigError(f"invalid value {one!r} for {option}", hint=f"use {option} NAME=VALUE")
         out[name] = value
     return out
 

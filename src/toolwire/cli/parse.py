@@ -1,4 +1,4 @@
-"""`toolwire parse`: the tool calls in a model's text."""
+"""`toolwire parse`: parse the tool calls in a model's text."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["add_to"]
 
 _EXAMPLES = """\
 examples:
-  toolwire parse answer.txt                              the format is recognised
+  toolwire parse answer.txt                              the format is detected
   toolwire parse answer.txt --format qwen3_xml --tools tools.json
   ollama run qwen3 "…" | toolwire parse - --model qwen3 --json
-  toolwire parse answer.txt --stream-sizes 1,3,7         the same in pieces?
+  toolwire parse answer.txt --stream-sizes 1,3,7         compare with parsing in chunks
 
-With --tools, names and types are settled by the schemas: "42" is a string where the tool wants one.
-exit codes: 0 read   1 a call is broken, or pieces give another answer   2 wrong usage or unreadable input
+With --tools, the schemas determine names and types: "42" stays a string if the schema requires one.
+exit codes: 0 parsed   1 a call is broken, or chunks give another result   2 wrong usage or unreadable input
 """
 _BROKEN = frozenset({"malformed", "truncated", "invalid_arguments", "other_format"})
 
@@ -34,26 +34,26 @@ _BROKEN = frozenset({"malformed", "truncated", "invalid_arguments", "other_forma
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "parse",
-        help="read the tool calls in a model's text",
-        description="Read the tool calls in a model's text.",
+        help="parse the tool calls in a model's text",
+        description="Parse the tool calls in a model's text.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="the text; - is standard input")
-    parser.add_argument("--format", default="auto", metavar="F", help="a name of `toolwire formats`, or auto")
-    parser.add_argument("--model", help="the model that wrote it, to choose the format by")
-    parser.add_argument("--tools", metavar="T.json", help="the tools it was offered: a list or a request of any wire")
-    parser.add_argument("--stream-sizes", metavar="N,N", help="feed it in pieces of these sizes and compare")
-    parser.add_argument("--cut", action="store_true", help="the model was cut off: what is not closed is not complete")
-    parser.add_argument("--thinking", action="store_true", help="the prompt has opened the reasoning already")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--format", default="auto", metavar="F", help="a name from `toolwire formats`, or auto")
+    parser.add_argument("--model", help="the model that wrote the text; selects the format")
+    parser.add_argument("--tools", metavar="T.json", help="the declared tools: a list or a request of any wire")
+    parser.add_argument("--stream-sizes", metavar="N,N", help="parse in chunks of these sizes too, and compare")
+    parser.add_argument("--cut", action="store_true", help="the text was truncated: an unclosed call is incomplete")
+    parser.add_argument("--thinking", action="store_true", help="the prompt already opened the reasoning block")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     text = _read(arguments.file)
     if not text.strip():
-        raise ConfigError("there is no text to read", hint="a file, or standard input, with what a model wrote")
+        raise ConfigError("the input is empty", hint="give the text of a model in a file or on standard input")
     form = _format(arguments, text)
     tools = _tools(arguments.tools)
     parsed = form.parse(text, tools, finished=not arguments.cut, reasoning=arguments.thinking)
@@ -80,7 +80,7 @@ def _format(arguments: argparse.Namespace, text: str) -> Format:
         return get(arguments.format)
     name = detect(arguments.model) if arguments.model else detect(f"{text}\n")
     if name is None and arguments.model:
-        raise ConfigError(f"no format is known for {arguments.model!r}", hint="choose one with --format")
+        raise ConfigError(f"no known format for model {arguments.model!r}", hint="choose one with --format")
     return get(name or "hermes")
 
 
@@ -99,7 +99,7 @@ def _sizes(given: str | None) -> list[int]:
     except ValueError:
         sizes = [0]
     if any(size < 1 for size in sizes):
-        raise ConfigError(f"--stream-sizes {given}: not numbers of characters", hint="--stream-sizes 1,3,7")
+        raise ConfigError(f"--stream-sizes must be positive integers, got {given}", hint="use --stream-sizes 1,3,7")
     return sizes
 
 
@@ -130,9 +130,9 @@ def _print(form: Format, parsed: Parsed, differing: list[int], sizes: str | None
         detail = neutralise_line(note.detail)
         print(f"{paint(note.code, colour, sys.stderr)} at character {note.position}: {detail}", file=sys.stderr)
     if differing:
-        print(f"{paint('different', 'red', sys.stderr)} in pieces of {differing}", file=sys.stderr)
+        print(f"{paint('different', 'red', sys.stderr)} in chunks of {differing}", file=sys.stderr)
     elif sizes:
-        print(f"the same in pieces of {sizes}", file=sys.stderr)
+        print(f"same result in chunks of {sizes}", file=sys.stderr)
 
 
 def _row(part: Part) -> tuple[str, str, str, str]:

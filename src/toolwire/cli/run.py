@@ -1,4 +1,4 @@
-"""`toolwire run`: a prompt, a model, your functions. And what is known of calls that ran before."""
+"""`toolwire run`: run a prompt with a model and your functions, and list or resolve recorded calls."""
 
 from __future__ import annotations
 
@@ -41,43 +41,51 @@ examples:
   toolwire run tools.py "Clean up the inbox" -m anthropic/claude-sonnet-5 --yes --max-iterations 5
   toolwire run tools.py "…" -m llama --base-url http://localhost:8080/v1 --json | jq .text
   toolwire run tools.py "…" -m openai/gpt-5.6 --mcp mcp.json        with the tools of MCP servers
-  toolwire run --list                            calls that are running, done or of unknown outcome
-  toolwire run --resolve KEY --result '"paid"'   you found out what happened
-  toolwire run --resolve KEY --forget            … and that nothing did: it may run again
+  toolwire run --list                            recorded calls: running, done or of unknown outcome
+  toolwire run --resolve KEY --result '"paid"'   record the outcome that you found out
+  toolwire run --resolve KEY --forget            the call had no effect and may run again
 
-tools.py: its functions, or those marked with @toolwire.tool. A tool is taken to change something unless it says otherwise
-(@toolwire.tool(effect="read")), and what changes something is asked for first, unless --yes is given.
-exit codes: 0 answered   1 no answer (a budget is used up), or not resolved   2 wrong usage, or the model cannot be reached
+tools.py: its functions, or those marked with @toolwire.tool. A tool is assumed to have side effects unless declared
+otherwise (@toolwire.tool(effect="read")). Calls with side effects need your approval, unless --yes is given.
+exit codes: 0 answered   1 no answer (budget exhausted), or not resolved   2 wrong usage, or the model is unreachable
 """
 
 
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "run",
-        help="give a model a prompt and your functions",
-        description="Give a model a prompt and your functions, and run what it calls.",
+        help="run a prompt with a model that can call your functions",
+        description="Send a prompt and your functions to a model, and execute its calls.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("tools", nargs="?", metavar="TOOLS.py", help="a file of functions")
-    parser.add_argument("prompt", nargs="?", help="what to do; - is standard input")
+    parser.add_argument("prompt", nargs="?", help="the prompt; - is standard input")
     parser.add_argument("-m", "--model", help="provider/model")
-    parser.add_argument("--base-url", help="where the model is, if not at its provider's")
-    parser.add_argument("--key-env", metavar="NAME", help="the variable that holds the key for --base-url")
-    parser.add_argument("--text", metavar="FORMAT", help="a model without tool calling: `toolwire formats` lists them")
-    parser.add_argument("--system", default="", help="the system prompt")
-    parser.add_argument("--yes", action="store_true", help="do not ask before calls that change something")
-    parser.add_argument("--max-iterations", type=int, default=16, metavar="N", help="how often to ask the model (16)")
+    parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
+    parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --base-url")
     parser.add_argument(
-        "--store", metavar="URL", help="where calls are remembered: a file, redis://…, postgresql://…, none"
+        "--text", metavar="FORMAT", help="text format for a model without tool calling; see `toolwire formats`"
     )
-    parser.add_argument("--trace", metavar="FILE", help="write what happens, one JSON object a line")
-    parser.add_argument("--mcp", metavar="FILE", help="tools of these MCP servers, too: a file of mcpServers")
-    parser.add_argument("--json", action="store_true", help="for machines")
-    parser.add_argument("--list", action="store_true", help="show remembered calls")
-    parser.add_argument("--resolve", metavar="KEY", help="say what became of a call whose outcome is unknown")
-    parser.add_argument("--result", metavar="JSON", help="with --resolve: this came of it")
-    parser.add_argument("--forget", action="store_true", help="with --resolve: nothing came of it, it may run again")
+    parser.add_argument("--system", default="", help="the system prompt")
+    parser.add_argument("--yes", action="store_true", help="do not ask before calls with side effects")
+    parser.add_argument(
+        "--max-iterations", type=int, default=16, metavar="N", help="maximum number of model requests (16)"
+    )
+    parser.add_argument(
+        "--store", metavar="URL", help="store for the records of calls: a file, redis://…, postgresql://…, none"
+    )
+    parser.add_argument(
+        "--trace", metavar="FILE", help="append all requests and calls to FILE, one JSON object per line"
+    )
+    parser.add_argument("--mcp", metavar="FILE", help="add the tools of MCP servers: a file of mcpServers")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--list", action="store_true", help="list recorded calls")
+    parser.add_argument("--resolve", metavar="KEY", help="resolve a call of unknown outcome")
+    parser.add_argument("--result", metavar="JSON", help="with --resolve: the result of the call")
+    parser.add_argument(
+        "--forget", action="store_true", help="with --resolve: the call had no effect and may run again"
+    )
     parser.set_defaults(run=run)
 
 
@@ -105,7 +113,7 @@ async def _answer(arguments: argparse.Namespace) -> int:
     if arguments.json:
         _print_json(answer)
     elif not answer.finished:
-        print(paint(neutralise_line(f"gave up: {answer.reason}"), "red", sys.stderr), file=sys.stderr)
+        print(paint(neutralise_line(f"no answer: {answer.reason}"), "red", sys.stderr), file=sys.stderr)
     return 0 if answer.finished else 1
 
 
@@ -116,13 +124,13 @@ def client_of(arguments: argparse.Namespace) -> ModelClient:
     if arguments.key_env:
         key = os.environ.get(arguments.key_env)
         if not key:
-            raise ConfigError(f"the variable {arguments.key_env} is not set")
+            raise ConfigError(f"environment variable {arguments.key_env} is not set")
     return ModelClient(arguments.model, base_url=arguments.base_url, text=arguments.text, key=key)
 
 
 @asynccontextmanager
 async def _servers(arguments: argparse.Namespace) -> AsyncIterator[McpServers | None]:
-    """The MCP servers, if any are asked for; what of them cannot be used is said."""
+    """Open the MCP servers, if any are given, and report their problems."""
     if arguments.mcp is None:
         yield None
         return
@@ -130,7 +138,7 @@ async def _servers(arguments: argparse.Namespace) -> AsyncIterator[McpServers | 
 
     async with McpServers.from_config(arguments.mcp) as servers:
         for problem in servers.problems:
-            print(paint(neutralise_line(f"left out: {problem}"), "yellow", sys.stderr), file=sys.stderr)
+            print(paint(neutralise_line(f"skipped: {problem}"), "yellow", sys.stderr), file=sys.stderr)
         yield servers
 
 
@@ -152,7 +160,7 @@ def _agent(client: ModelClient, tools: list[ModuleType | Toolbox], arguments: ar
 
 
 def ask_person(step: Approve) -> bool:
-    """On a terminal; where nobody can be asked, nobody agrees."""
+    """Ask for approval on the terminal; deny without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     question = f"{step.tool}({dumps(step.arguments)}): {step.why}. Run it? [y/N] "
@@ -165,7 +173,7 @@ class _Trace:
 
     def __init__(self, file: str) -> None:
         try:
-            self._out = Path(file).open("a", encoding="utf-8")  # noqa: SIM115  # open as long as the run
+            self._out = Path(file).open("a", encoding="utf-8")  # noqa: SIM115  # stays open during the run
         except OSError as error:
             raise ConfigError(f"cannot write {file}: {error.strerror}") from error
 
@@ -202,7 +210,7 @@ def _list(store: Store, *, as_json: bool) -> int:
         print(json.dumps([msgspec.to_builtins(record) for record in records], indent=2))
         return 0
     if not records:
-        print("nothing is remembered")
+        print("no recorded calls")
         return 0
     rows = [(record.key, record.state, _when(record.created_at), record.tool) for record in records]
     print("\n".join(table(rows, ("key", "state", "since", "tool"))))
@@ -221,7 +229,7 @@ def _resolve(store: Store, arguments: argparse.Namespace) -> int:
     from ..stream.strict import parse
 
     if arguments.forget == (arguments.result is not None):
-        raise ConfigError("--resolve needs to know what happened", hint="--result JSON, or --forget")
+        raise ConfigError("--resolve requires an outcome", hint="add --result JSON or --forget")
     record = store.get(arguments.resolve)
     result = None
     if arguments.result is not None and record is not None:

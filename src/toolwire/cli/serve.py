@@ -1,4 +1,4 @@
-"""`toolwire serve`: the gateway on a port."""
+"""`toolwire serve`: run the gateway."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ _EXAMPLES = """\
 examples:
   toolwire serve --demo                          a small real model in this process: no key, no network
   toolwire serve                                 every provider whose key is in the environment, as provider/model
-  toolwire serve --config toolwire.toml          upstreams, models and keys of your own (LiteLLM's config.yaml, too)
-  toolwire serve keys new alice --models 'gpt-*' a key for a client; only its hash is kept
-  toolwire serve usage --by key                  who asked for how much
-  toolwire serve client claude                   how Claude Code is pointed here; --write does it
+  toolwire serve --config toolwire.toml          your own upstreams, models and keys (LiteLLM's config.yaml works, too)
+  toolwire serve keys new alice --models 'gpt-*' a key for a client; only its hash is stored
+  toolwire serve usage --by key                  usage per key
+  toolwire serve client claude                   settings for Claude Code; --write applies them
 
-Without keys it listens on this machine only. SIGHUP reads the settings anew, SIGTERM lets running requests finish.
-exit codes: 0 stopped when told to   2 wrong settings, or the port is taken
+Without keys it listens on this machine only. SIGHUP reloads the settings, SIGTERM lets in-flight requests finish.
+exit codes: 0 stopped by a signal   2 wrong settings, or the port is in use
 """
 
 
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "serve",
-        help="any client in front of any model",
-        description="A gateway: OpenAI, Anthropic, Gemini and Ollama clients in front of any model.",
+        help="run a gateway: any client with any model",
+        description="Run a gateway for OpenAI, Anthropic, Gemini and Ollama clients to any model.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--config", metavar="FILE", help=f"settings ({_CONFIG}, where it is here)")
-    parser.add_argument("--host", help="where to listen (127.0.0.1)")
-    parser.add_argument("--port", type=int, help="where to listen (4141, or the next free one); 0 is any free one")
-    parser.add_argument("--demo", action="store_true", help="every model is SmolLM2-135M, in this process")
-    parser.add_argument("--quiet", action="store_true", help="no table of requests; a JSON line for each instead")
+    parser.add_argument("--config", metavar="FILE", help=f"settings ({_CONFIG}, if it exists)")
+    parser.add_argument("--host", help="address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port to listen on (4141, or the next free one); 0 is any free port")
+    parser.add_argument("--demo", action="store_true", help="answer every model name with SmolLM2-135M in this process")
+    parser.add_argument("--quiet", action="store_true", help="log each request as a JSON line instead of a table row")
     parser.set_defaults(run=run)
     more = parser.add_subparsers(metavar="keys|usage|client", required=False)
     for command in (serve_keys, serve_usage, serve_client):
@@ -119,7 +119,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
 
 
 async def _apply(settings: Settings, gateway: Gateway, tools: ServedTools) -> None:
-    """New settings with their tools; those of before live as long as the requests that may call them."""
+    """Apply new settings with their tools; the old tools stay open until the last request that may call them ends."""
     opened = await tools.prepare(settings)
     try:
         gateway.apply(settings, opened.own)
@@ -130,15 +130,15 @@ async def _apply(settings: Settings, gateway: Gateway, tools: ServedTools) -> No
 
 
 def _check_there_is_a_model(gateway: Gateway, *, is_demo: bool) -> None:
-    """What is missing is missed now, and not by the first request."""
+    """Fail at start, not at the first request, if there is no model."""
     if is_demo:
         from ..local import open_model
 
         open_model()
     if not gateway.upstreams:
         raise ConfigError(
-            "there is no model to answer with",
-            hint="--demo, a key such as OPENAI_API_KEY, or a file of settings (--config)",
+            "no model is configured",
+            hint="use --demo, set a key such as OPENAI_API_KEY, or give a settings file with --config",
         )
 
 
@@ -171,7 +171,7 @@ def _tell(listener: socket, settings: Settings) -> None:
 
 
 class _Table:
-    """One line a request, on a terminal or in a log. `clean` is for names that clients choose."""
+    """Print one line per request. `clean` redacts names that clients choose."""
 
     def __init__(self, clean: Callable[[str], str]) -> None:
         self._rows = 0
@@ -179,7 +179,7 @@ class _Table:
 
     def __call__(self, turn: Turn) -> None:
         if turn.status and not turn.model and turn.error is None:
-            return  # probes and listings
+            return  # health checks and model lists
         if self._rows % 20 == 0:
             head = f"{'time':8}  {'client':17} {'model':24} {'answered by':26} {'':3} {'ms':>7} {'tokens':>9}  calls, losses"
             print(paint(head, "dim"), flush=True)

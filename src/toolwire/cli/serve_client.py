@@ -1,4 +1,4 @@
-"""`toolwire serve client`: how a client is pointed at the gateway; `--write` does it."""
+"""`toolwire serve client`: show the settings that point a client at the gateway; `--write` applies them."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ __all__ = ["add_to", "lines"]
 
 _EXAMPLES = """\
 examples:
-  toolwire serve client claude            shows the settings and the shell line
-  toolwire serve client codex --write     changes ~/.codex/config.toml; the old file stays beside it as config.toml.bak
+  toolwire serve client claude            show the settings and the shell command
+  toolwire serve client codex --write     change ~/.codex/config.toml; the old file is kept as config.toml.bak
   toolwire serve client gemini --url http://gateway:4141 --key-env TOOLWIRE_KEY
 """
 _URL = "http://127.0.0.1:4141"
-_ANY_KEY = "local"  # a gateway without keys takes any
+_ANY_KEY = "local"  # a gateway without keys accepts any key
 
 
 class Change(NamedTuple):
-    """A file of a client's settings, and what it says afterwards."""
+    """A settings file of a client and its new content."""
 
     path: Path
     text: str
 
 
 def lines(url: str, key: str = _ANY_KEY) -> list[str]:
-    """What to paste into a shell, for each client."""
+    """Return the shell command of each client."""
     return [
         f"  openai  OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}",
         f"  claude  ANTHROPIC_BASE_URL={url} ANTHROPIC_AUTH_TOKEN={key} claude -p 'Read a.txt'",
@@ -48,16 +48,16 @@ def lines(url: str, key: str = _ANY_KEY) -> list[str]:
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "client",
-        help="point a client here",
+        help="point a client at the gateway",
         description="Show, or with --write apply, a client's settings for the gateway.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("client", choices=sorted(_CLIENTS))
-    parser.add_argument("--url", default=_URL, help=f"where the gateway is ({_URL})")
-    parser.add_argument("--model", help="the model to ask for")
+    parser.add_argument("--url", default=_URL, help=f"URL of the gateway ({_URL})")
+    parser.add_argument("--model", help="the model to request")
     parser.add_argument(
-        "--key-env", metavar="NAME", help="the variable that holds your key, where the gateway wants one"
+        "--key-env", metavar="NAME", help="environment variable with your key, if the gateway requires one"
     )
     parser.add_argument("--write", action="store_true", help="change the client's settings")
     parser.add_argument("--home", type=Path, default=None, help=argparse.SUPPRESS)
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     for change in changes:
         _show(change, key, shown)
     if not arguments.write:
-        print(f"\n{advice}\n{paint('nothing was changed; --write does it', 'dim')}")
+        print(f"\n{advice}\n{paint('nothing was changed; use --write to apply the changes', 'dim')}")
         return 0
     for change in changes:
         _write(change)
@@ -85,15 +85,17 @@ def _key(variable: str | None) -> str:
         return _ANY_KEY
     key = os.environ.get(variable, "").strip()
     if not key:
-        raise ConfigError(f"the variable {variable} is not set", hint="`toolwire serve keys new NAME` makes a key")
+        raise ConfigError(
+            f"environment variable {variable} is not set", hint="create a key with `toolwire serve keys new NAME`"
+        )
     return key
 
 
 def _show(change: Change, key: str, shown: str) -> None:
-    """What changes; the key itself is not for a screen."""
+    """Print the changes, with the key replaced by its placeholder."""
     before = _read(change.path)
     if before == change.text:
-        print(f"{change.path} says so already")
+        print(f"{change.path} is already up to date")
         return
     names = (str(change.path), str(change.path))
     for line in difflib.unified_diff(before.splitlines(), change.text.splitlines(), *names, lineterm=""):
@@ -139,9 +141,9 @@ def _codex(home: Path, url: str, model: str | None, _: str, shown: str) -> tuple
     try:
         known = tomllib.loads(before)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from None
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
     if "toolwire" in known.get("model_providers", {}):
-        raise ConfigError(f"{path} has a provider called toolwire already", hint="remove its table first")
+        raise ConfigError(f"{path} already has a provider named toolwire", hint="remove its table first")
     top = ['model_provider = "toolwire"', *([f"model = {json.dumps(model)}"] if model is not None else [])]
     kept = [line for line in before.splitlines() if not _sets(line, ("model_provider", *(["model"] if model else [])))]
     table = [
@@ -176,9 +178,9 @@ def _json(path: Path) -> Any:
     try:
         found = json.loads(text) if text.strip() else {}
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{path} is not JSON: {error}") from None
+        raise ConfigError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(found, dict):
-        raise ConfigError(f"{path} is not a table of settings")
+        raise ConfigError(f"{path} must contain a JSON object")
     return found
 
 

@@ -1,4 +1,4 @@
-"""`toolwire serve keys`: keys for the clients of a gateway. The file of settings has their hashes, and nobody has the keys."""
+"""`toolwire serve keys`: manage the keys of clients. The settings file has only their hashes; keys are not stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .show import table
 __all__ = ["CONFIG", "SUPPRESS", "add_to"]
 
 CONFIG = "toolwire.toml"
-SUPPRESS = argparse.SUPPRESS  # `serve --config F keys …` means the same as `serve keys … --config F`
+SUPPRESS = argparse.SUPPRESS  # `serve --config F keys …` and `serve keys … --config F` are equivalent
 _LIMITS = ("requests_per_minute", "tokens_per_minute", "tokens_per_day")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}").fullmatch
 _BARE = re.compile(r"[A-Za-z0-9_-]+").fullmatch
@@ -29,29 +29,29 @@ examples:
   toolwire serve keys list
   toolwire serve keys revoke ann
 
-The key is shown once; the file has its hash. A running gateway reads its file anew on SIGHUP.
+The key is shown once; the file contains its hash. A running gateway reloads its file on SIGHUP.
 """
 
 
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "keys",
-        help="make, list and revoke keys for clients",
-        description="Keys for the clients of a gateway.",
+        help="create, list and revoke keys for clients",
+        description="Manage the keys of a gateway's clients.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
-    new = actions.add_parser("new", help="make a key, and show it once")
-    new.add_argument("name", metavar="NAME", help="whose it is: for logs, limits and usage")
-    new.add_argument("--models", nargs="+", metavar="PATTERN", help="what it is good for; * is everything (*)")
+    new = actions.add_parser("new", help="create a key and show it once")
+    new.add_argument("name", metavar="NAME", help="name of the client, for logs, limits and usage")
+    new.add_argument("--models", nargs="+", metavar="PATTERN", help="models that it may use; * is every model (*)")
     for limit in _LIMITS:
         new.add_argument(f"--{limit.replace('_', '-')}", type=int, metavar="N")
     new.set_defaults(run=_new)
-    listing = actions.add_parser("list", help="show the keys that there are")
-    listing.add_argument("--json", action="store_true", help="for machines")
+    listing = actions.add_parser("list", help="list the keys")
+    listing.add_argument("--json", action="store_true", help="print JSON")
     listing.set_defaults(run=_list)
-    revoke = actions.add_parser("revoke", help="take a key out")
+    revoke = actions.add_parser("revoke", help="remove a key")
     revoke.add_argument("name", metavar="NAME")
     revoke.set_defaults(run=_revoke)
     for action in (new, listing, revoke):
@@ -64,11 +64,12 @@ def _new(arguments: argparse.Namespace) -> int:
     name, path = arguments.name, _file(arguments.config or CONFIG)
     if not _NAME(name):
         raise ConfigError(
-            f"{name!r} is no name for a key", hint="letters and digits, and . _ @ - between them, up to 64"
+            f"invalid key name {name!r}",
+            hint="use letters, digits and . _ @ -, at most 64, starting with a letter or digit",
         )
     text, document = _read(path, missing="")
     if name in document.get("keys", {}):
-        raise ConfigError(f"there is a key called {name!r} already", hint="revoke it first, or take another name")
+        raise ConfigError(f"a key named {name!r} already exists", hint="revoke it first, or use another name")
     key = new_key()
     row: dict[str, Any] = {"hash": digest(key)}
     if arguments.models:
@@ -76,7 +77,7 @@ def _new(arguments: argparse.Namespace) -> int:
     row |= {limit: getattr(arguments, limit) for limit in _LIMITS if getattr(arguments, limit) is not None}
     _write(path, _appended(text, name, row), {**document, "keys": {**document.get("keys", {}), name: row}})
     print(key)
-    print("it is not shown again; a running gateway knows it after SIGHUP", file=sys.stderr)
+    print("the key is not shown again; a running gateway accepts it after SIGHUP", file=sys.stderr)
     return 0
 
 
@@ -93,8 +94,8 @@ def _list(arguments: argparse.Namespace) -> int:
         (name, ", ".join(row.models), *("" if most is None else f"{most:,}" for most in map(row.__getattribute__, _LIMITS)))
         for name, row in keys.items()
     ]  # fmt: skip
-    headers = ("key", "models", "requests a minute", "tokens a minute", "tokens a day")
-    print("\n".join(table(rows, headers)) if rows else "there are no keys")
+    headers = ("key", "models", "requests per minute", "tokens per minute", "tokens per day")
+    print("\n".join(table(rows, headers)) if rows else "no keys")
     return 0
 
 
@@ -103,27 +104,27 @@ def _revoke(arguments: argparse.Namespace) -> int:
     text, document = _read(path)
     keys = document.get("keys", {})
     if name not in keys:
-        raise ConfigError(f"no key is called {name!r}", hint=f"there are {', '.join(keys) or 'none'}")
+        raise ConfigError(f"no key named {name!r}", hint=f"existing keys: {', '.join(keys) or 'none'}")
     left = {other: row for other, row in keys.items() if other != name}
     _write(path, _without(text, name), {**document, "keys": left})
-    print(f"{name} is revoked; a running gateway knows it after SIGHUP", file=sys.stderr)
+    print(f"revoked {name}; a running gateway rejects the key after SIGHUP", file=sys.stderr)
     return 0
 
 
 def _file(name: str) -> Path:
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
-        raise ConfigError(f"keys are not kept in {name}", hint=f"put them in a {CONFIG}")
+        raise ConfigError(f"keys cannot be stored in {name}", hint=f"use a {CONFIG} file")
     return path
 
 
 def _read(path: Path, missing: str | None = None) -> tuple[str, dict[str, Any]]:
-    """The text of a file of settings and what it says; `missing` is the text of one that is not there."""
+    """Return a settings file as text and as a document; `missing` is the text to use if it does not exist."""
     from ..gateway.settings import load
 
     if not path.exists() and missing is not None:
         return missing, {}
-    load(path)  # what is wrong with it is said now, and not laid at the door of the new key
+    load(path)  # report existing errors first, so that they are not attributed to the new key
     text = path.read_bytes().decode("utf-8")
     return text, tomllib.loads(text)
 
@@ -133,12 +134,12 @@ def _appended(text: str, name: str, row: dict[str, Any]) -> str:
     header = name if _BARE(name) else json.dumps(name)
     lines = [
         f"{field} = {json.dumps(value, ensure_ascii=False)}" for field, value in row.items()
-    ]  # JSON, as far as it goes, is TOML
+    ]  # JSON strings, numbers and arrays are valid TOML
     return "\n".join([f"{text}{gap}[keys.{header}]", *lines, ""])
 
 
 def _without(text: str, name: str) -> str:
-    """The text less one table: from its header to its last value. Comments behind that are the next table's."""
+    """Remove one table, from its header to its last value. Comments after that belong to the next table."""
     lines = text.splitlines(keepends=True)
     starts = [number for number, line in enumerate(lines) if line.lstrip().startswith("[")]
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=False):
@@ -158,7 +159,7 @@ def _is_header(line: str, name: str) -> bool:
 
 
 def _write(path: Path, text: str, wanted: dict[str, Any]) -> None:
-    """The new text in place of the old, if it says what it should and nothing else."""
+    """Replace the file, but only if the new text parses to exactly the wanted document."""
     from ..gateway.settings import from_document
 
     try:
@@ -167,15 +168,15 @@ def _write(path: Path, text: str, wanted: dict[str, Any]) -> None:
         said = None
     if said != wanted:
         raise ConfigError(
-            f"the keys of {path.name} are written in a way that cannot be edited here",
-            hint="write each as a table of its own: [keys.NAME]",
+            f"cannot edit the keys in {path.name}",
+            hint="write each key as a separate table: [keys.NAME]",
         )
     from_document(said)
     _replace(path.resolve(), text)
 
 
 def _replace(path: Path, text: str) -> None:
-    """At once: a gateway that reads it meanwhile sees the old or the new."""
+    """Replace the file atomically, so that a gateway reads either the old or the new content."""
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
     try:
         number, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)

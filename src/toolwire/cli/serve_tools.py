@@ -1,4 +1,4 @@
-"""The tools that a gateway runs itself, opened by its settings; opened anew where these, or the files that they name, change."""
+"""Open the tools that a gateway runs itself; reopen them if the settings, or files named there, change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["ServedTools"]
 
 
 class _OpenRow(NamedTuple):
-    """A row of the settings; what it needs lives as long as `stack`."""
+    """A row of the settings with its open resources, which `stack` closes."""
 
     row: ToolsRow
     content: bytes
@@ -47,7 +47,7 @@ class _Opened(NamedTuple):
 
 
 class ServedTools:
-    """The tools of now. First `prepare` those of the settings, which may fail; then `take` them, or `drop` them."""
+    """The current tools. `prepare` opens the tools of new settings and may fail; then `take` or `drop` them."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
@@ -56,7 +56,7 @@ class ServedTools:
         self._leaving: set[asyncio.Task[None]] = set()
 
     async def prepare(self, settings: Settings) -> _Opened:
-        """What is as it was stays open; ToolwireError leaves everything as it was."""
+        """Open the tools of new settings, reusing unchanged rows; on an error the current tools stay unchanged."""
         rows: dict[str, _OpenRow] = {}
         try:
             for pattern, row in settings.tools.items():
@@ -69,7 +69,7 @@ class ServedTools:
             raise
 
     def take(self, opened: _Opened, unused: Callable[[], Awaitable[None]] | None = None) -> None:
-        """They are the tools of now; the others are closed after `unused`."""
+        """Make the prepared tools current; close the replaced ones after `unused` returns."""
         before, self._now = self._now, opened
         left = [one for one in before.rows.values() if not any(one is kept for kept in opened.rows.values())]
         self._left += left
@@ -84,7 +84,7 @@ class ServedTools:
         await _close(rows, ())
 
     async def drop(self, opened: _Opened) -> None:
-        """What was prepared is not wanted after all."""
+        """Close prepared tools that are not used."""
         await _close(opened.rows.values(), self._now.rows.values())
 
     async def aclose(self) -> None:
@@ -110,14 +110,14 @@ class ServedTools:
         from ..mcp.server import Server
 
         if len(published) > 1:
-            raise ConfigError("two rows of [tools] are published", hint="put what is published into one row")
+            raise ConfigError("only one row of [tools] may be published", hint="move the published tools into one row")
         before = self._now.server
         is_same = before is not None and before.runner is published[0].runner
         return before if is_same else Server(runner=published[0].runner)
 
 
 def _content(row: ToolsRow) -> bytes:
-    """The same as long as the files say the same."""
+    """Hash the contents of the files of a row."""
     whole = sha256()
     for file in (*row.files, *([row.mcp] if row.mcp is not None else [])):
         path = Path(file)
@@ -138,6 +138,6 @@ async def _sources(row: ToolsRow, stack: AsyncExitStack) -> list[Source]:
 
         servers = await stack.enter_async_context(McpServers.from_config(Path(row.mcp)))
         for problem in servers.problems:
-            print(neutralise_line(f"toolwire: left out: {problem}"), file=sys.stderr)
+            print(neutralise_line(f"toolwire: skipped: {problem}"), file=sys.stderr)
         sources.append(servers.toolbox())
     return sources

@@ -1,4 +1,4 @@
-"""`toolwire serve usage`: what was asked of a gateway, added up by key, model or day."""
+"""`toolwire serve usage`: sum the usage of a gateway by key, model or day."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ examples:
   toolwire serve usage --by model --since 7d      the last seven days
   toolwire serve usage --by day --since 2026-11-01 --json | jq
 
-Days are those of UTC. Tokens in include those from a cache, tokens out those of reasoning.
+Days are UTC. Input tokens include cached tokens, output tokens include reasoning.
 """
 _SPAN = re.compile(r"(\d{1,6})([mhdw])").fullmatch
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
@@ -35,14 +35,14 @@ _HEADERS = ("requests", "errors", "tokens in", "out", "cached", "reasoning", "ca
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "usage",
-        help="show what was used",
-        description="What was asked of a gateway whose settings say where usage is written (state.usage).",
+        help="show usage",
+        description="Show the usage of a gateway. Its settings must record usage (state.usage).",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--by", choices=("key", "model", "day"), default="key", help="what is added up (key)")
+    parser.add_argument("--by", choices=("key", "model", "day"), default="key", help="group by this (key)")
     parser.add_argument("--since", metavar="WHEN", help="a day (2026-11-01), a time, or a span (90m, 24h, 7d, 4w)")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--config", default=SUPPRESS, metavar="FILE", help=f"the settings ({CONFIG})")
     parser.set_defaults(run=run)
 
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json_text([_named(asdict(one), arguments.by) for one in sums]))
         return 0
     if not sums:
-        print("nothing was used")
+        print("no usage recorded")
         return 0
     rows = [_cells(one) for one in sums]
     if len(sums) > 1:
@@ -71,7 +71,7 @@ def _sums(config: str, by: str, since: float) -> list[UsageSum]:
 
     address = usage_address(load(Path(config)), os.environ)
     if address is None:
-        raise ConfigError(f"{config} does not say where usage is written", hint='[state] usage = "usage.db"')
+        raise ConfigError(f"{config} does not record usage", hint='add [state] usage = "usage.db"')
     store = open_usage(address)
     try:
         return store.sums(by, since)
@@ -88,7 +88,9 @@ def _since(words: str | None) -> float:
     try:
         when = datetime.fromisoformat(words)
     except ValueError:
-        raise ConfigError(f"{words!r} is no time", hint="2026-11-01, 2026-11-01T12:00, 90m, 24h, 7d or 4w") from None
+        raise ConfigError(
+            f"invalid time {words!r}", hint="use 2026-11-01, 2026-11-01T12:00, 90m, 24h, 7d or 4w"
+        ) from None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 

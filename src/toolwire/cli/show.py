@@ -1,4 +1,4 @@
-"""Tables, colours and columns for people. Plain text where nobody is looking, or where NO_COLOR says so."""
+"""Tables, colours and columns for terminals. Output is plain text without a terminal or with NO_COLOR."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _SEVERITIES = {"error": "red", "warning": "yellow", "info": "blue"}
 
 
 def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
-    """`text` in a colour, if the stream (standard output, if none is named) is a terminal that wants any."""
+    """Colour `text` if the stream (default: standard output) is a terminal and NO_COLOR is not set."""
     if not (stream or sys.stdout).isatty() or os.environ.get("NO_COLOR"):
         return text
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
 
 def json_text(document: Any, *, sort_keys: bool = False) -> str:
-    """A JSON document for a terminal or a pipe: readable, and without characters that a terminal would obey."""
+    """Format a JSON document for a terminal or a pipe: indented, with control characters escaped."""
     return neutralise_json(json.dumps(document, indent=2, sort_keys=sort_keys, ensure_ascii=False))
 
 
 def table(rows: Iterable[Sequence[str]], headers: Sequence[str] = ()) -> list[str]:
-    """Lines of a table, columns as wide as they need to be, the last one wrapped to the terminal."""
+    """Return the lines of a table. Columns fit their content; the last one is wrapped at the terminal width."""
     rows = [tuple(map(neutralise_line, row)) for row in rows]
     every = [tuple(headers), *rows] if headers else rows
     widths = [max(len(row[column]) for row in every) for column in range(len(every[0]))] if every else []
@@ -49,11 +49,11 @@ def table(rows: Iterable[Sequence[str]], headers: Sequence[str] = ()) -> list[st
 
 
 def losses_table(losses: Sequence[Loss], stream: TextIO) -> list[str]:
-    """The losses, worst first."""
+    """Return the lines of a table of losses, sorted by severity, errors first."""
     order = list(_SEVERITIES)
     ranked = sorted(losses, key=lambda loss: order.index(loss.severity))
     rows = [(loss.severity, loss.path or "/", f"{loss.concept} {loss.action}", loss.detail) for loss in ranked]
-    lines = table(rows, ("severity", "where", "what", "why"))
+    lines = table(rows, ("severity", "location", "loss", "reason"))
     return [_painted(line, stream) for line in lines]
 
 
@@ -65,7 +65,7 @@ def _painted(line: str, stream: TextIO) -> str:
 
 
 def columns(texts: Mapping[str, str]) -> list[str]:
-    """Texts side by side under their titles, or one below the other where the terminal is too narrow."""
+    """Print texts side by side under their titles, or one after the other if the terminal is too narrow."""
     texts = {neutralise_line(title): neutralise_text(text) for title, text in texts.items()}
     total = shutil.get_terminal_size((100, 24)).columns
     width = total // max(len(texts), 1) - 3

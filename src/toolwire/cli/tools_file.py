@@ -1,4 +1,4 @@
-"""A file of functions, and the place where their calls are remembered."""
+"""Load a file of functions, and open the store for the records of calls."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ __all__ = ["load_tools", "store_at"]
 
 
 def load_tools(file: str) -> ModuleType:
-    """The module in that file."""
+    """Import the file as a module."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     path = Path(file)
     if not path.is_file():
-        raise ConfigError(f"cannot read {file}", hint="give a Python file with your functions")
+        raise ConfigError(f"cannot read {file}: not a file", hint="give a Python file with your functions")
     spec = spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise ConfigError(f"{file} is not Python", hint="give a file that ends in .py")
+        raise ConfigError(f"{file} is not a Python file", hint="give a file that ends in .py")
     module = module_from_spec(spec)
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever the author's file does
-        raise ConfigError(f"{file} cannot be loaded: {type(error).__name__}: {error}") from error
+    except Exception as error:  # the file may raise anything
+        raise ConfigError(f"cannot load {file}: {type(error).__name__}: {error}") from error
     return module
 
 
 def store_at(url: str | None) -> Store:
-    """The store at an address; without one, the user's own."""
+    """Open the store at a URL; without one, the user's default store."""
     from ..net.stores import open_store
 
     if url:

@@ -1,4 +1,4 @@
-"""`toolwire trace`: record what goes through a gateway, look at it, send it elsewhere."""
+"""`toolwire trace`: record the traffic of a gateway, show it, and replay it on another wire or model."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ examples:
   toolwire trace record --to traces --upstream http://localhost:8080/v1 --remove 'ACME-[0-9]+'
   toolwire trace record --to traces --config toolwire.toml --shorten-media
   toolwire trace show traces/….json                            calls, results, losses, times, both sides
-  toolwire trace replay traces/….json --to gemini              the request on another wire, and what is lost
-  toolwire trace replay traces/….json --to openai/gpt-5.6      … and really sent to a model
+  toolwire trace replay traces/….json --to gemini              the request on another wire, and its losses
+  toolwire trace replay traces/….json --to openai/gpt-5.6      the same, sent to a model
   toolwire trace replay traces/….json --to anthropic --url http://127.0.0.1:4141 -m local/smollm2
 
-A recording has no keys, cookies, user ids and values under names such as `password` in it; what else is private, and looks like
-nothing, `--remove` takes out. Read one before you give it away.
-exit codes: 0 done   1 replayed, and the calls differ   2 wrong usage, unreadable input, or the model cannot be reached
+Recordings contain no keys, cookies, user ids, or values under names such as `password`. Other private data has no
+recognisable form: remove it with `--remove`. Read a recording before you share it.
+exit codes: 0 done   1 replayed, and the calls differ   2 wrong usage, unreadable input, or the model is unreachable
 """
 
 
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "trace",
-        help="record traffic of a gateway, show it, replay it to another wire",
-        description="Record what goes through a gateway as sanitised files, show them, and replay them to another wire or model.",
+        help="record the traffic of a gateway, show it, replay it on another wire",
+        description="Record the traffic of a gateway in sanitised files, show it, replay it on another wire or model.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -48,41 +48,49 @@ def add_to(commands: Any) -> None:
 
 
 def _add_record(verbs: Any) -> None:
-    record = verbs.add_parser("record", help="a gateway that writes each exchange into a file")
-    record.add_argument("--to", dest="folder", metavar="DIR", required=True, help="where the files go")
+    record = verbs.add_parser("record", help="run a gateway that writes each exchange to a file")
+    record.add_argument("--to", dest="folder", metavar="DIR", required=True, help="folder for the files")
     record.add_argument("--config", metavar="FILE", help="the gateway's settings (toolwire.toml)")
     record.add_argument(
         "--upstream",
         action="append",
         default=[],
         metavar="PROVIDER|URL|WIRE=URL",
-        help="who answers, without a file of settings; the first takes every model that has no prefix",
+        help="an upstream, if there is no settings file; the first one serves every model without a prefix",
     )
-    record.add_argument("--key-env", metavar="NAME", help="the variable that holds the key for a URL")
-    record.add_argument("--port", type=int, help="where to listen (4141, or the next free one)")
+    record.add_argument("--key-env", metavar="NAME", help="environment variable with the key for a URL")
+    record.add_argument("--port", type=int, help="port to listen on (4141, or the next free one)")
     record.add_argument(
-        "--remove", action="append", default=[], metavar="PATTERN", help="a regular expression for what is to go"
+        "--remove",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="regular expression for text to remove; repeatable",
     )
-    record.add_argument("--shorten-media", action="store_true", help="keep only the beginning of images and the like")
+    record.add_argument(
+        "--shorten-media", action="store_true", help="keep only the beginning of images and other media"
+    )
     record.set_defaults(run=_record)
 
 
 def _add_show(verbs: Any) -> None:
-    parser = verbs.add_parser("show", help="one recorded exchange, readable")
+    parser = verbs.add_parser("show", help="show a recorded exchange")
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("--bodies", action="store_true", help="the documents of both sides, too")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--bodies", action="store_true", help="show the bodies of both sides, too")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=show)
 
 
 def _add_replay(verbs: Any) -> None:
-    parser = verbs.add_parser("replay", help="a recorded request on another wire, or sent to another model")
+    parser = verbs.add_parser(
+        "replay", help="translate a recorded request to another wire, or send it to another model"
+    )
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--to", dest="target", metavar="WIRE|MODEL", required=True, help="a wire, or provider/model")
-    parser.add_argument("--url", metavar="URL", help="send it there: a gateway, or a provider")
-    parser.add_argument("-m", "--model", help="the model to ask for; as recorded if left out")
-    parser.add_argument("--key-env", metavar="NAME", help="the variable that holds the key for --url")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--url", metavar="URL", help="URL of a gateway or provider to send it to")
+    parser.add_argument("-m", "--model", help="the model to request (as recorded)")
+    parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --url")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=replay)
 
 
@@ -101,7 +109,7 @@ async def _serve(settings: Settings, port: int | None) -> int:
         gateway = Gateway(settings, sinks=telemetry.sinks, metrics=telemetry.metrics, transports=transports)
         listener = bind(settings, port=port)
         host, number = listener.getsockname()[:2]
-        print(f"recording into {settings.trace.record}: http://{host}:{number}   (Ctrl-C ends)", flush=True)
+        print(f"recording into {settings.trace.record}: http://{host}:{number}   (Ctrl-C stops it)", flush=True)
         await serve(gateway, settings, listener, app=telemetry.around(gateway))
     finally:
         await telemetry.aclose()
@@ -109,13 +117,15 @@ async def _serve(settings: Settings, port: int | None) -> int:
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
-    """What `trace record` was told, as the settings of a gateway."""
+    """Build the gateway settings from the arguments of `trace record`."""
     from msgspec.structs import replace
 
     from ..gateway.settings import TraceRow, from_document, load
 
     if bool(arguments.config) == bool(arguments.upstream):
-        raise ConfigError("who is to be recorded?", hint="--config FILE, or --upstream PROVIDER or URL")
+        raise ConfigError(
+            "give either --config or --upstream", hint="use --config FILE, or --upstream with a provider or URL"
+        )
     if arguments.config:
         settings = load(Path(arguments.config))
     else:
@@ -141,5 +151,5 @@ def _upstream(given: str, key_env: str | None) -> tuple[str, dict[str, Any]]:
         return "upstream", {"base_url": given, **more}
     if given in providers():
         return given, {"provider": given, **more}
-    hint = f"a provider ({', '.join(list(providers())[:4])} …), a URL, or WIRE=URL"
-    raise ConfigError(f"{given!r} is no upstream", hint=hint)
+    hint = f"give a provider ({', '.join(list(providers())[:4])} …), a URL, or WIRE=URL"
+    raise ConfigError(f"unknown upstream {given!r}", hint=hint)

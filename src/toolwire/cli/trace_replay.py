@@ -1,4 +1,4 @@
-"""`toolwire trace replay`: a recorded request on another wire, or sent to another model."""
+"""`toolwire trace replay`: translate a recorded request to another wire, or send it to another model."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def replay(arguments: argparse.Namespace) -> int:
     trace = load(Path(arguments.file))
     request = request_of(trace)
     if request is None:
-        raise ConfigError(f"the request in {arguments.file} is not one that {trace.ingress.wire} allows")
+        raise ConfigError(f"the request in {arguments.file} is not a valid {trace.ingress.wire} request")
     wire = arguments.target if arguments.target.partition("@")[0] in names() else None
     model = arguments.model or (arguments.target if wire is None else None)
     if model is None and arguments.url is None:
         return _translate(trace, request, arguments)
     if wire is None and "/" not in arguments.target and arguments.url is None:
         raise ConfigError(
-            f"{arguments.target!r} is no wire and no model",
-            hint=f"wires are {', '.join(names())}; models PROVIDER/MODEL",
+            f"{arguments.target!r} is neither a wire nor a model",
+            hint=f"use one of the wires {', '.join(names())}, or a model as PROVIDER/MODEL",
         )
     return asyncio.run(_send(trace, request, wire, model or request.model, arguments))
 
@@ -62,7 +62,7 @@ def _translate(trace: Trace, request: Request, arguments: argparse.Namespace) ->
 
 
 def _count(losses: int) -> str:
-    return f"{losses} {'loss' if losses == 1 else 'losses'}" if losses else "nothing is lost"
+    return f"{losses} {'loss' if losses == 1 else 'losses'}" if losses else "no losses"
 
 
 async def _send(trace: Trace, request: Request, wire: str | None, model: str, arguments: argparse.Namespace) -> int:
@@ -73,9 +73,9 @@ async def _send(trace: Trace, request: Request, wire: str | None, model: str, ar
 
     key = os.environ.get(arguments.key_env) if arguments.key_env else None
     if arguments.key_env and not key:
-        raise ConfigError(f"the variable {arguments.key_env} is not set")
+        raise ConfigError(f"environment variable {arguments.key_env} is not set")
     losses = Losses()
-    at_url = arguments.url is not None  # there, the whole name is the model's
+    at_url = arguments.url is not None  # with a URL, the name has no provider prefix
     name = f"openai/{model}" if at_url else model
     wire = wire or (trace.ingress.wire if at_url else None)
     async with ModelClient(name, base_url=arguments.url, key=key, wire=wire) as client:
@@ -91,7 +91,7 @@ async def _send(trace: Trace, request: Request, wire: str | None, model: str, ar
 
 def _print(model: str, before: Response | None, after: Response, losses: Losses) -> None:
     rows = [("recorded", *row) for row in _rows(before)] + [(model, *row) for row in _rows(after)]
-    print("\n".join(table(rows, ("answer", "", "what"))))
+    print("\n".join(table(rows, ("answer", "", "content"))))
     print(f"\n{_count(len(losses))}", file=sys.stderr)
     for line in losses_table(tuple(losses), sys.stderr) if losses else ():
         print(line, file=sys.stderr)
@@ -105,11 +105,11 @@ def _rows(response: Response | None) -> list[tuple[str, str]]:
     rows = [("call", f"{name} {arguments}") for name, arguments in _calls(response)]
     if response.text:
         rows.append(("text", " ".join(response.text.split())))
-    return rows or [("", "nothing")]
+    return rows or [("", "empty answer")]
 
 
 def _calls(response: Response) -> list[tuple[str, str]]:
-    """Names and arguments; ids are new every time."""
+    """Return names and arguments of the calls, without ids, which differ in every response."""
     return [(call.name, dumps(call.arguments)) for call in response.calls]
 
 

@@ -1,4 +1,4 @@
-"""`toolwire trace show`: one recorded exchange, for people."""
+"""`toolwire trace show`: show one recorded exchange."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["answer_of", "request_of", "show"]
 
-_WIDE = 80  # characters of arguments and results
+_WIDE = 80  # characters shown of arguments and results
 
 
 def show(arguments: argparse.Namespace) -> int:
@@ -33,7 +33,7 @@ def show(arguments: argparse.Namespace) -> int:
         return 0
     print(paint(_title(trace), "bold"))
     print()
-    print("\n".join(table(_times(trace), ("ms", "what happened"))))
+    print("\n".join(table(_times(trace), ("ms", "event"))))
     request, response = request_of(trace), answer_of(trace.ingress)
     _print_calls(request, response)
     if trace.outcome.losses:
@@ -45,7 +45,7 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def request_of(trace: Trace) -> Request | None:
-    """What the client asked; None where nobody can read it."""
+    """Decode the client's request; return None if it is not valid."""
     from msgspec.structs import replace
 
     from ..gateway.fronts import place_of
@@ -61,7 +61,7 @@ def request_of(trace: Trace) -> Request | None:
 
 
 def answer_of(exchange: Exchange) -> Response | None:
-    """What was answered; None for an error, and for what stopped in the middle."""
+    """Decode the response; return None for an error or a truncated response."""
     from ..ir.fold import fold
     from ..stream.strict import parse_object
     from ..wire import get
@@ -81,7 +81,7 @@ def answer_of(exchange: Exchange) -> Response | None:
 
 def _title(trace: Trace) -> str:
     outcome = trace.outcome
-    there = f"{outcome.upstream}/{outcome.upstream_model}" if outcome.upstream else "nowhere"
+    there = f"{outcome.upstream}/{outcome.upstream_model}" if outcome.upstream else "no upstream"
     how = " unchanged" if outcome.passed else ""
     words = [f"{trace.ingress.wire} {outcome.model} → {there}{how}", str(outcome.status)]
     words += [outcome.error] if outcome.error else [outcome.stop] if outcome.stop else []
@@ -93,25 +93,25 @@ def _title(trace: Trace) -> str:
 def _times(trace: Trace) -> list[tuple[str, str]]:
     rows = [(0.0, f"{trace.ingress.method} {trace.ingress.path}, {len(trace.ingress.data)} bytes")]
     for exchange in trace.upstreams:
-        rows.append((exchange.ms, f"asked {exchange.upstream} on {exchange.wire}, {len(exchange.data)} bytes"))
+        rows.append((exchange.ms, f"request to {exchange.upstream} on {exchange.wire}, {len(exchange.data)} bytes"))
         if exchange.answer is not None:
             rows += _answer_times(exchange.answer, exchange.upstream)
     if trace.ingress.answer is not None:
-        rows += _answer_times(trace.ingress.answer, "answered")
-    rows.append((trace.outcome.ms, f"over; {trace.outcome.overhead_ms} ms were the gateway's own"))
+        rows += _answer_times(trace.ingress.answer, "response")
+    rows.append((trace.outcome.ms, f"done; gateway overhead {trace.outcome.overhead_ms} ms"))
     return [(f"{ms:.1f}", what) for ms, what in sorted(rows, key=lambda row: row[0])]
 
 
 def _answer_times(answer: Answer, who: str) -> list[tuple[float, str]]:
     if not answer.status:
-        return [(answer.ms, f"{who}: {answer.error or 'nothing'}")]
+        return [(answer.ms, f"{who}: {answer.error or 'no response'}")]
     rows = [(answer.ms, f"{who}: {answer.status}, {len(answer.data)} bytes")]
     if answer.pieces:
         first, last = answer.pieces[0], answer.pieces[-1]
         rows[0] = (answer.ms, f"{who}: {answer.status}, a stream of {len(answer.data)} bytes")
         rows += [
-            (first.ms, f"{who}: the first of {len(answer.pieces)} pieces"),
-            (last.ms, f"{who}: the last piece"),
+            (first.ms, f"{who}: first of {len(answer.pieces)} chunks"),
+            (last.ms, f"{who}: last chunk"),
         ]
     if answer.error:
         rows.append((rows[-1][0], f"{who}: {answer.error}"))
@@ -129,7 +129,7 @@ def _print_calls(request: Request | None, response: Response | None) -> None:
         rows.append(("text", "", _short(response.text)))
     if rows:
         print()
-        print("\n".join(table(rows, ("", "tool", "what"))))
+        print("\n".join(table(rows, ("", "tool", "content"))))
 
 
 def _parts(request: Request | None) -> list[Part]:

@@ -1,1 +1,1 @@
-"""Every wire in front of every wire, over HTTP (extra `gateway`)."""
+"""A gateway over HTTP, for clients and upstreams of any wire (extra `gateway`)."""

@@ -1,7 +1,7 @@
-"""One request, answered: target after target until one says yes, then its answer, whole or as it comes.
+"""Answer one request: try target after target until one accepts, then relay its answer, whole or as a stream.
 
-Before the first word has gone out, a failure that passes is tried again, elsewhere first. After it, a failure is an error
-event in the client's own words.
+Until the first byte of the answer has been sent, transient failures are retried, on other targets first. After that, a
+failure is sent as an error event in the client's own protocol.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ _ELSEWHERE = frozenset({"rate_limit", "overloaded", "timeout", "server", "not_fo
 
 _FAILED = Fault("server", "the gateway failed; see its log", 500)
 _SILENT = Fault("timeout", "the upstream was silent for too long", 504, "timeout", retryable=True)
-_STOPPING = Fault("overloaded", "the gateway is being stopped", 503, "stopping", retryable=True)
+_STOPPING = Fault("overloaded", "the gateway is shutting down", 503, "stopping", retryable=True)
 
 
 class Means(Struct, frozen=True):
-    """What every request is answered with."""
+    """Dependencies shared by all requests."""
 
     router: Router
     memory: Memory
     limits: LimitsRow
     clock: Callable[[], float]
     cache: AnswerCache
-    runners: Mapping[str, Runner] = {}  # tools of the gateway's own, by a pattern of models
+    runners: Mapping[str, Runner] = {}  # tools run by the gateway, by model pattern
     retriever: Retriever | None = None
 
     def runner_for(self, model: str) -> Runner | None:
@@ -66,7 +66,7 @@ class Means(Struct, frozen=True):
 
 
 class Answering:
-    """One request on its way. `run` writes the answer, or raises as long as nothing was written."""
+    """One request in progress. `run` writes the answer, or raises if nothing has been written yet."""
 
     def __init__(self, means: Means, call: Call, asked: Asked, turn: Turn) -> None:
         self._means = means
@@ -74,13 +74,13 @@ class Answering:
         self._asked = asked
         self._turn = turn
         self._plan = able_targets(means.router.plan(asked.model, tools=asked.has_tools), asked)
-        # each has its own time: who is slow leaves enough for the next
+        # each target has its own timeout, so a slow one leaves enough time for the next
         self._deadline = means.clock() + sum(target.upstream.row.timeout for target in self._plan)
         self._known: Mapping[str, Kept] = {}
         self._stream: Stream | None = None
         self._hosting: Hosting | None = None
-        self._held = b""  # the end of a stream, until what belongs to it is done
-        self._has_all = False  # the client, up to the last word
+        self._held = b""  # the end of a stream, held back until the work before it is done
+        self._has_all = False  # the client has received everything up to the last event
         self._cache_key = self._key_of_cache()
         self._down = self._downstream() if asked.stream else None
 
@@ -99,7 +99,7 @@ class Answering:
             uncancel()
             silent = self._down is not None and self._down.gave_up
             await self._end_in(_SILENT if silent else _STOPPING)
-        except Exception as error:  # it has to be told where something was done or said
+        except Exception as error:  # must be reported if a tool has run or output was sent
             has_begun = self._has_acted or (self._down is not None and self._call.started)
             if self._call.ended or not has_begun:
                 raise
@@ -157,7 +157,7 @@ class Answering:
             if fault is None:
                 if turn.error is None:
                     self._means.router.succeeded(target)
-                else:  # it broke after its first word
+                else:  # it failed after its first output
                     self._means.router.failed(target)
                 return
             turn.failures += ((target.upstream.name, fault.kind),)
@@ -166,11 +166,11 @@ class Answering:
                 break
             self._means.router.failed(target, fault.retry_after)
             if self._left() <= 0:
-                break  # who is next would be given no time, and the blame
+                break  # the next target would get no time and be blamed for it
             if turn.attempts % len(plan) == 0:
                 rounds = turn.attempts // len(plan) - 1
                 wait = None
-                if fault is not _SILENT:  # it has had its time
+                if fault is not _SILENT:  # it has used its time
                     wait = Retries(target.upstream.row.retries).wait(fault, rounds, self._left())
                 if wait is None:
                     break
@@ -188,7 +188,7 @@ class Answering:
         return self._deadline - self._means.clock()
 
     async def _attempt(self, target: Target) -> Fault | None:
-        """One target asked: None where the answer is written, else what went wrong before anything was."""
+        """Try one target. Return None if the answer was written, else the fault that occurred before any output."""
         began = perf_counter()
         out = self._outbound(target)
         turn = self._turn
@@ -197,12 +197,12 @@ class Answering:
         turn.wire, turn.passed = out.endpoint.wire.name, isinstance(out, Passing)
         turn.overhead += perf_counter() - began
         if self._down is not None:
-            self._down.heard()  # the silence of those before is not this one's
+            self._down.heard()  # the silence of earlier targets does not count for this one
         try:
             return await self._exchange(target, out)
         except asyncio.CancelledError:
             if self._call.gone and self._has_all:
-                uncancel()  # it has not waited for the end of the line
+                uncancel()  # the client has the last event and did not wait for the end of the connection
                 return None
             if self._call.gone or self._down is None or not self._down.gave_up:
                 out.seen.abandoned = self._call.gone
@@ -215,10 +215,10 @@ class Answering:
         except UpstreamError as error:
             return error.fault
         except LossError:
-            raise  # the client wants none
+            raise  # the client accepts no losses
         except (ProtocolError, EncodeError) as error:
             message = f"the upstream's answer cannot be passed on: {error.message}"
-            return Fault("server", message, 502, "bad_answer", retryable=False)  # it was paid for, and would be again
+            return Fault("server", message, 502, "bad_answer", retryable=False)  # it was billed; a retry would be too
         finally:
             self._note(out)
 
@@ -234,7 +234,7 @@ class Answering:
             request = replace(request, tools=tuple(self._means.retriever.choose(request, request.tools)))
         if runner is None:
             return outbound(self._asked, None if request is self._asked.request else request, target)
-        self._hosting = Hosting(runner, request, token_hex(16))  # not the id that a client may choose
+        self._hosting = Hosting(runner, request, token_hex(16))  # not the request id, which a client may choose
         return outbound(self._asked, self._hosting.request, target, self._hosting)
 
     def _note(self, out: Outbound) -> None:
@@ -281,7 +281,7 @@ class Answering:
     async def _following(self, out: Outbound) -> Outbound | None:
         if self._down is None or self._hosting is None:
             return await out.following()
-        with self._down.patient():  # while our own tools run, the upstream has nothing to say
+        with self._down.patient():  # the upstream is idle while our own tools run
             return await out.following()
 
     async def _end(self, out: Outbound, *, is_taken: bool) -> None:
@@ -304,7 +304,7 @@ class Answering:
         return {"content-type": "application/json", "x-request-id": self._turn.id}
 
     async def _keep(self, out: Outbound) -> None:
-        """Before the end of the answer is written: the next request may come at once, and to another machine."""
+        """Store continuations before the answer ends: the next request may arrive at once, at another machine."""
         if out.seen.kept:
             maker = (out.endpoint.model, out.endpoint.origin)
             kept = {call_id: one.by(*maker) for call_id, one in out.seen.kept.items()}
@@ -317,7 +317,7 @@ class Answering:
             await self._down.write(held)
 
     async def _relay(self, reply: Reply, stream: Stream, down: Downstream, out: Outbound) -> Fault | None:
-        """The upstream's stream to the client, but for its end; a fault where it failed before the first word."""
+        """Relay the upstream's stream except its end. Return a fault if it failed before the first output."""
         down.headers["x-toolwire-losses"] = str(len(out.losses))
         left = self._means.limits.answer
         while not _is_over(stream):
@@ -326,7 +326,7 @@ class Answering:
             except TimeoutError as error:
                 return await self._broken(stream.fail(fault_of(error, out.endpoint.origin)), stream, down)
             except ConnectionError:
-                data = b""  # what that means is for the decoder to say
+                data = b""  # the decoder decides whether the stream was complete
             if not data:
                 break
             down.heard()
@@ -336,7 +336,7 @@ class Answering:
                 return await self._broken(said, stream, down)
             if _is_over(stream):
                 self._held = said
-                if self._hosting is None:  # else our tools come first
+                if self._hosting is None:  # else our tools run first
                     await self._keep(out)
                     await self._say_held()
                     self._has_all = stream.ended and not self._asked.as_array
@@ -351,7 +351,7 @@ class Answering:
         return None
 
     async def _broken(self, last: bytes, stream: Stream, down: Downstream) -> Fault | None:
-        """A stream that failed: for another target to make good where nothing was said yet, else the end."""
+        """End a failed stream, or return its fault for another target if nothing was sent yet."""
         if not down.spoke:
             return stream.fault
         self._turn.error = None if stream.fault is None else stream.fault.kind
@@ -365,9 +365,9 @@ class Answering:
         return await self._broken(self._stream.fail(_SILENT), self._stream, down)
 
     async def _end_in(self, fault: Fault) -> None:
-        """An error, as a status where that is still possible, else as an event."""
+        """Report a fault, as a status if that is still possible, else as an event."""
         if self._has_acted:
-            fault = replace(fault, retryable=False, retry_after=None)  # who asks again would have our tools run again
+            fault = replace(fault, retryable=False, retry_after=None)  # a retry would run our tools again
         if self._down is None or not self._call.started:
             raise UpstreamError(fault)
         self._turn.error = fault.kind
@@ -385,15 +385,15 @@ def _is_over(stream: Stream) -> bool:
 
 async def _refusal(reply: Reply, out: Outbound) -> Fault:
     if 300 <= reply.status < 400:
-        message = "the upstream points elsewhere; the key does not go there"
+        message = "the upstream redirects to another address; the key is not sent there"
         return Fault("server", message, 502, "redirect", retryable=False)
     try:
         data = await whole_body(reply, _ERROR_LIMIT)
     except (ProtocolError, TimeoutError, ConnectionError):
-        data = b""  # the status says enough
+        data = b""  # the status is enough
     headers = dict(reply.headers)
     return with_date(out.fault(reply.status, data, headers), headers)
 
 
 def _endless(limit: int) -> Fault:
-    return Fault("server", f"a stream of more than {limit} bytes", 502, "too_large", retryable=False)
+    return Fault("server", f"the stream has more than {limit} bytes", 502, "too_large", retryable=False)

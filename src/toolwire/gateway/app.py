@@ -1,4 +1,4 @@
-"""The gateway as an ASGI application: every wire in front of every wire.
+"""The gateway as an ASGI application: clients and upstreams may use any wire.
 
 app = Gateway(load(Path("toolwire.toml")))          # uvicorn module:app, or `toolwire serve`
 """
@@ -58,23 +58,24 @@ _PROCESS = token_hex(8)
 _numbers = count()
 _MCP = "/mcp"
 _LARGE = 64 * 1024  # bytes
-_GONE = 499  # nginx's number for a client that went away
+_GONE = 499  # nginx's status for a client that closed the connection
 
 
 class OwnTools(Struct, frozen=True):
-    """Tools that the gateway runs itself, by a pattern of models, and what MCP clients find at `/mcp`."""
+    """Tools run by the gateway, by model pattern, and the server for MCP clients at `/mcp`."""
 
     runners: Mapping[str, Runner] = {}
     publish: Server | None = None
-    publish_for: str = "*"  # a pattern of models that a key must be for to use it
+    publish_for: str = "*"  # the model pattern that a key must allow to use it
 
 
 class Gateway:
-    """Every front, for the upstreams of `settings`. `sinks` are told of every request when it is over.
+    """The ASGI application for the upstreams of `settings`. Every sink is called at the end of every request.
 
-    `transports` replaces the way to an upstream, by its name: the model in this process is one. `runners` are tools that the
-    gateway runs itself, by a pattern of models; `retriever` chooses among a client's tools where a model says `retrieve`;
-    `publish` is what MCP clients find at `/mcp`, and `publish_for` the pattern of models that a key must be for to use it.
+    `transports` replaces the transport of an upstream, by name, for example with a model in this process. `runners` are
+    tools run by the gateway, by model pattern. `retriever` chooses among a client's tools for a model with `retrieve`.
+    `publish` is the server for MCP clients at `/mcp`. `publish_for` is the model pattern that a key must allow to use
+    it.
     """
 
     def __init__(
@@ -111,8 +112,10 @@ class Gateway:
         self.apply(settings)
 
     def apply(self, settings: Settings, own: OwnTools | None = None) -> None:
-        """New settings, for the requests to come; ConfigError leaves the old ones in place. `own` are other tools than before:
-        who had them may be rid of them once `settled` is over."""
+        """Apply new settings to future requests; on ConfigError the old ones stay in place.
+
+        `own` replaces the gateway's tools. The old tools can be closed after `settled` returns.
+        """
         rows = settings.upstreams or from_environment(self._environment)
         upstreams = {
             name: Upstream(name, row, self._transports.get(name, self._http), self._environment)
@@ -127,7 +130,7 @@ class Gateway:
             self._publish_for = own.publish_for
             self._replace_published(own.publish)
         self._guard = Guard(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
-        cache = AnswerCache(time.monotonic)  # what runs on the old settings keeps its answers to itself
+        cache = AnswerCache(time.monotonic)  # requests on the old settings keep the old cache
         self._means = Means(
             router, self._memory, settings.limits, time.monotonic, cache, self._runners, self._retriever
         )
@@ -143,7 +146,7 @@ class Gateway:
             self._published.start()
 
     async def settled(self) -> None:
-        """The requests of now are over, and what no new one will find is closed."""
+        """Wait until the current requests are over, then close the replaced servers."""
         era, self._era = self._era, UnderWay()
         replaced, self._replaced = self._replaced, []
         for published in replaced:
@@ -154,16 +157,16 @@ class Gateway:
 
     @property
     def upstreams(self) -> list[str]:
-        """The names of those that can be asked."""
+        """The names of the available upstreams."""
         return self._router.upstreams
 
     @property
     def limits(self) -> LimitsRow:
-        """Those of now."""
+        """The current limits."""
         return self._settings.limits
 
     def drain(self) -> None:
-        """From now on the readiness probe says no; requests are still answered."""
+        """Fail the readiness probe from now on; requests are still answered."""
         self._draining = True
         if self._published is not None:
             self._ending = asyncio.ensure_future(self._published.end_sessions())
@@ -215,11 +218,11 @@ class Gateway:
             except asyncio.CancelledError:
                 if not self._draining:
                     raise
-                uncancel()  # a stream that stays open as long as there is a server
+                uncancel()  # a stream that stays open as long as the server runs
 
     @contextmanager
     def _counted(self, call: Call, turn: Turn) -> Iterator[None]:
-        """A request while it is answered; then who wants to know is told."""
+        """Count a request while it is answered, then notify the sinks."""
         began = time.perf_counter()
         era = self._era
         era.begin()
@@ -235,7 +238,7 @@ class Gateway:
             self._tell(turn)
 
     async def _until_idle(self) -> None:
-        """What was told to end writes its last words."""
+        """Give cancelled requests time to write their final event."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS):
                 await self._under_way.over.wait()
@@ -257,7 +260,7 @@ class Gateway:
                 uncancel()
             except ToolwireError as error:
                 await self._refuse(call, front, turn, fault_from(error))
-            except Exception:  # noqa: BLE001  # a fault of ours stays with this request
+            except Exception:  # noqa: BLE001  # a bug of ours ends only this request
                 _log.exception("request %s failed", turn.id)
                 await self._refuse(call, front, turn, Fault("server", "the gateway failed; see its log", 500))
 
@@ -265,7 +268,7 @@ class Gateway:
         for sink in self._sinks:
             try:
                 sink(turn)
-            except Exception:  # noqa: BLE001  # a sink is a guest
+            except Exception:  # noqa: BLE001  # a failing sink must not affect the request
                 _log.exception("a sink failed at the end of request %s", turn.id)
 
     def _begin(self, turn: Turn, asked: Asked, headers: Mapping[str, str]) -> None:
@@ -273,7 +276,7 @@ class Gateway:
         for begin in self._openings:
             try:
                 begin(turn, asked, headers)
-            except Exception:  # noqa: BLE001  # a sink is a guest
+            except Exception:  # noqa: BLE001  # a failing sink must not affect the request
                 _log.exception("a sink failed at the beginning of request %s", turn.id)
 
     def _place(self, call: Call) -> Place:
@@ -282,8 +285,8 @@ class Gateway:
             return place
         methods = methods_of(call.path)
         if methods:
-            raise Refused(f"{call.method} is not for this path", hint=f"use {' or '.join(methods)}", status=405)
-        raise UnknownModel("nothing is here", hint="docs/gateway.md lists the paths")
+            raise Refused(f"{call.method} is not allowed for this path", hint=f"use {' or '.join(methods)}", status=405)
+        raise UnknownModel("unknown path", hint="see docs/gateway.md for the paths")
 
     async def _handle(self, call: Call, place: Place, turn: Turn) -> None:
         if place.action == "alive":
@@ -351,7 +354,7 @@ class Gateway:
             named: JSON = document.get("model", document.get("name"))
             name = named if isinstance(named, str) else ""
         caller.check(name)
-        self._router.plan(name, tools=False)  # UnknownModel where it is nowhere
+        self._router.plan(name, tools=False)  # raises UnknownModel if no upstream has it
         return model_entry(place.front.wire, name)
 
     def _names(self, caller: Caller) -> list[str]:
@@ -360,13 +363,13 @@ class Gateway:
     async def _refuse(self, call: Call, front: Front, turn: Turn, fault: Fault) -> None:
         turn.error = fault.kind
         if call.started or call.gone:
-            return  # the connection is closed; the client sees that the answer has no end
+            return  # the connection is closed, so the client sees that the answer is incomplete
         status, body, headers = get(front.wire).encode_error(replace(fault, request_id=turn.id))
         await call.respond(status, {**_JSON, "x-request-id": turn.id, **headers}, to_bytes(body))
 
 
 def _estimated(body: bytes) -> int:
-    """Tokens, as far as one can tell without the provider's own tokenizer; of what is large only by its size."""
+    """Estimate tokens without the provider's tokenizer; for a large body, from its size only."""
     if len(body) > _LARGE:
         return len(body) // 4
     from ..audit.tokens import count_tokens

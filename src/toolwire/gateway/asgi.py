@@ -1,6 +1,6 @@
-"""One HTTP exchange with a client, over ASGI: the request read within limits, the answer written, and the client watched.
+"""One HTTP exchange with a client over ASGI: read the request within limits, write the answer, watch the connection.
 
-A client that goes away cancels the task that works for it, so that the upstream is let go at once.
+A client that disconnects cancels the task that serves it, so that the upstream connection is released at once.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _TIMERS = SharedTimers()
 
 
 class TooLarge(ToolwireError):
-    """A body beyond the limit."""
+    """The body exceeds the limit."""
 
     default_status = 413
 
 
 class SlowClient(ToolwireError):
-    """A body that did not come in time."""
+    """The body did not arrive in time."""
 
     default_status = 408
 
 
 class Call:
-    """A request and the way to answer it."""
+    """A request, and the methods to answer it."""
 
     __slots__ = (
         "_receive",
@@ -74,15 +74,15 @@ class Call:
         self._watch: asyncio.Task[None] | None = None
 
     async def body(self, limit: int, seconds: float) -> bytes:
-        """The whole body."""
+        """Read the whole body."""
         declared = self.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > limit:
-            raise TooLarge(f"a body of {declared} bytes; the limit is {limit}")
+            raise TooLarge(f"the body has {declared} bytes; the limit is {limit}")
         message = await self._receive_within(seconds, _TIMERS.call_later)
         first: bytes = message.get("body", b"")
         if not message.get("more_body"):
             if len(first) > limit:
-                raise TooLarge(f"a body of more than {limit} bytes")
+                raise TooLarge(f"the body has more than {limit} bytes")
             return first
         return await self._rest(first, limit, seconds)
 
@@ -95,7 +95,7 @@ class Call:
             pieces.append(message.get("body", b""))
             size += len(pieces[-1])
             if size > limit:
-                raise TooLarge(f"a body of more than {limit} bytes")
+                raise TooLarge(f"the body has more than {limit} bytes")
             more = message.get("more_body", False)
         return b"".join(pieces)
 
@@ -123,12 +123,12 @@ class Call:
             if not late:
                 raise
             task.uncancel()
-            raise SlowClient("the body did not come in time") from None
+            raise SlowClient("the body did not arrive in time") from None
         finally:
             timer.cancel()
 
     def received_within(self, seconds: float) -> Receive:
-        """For an app behind this one: a body that is not whole in time is a client that went away."""
+        """Return `receive` for a mounted app; a body that is incomplete at the deadline counts as a disconnect."""
         whole = False
         deadline = asyncio.get_running_loop().time() + seconds
 
@@ -147,13 +147,13 @@ class Call:
         return receive
 
     async def sent(self, message: Message) -> None:
-        """The same for its answers."""
+        """Send a message of a mounted app, and note its status."""
         if message["type"] == "http.response.start":
             self.started, self.status = True, message["status"]
         await self._send(message)
 
     def watch(self) -> None:
-        """From here on, a client that goes away cancels the running task: soon, for most answers are there sooner."""
+        """Cancel the running task if the client disconnects; watch after a delay, because most answers are faster."""
         self._task = asyncio.current_task()
         self._timer = _TIMERS.call_later(_SOON, self._begin_to_watch)
 
@@ -164,7 +164,7 @@ class Call:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         if self.ended:
-            return  # a server says the same of a client that has its whole answer
+            return  # a server also reports a disconnect after the whole answer was sent
         self.gone = True
         if self._task is not None:
             self._task.cancel()
@@ -178,16 +178,16 @@ class Call:
             self._watch = None
 
     async def respond(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        """A whole answer."""
+        """Write a whole answer."""
         await self.start(status, {**headers, "content-length": str(len(body))})
         await self._send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
         self.ended = True
 
     async def start(self, status: int, headers: Mapping[str, str]) -> None:
-        """The head of an answer; `write` and `end` give the rest."""
+        """Write the head of an answer; `write` and `end` write the rest."""
         pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": pairs})
-        self.started = True  # not before: who is cancelled while it waits may still answer otherwise
+        self.started = True  # not earlier: a task cancelled while it waits may still send another answer
         self.status = status
 
     async def write(self, data: bytes) -> None:
@@ -199,7 +199,7 @@ class Call:
 
 
 def uncancel() -> None:
-    """The running task was told to stop, has understood, and goes on."""
+    """Continue the running task after a cancellation that has been handled."""
     task = asyncio.current_task()
     if task is not None:
         task.uncancel()

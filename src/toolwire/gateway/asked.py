@@ -1,4 +1,4 @@
-"""What a client asks: its body read on its own wire."""
+"""A client's request, its body decoded on its own wire."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .fronts import Place
 
 __all__ = ["Asked"]
 
-# fields that other gateways take as the address of an upstream, or as the key for it
+# fields that other gateways read as the address of an upstream, or as its key
 _NOT_THE_CLIENTS_TO_SAY = ("api_base", "base_url", "api_key", "extra_headers", "custom_llm_provider")
-_LONGEST_NAME = 512  # names are remembered
-# what a provider's own clients say about the protocol, for an upstream of the same wire
+_LONGEST_NAME = 512  # names are cached
+# protocol headers of a provider's own clients, forwarded to an upstream of the same wire
 _SAME_WIRE_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
 _CALL_MARKS = (b"tool_use", b"tool_calls", b"unction", b"custom_tool_call")  # of every wire, in any spelling
 
 
 class Asked:
-    """A request, as bytes, as a document and, where somebody looks, as a value."""
+    """A request as bytes, as a document and, on demand, as a value."""
 
     __slots__ = (
         "_request",
@@ -46,25 +46,25 @@ class Asked:
     def __init__(self, place: Place, body: bytes, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
         self.front = place.front
         self.wire: Wire = get(place.front.wire)
-        self.body = body.removeprefix(BOM_UTF8)  # an upstream may not know the mark
+        self.body = body.removeprefix(BOM_UTF8)  # an upstream may not accept the byte order mark
         self.document = _document(self.body, headers)
         self._request: Request | None = None
         self.model = _model(place, self.document)
         if place.stream is None:
             stream = self.document.get("stream", self.front.streams_unless_told)
             if not isinstance(stream, bool | None):
-                self.wire.decode_request(self.document)  # says what is wrong with it
+                self.wire.decode_request(self.document)  # raises the error for this field
             self.stream = bool(stream)
         else:
             self.stream = place.stream
         self.has_tools = bool(self.document.get("tools") or self.document.get("functions"))
         self.as_array = place.stream is True and query.get("alt") != "sse"  # a stream as one JSON array
-        self.strict = headers.get("x-toolwire-strict", "") == "1"  # rather an error than a loss
+        self.strict = headers.get("x-toolwire-strict", "") == "1"  # a loss is an error
         self.headers = {name: headers[name] for name in _SAME_WIRE_HEADERS if name in headers}
 
     @property
     def request(self) -> Request:
-        """ProtocolError with a pointer where it is none of its wire."""
+        """The decoded request; ProtocolError with a pointer if it is invalid on its wire."""
         if self._request is None:
             request = self.wire.decode_request(self.document)
             self._request = replace(request, model=self.model, stream=self.stream or None)
@@ -72,14 +72,14 @@ class Asked:
 
     @property
     def readable(self) -> Request | None:
-        """The same, where it can be read: what only passes need not be."""
+        """The decoded request, or None if it cannot be decoded: a request that is only passed through need not be."""
         try:
             return self.request
         except ToolwireError:
             return None
 
     def stored_state(self, target: str) -> StoredStateError | None:
-        """The error for a reference that the wire `target` cannot carry, with a pointer into the client's document."""
+        """Return the error for a reference that `target` cannot carry, with a pointer into the client's document."""
         request = self.readable
         error = None if request is None else find_stored(request, target)
         if request is not None and error is not None:
@@ -87,26 +87,26 @@ class Asked:
         return error
 
     def may_have_calls(self) -> bool:
-        """Whether the history can have calls in it: cheaper to see than to read."""
+        """Check whether the history may contain calls; a search in the bytes is cheaper than decoding."""
         return any(mark in self.body for mark in _CALL_MARKS)
 
 
 def _document(body: bytes, headers: Mapping[str, str]) -> Object:
     if headers.get("content-encoding", "identity") != "identity":
-        raise ProtocolError("a compressed body", hint="send it as it is", status=415)
+        raise ProtocolError("compressed bodies are not supported", hint="send the body uncompressed", status=415)
     document = parse_object(body)
     for name in _NOT_THE_CLIENTS_TO_SAY:
         if name in document:
-            hint = "upstreams and their keys are in the gateway's settings"
-            raise ConfigError(f"{name} is not the client's to say", pointer=join(name), hint=hint)
+            hint = "configure upstreams and their keys in the gateway's settings"
+            raise ConfigError(f"{name} must not be set by a client", pointer=join(name), hint=hint)
     return document
 
 
 def _model(place: Place, document: Object) -> str:
     model = place.model or document.get("model")
     if not isinstance(model, str) or not model:
-        raise ProtocolError("no model", pointer=place.model_at, hint=place.where_models_are)
+        raise ProtocolError("the request names no model", pointer=place.model_at, hint=place.where_models_are)
     if len(model) > _LONGEST_NAME:
-        words = f"the name of a model of more than {_LONGEST_NAME} characters"
+        words = f"the model name has more than {_LONGEST_NAME} characters"
         raise ProtocolError(words, pointer=place.model_at)
     return model

@@ -1,4 +1,4 @@
-"""Whole answers, kept for a while for who asks for exactly the same again."""
+"""A cache of whole answers for identical requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_BYTES = 64 * 1024 * 1024
 
 
 class AnswerCache:
-    """The newest answers, up to so many bytes. Callers do not share."""
+    """The newest answers, up to a total number of bytes. Callers do not share entries."""
 
     def __init__(self, clock: Callable[[], float], most: int = _MOST_BYTES) -> None:
         self._clock = clock
@@ -24,7 +24,7 @@ class AnswerCache:
 
     @staticmethod
     def key(caller: str, front: str, model: str, headers: Mapping[str, str], body: bytes) -> bytes:
-        """`headers` are those that go along to the upstream."""
+        """Hash a request. `headers` are those forwarded to the upstream."""
         said = to_bytes([caller, front, model, *(part for header in sorted(headers.items()) for part in header)])
         return sha256(said + b"\0" + body).digest()
 

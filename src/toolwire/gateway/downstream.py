@@ -1,4 +1,4 @@
-"""The client's end of a stream: begun with the first word or the first sign of life, and kept awake in between."""
+"""The client's side of a stream: started by the first output or the first ping, and kept alive in between."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECOND_LOOK = 0.05  # seconds
 
 
 class Frames(Protocol):
-    """How the events of a stream are put on the line."""
+    """The framing of a stream's events."""
 
     def feed(self, data: bytes) -> bytes: ...
 
@@ -43,10 +43,10 @@ class ArrayFrames:
 
 
 class Downstream:
-    """A stream to a client. `spoke` once there was more than a sign of life: from then on there is no way back.
+    """A stream to a client. `spoke` is set by the first output; after it, no other target can be tried.
 
-    `ping` goes out after so many seconds without a word. `silence` seconds without one of the upstream's cancel the task that
-    waits for it: it has waited long enough.
+    `ping` is sent after `every` seconds without output. After `silence` seconds without data from the upstream, the
+    task that waits for it is cancelled.
     """
 
     def __init__(
@@ -77,19 +77,19 @@ class Downstream:
         self._timer = self._loop.call_later(min(every, silence), self._wake)
 
     def heard(self) -> None:
-        """The upstream gave a sign of life."""
+        """Note a sign of life from the upstream."""
         self._heard = self._loop.time()
         self._is_late = False
 
     def wait_again(self) -> None:
-        """For somebody else, after one who was silent for too long."""
+        """Restart the timers for another target, after one that was silent for too long."""
         self.gave_up = False
         self.heard()
         self._timer = self._loop.call_later(min(self._every, self._silence), self._wake)
 
     @contextmanager
     def patient(self) -> Iterator[None]:
-        """For as long as nothing can come from the upstream: its silence does not count."""
+        """Ignore the upstream's silence while it cannot send anything."""
         self._heard = inf
         try:
             yield
@@ -119,13 +119,13 @@ class Downstream:
             self._pinging.cancel()
 
     async def _until_quiet(self) -> None:
-        """A ping that is under way is out."""
+        """Wait until a ping in progress has been sent."""
         if self._pinging is not None:
-            await asyncio.wait({self._pinging})  # who is cancelled here does not cancel it: it may be half out
+            await asyncio.wait({self._pinging})  # a cancellation here must not cancel the ping, which may be half sent
             self._pinging = None
 
     async def _put(self, data: bytes) -> None:
-        self._is_writing = True  # from here on no ping begins
+        self._is_writing = True  # no ping starts from here on
         try:
             if self._pinging is not None:
                 await self._until_quiet()
@@ -139,7 +139,7 @@ class Downstream:
     def _wake(self) -> None:
         now = self._loop.time()
         if self._is_writing:
-            self.heard()  # what has come waits here for the client
+            self.heard()  # data has arrived and waits for the client
         if now - self._heard >= self._silence:
             self._lose_patience()
             return
@@ -152,7 +152,7 @@ class Downstream:
         self._timer = self._loop.call_later(max(min(next_ping, next_silence) - now, 0.01), self._wake)
 
     def _lose_patience(self) -> None:
-        """At the second look: after a time in which this process stood still, what has come is not yet read."""
+        """Give up at the second check: after this process was suspended, data that has arrived is not yet read."""
         if not self._is_late:
             self._is_late = True
             self._timer = self._loop.call_later(_SECOND_LOOK, self._wake)

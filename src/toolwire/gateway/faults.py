@@ -1,4 +1,4 @@
-"""What went wrong here, as a provider would say it: for the client, in its own dialect."""
+"""The gateway's errors as provider faults, for the client in its own protocol."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _OURS = frozenset({"authentication", "permission", "billing"})
 
 
 class Refused(ToolwireError):
-    """A client that may not do this."""
+    """The client is not allowed to do this."""
 
     default_status = 403
 
 
 class RateLimited(ToolwireError):
-    """Too much at once; `retry_after` seconds later there is room again."""
+    """A limit is exceeded; there is room again after `retry_after` seconds."""
 
     default_status = 429
 
@@ -37,7 +37,7 @@ class RateLimited(ToolwireError):
 
 
 def fault_from(error: ToolwireError) -> Fault:
-    """An error of ours."""
+    """Convert an error of ours to a fault."""
     if isinstance(error, UpstreamError):
         return error.fault
     kind = _KINDS.get(error.status) or ("invalid_request" if error.status < 500 else "server")
@@ -47,15 +47,15 @@ def fault_from(error: ToolwireError) -> Fault:
 
 
 def is_ours_to_settle(fault: Fault) -> bool:
-    """Whether an upstream has it against the gateway, and not against its client: whatever it calls it."""
+    """Check whether the upstream refuses the gateway rather than its client, by kind or by status."""
     return fault.kind in _OURS or fault.status in (401, 402)
 
 
 def settled(fault: Fault, upstream: str) -> Fault:
-    """The upstream does not take our key: the client, whose own key is right, cannot do anything about it. That there is no
-    money it is told as such: it is no failure that passes.
+    """Convert a refusal of our own key: the client, whose key is valid, cannot do anything about it.
 
-    Nor is a failure of the upstream one of ours: a 500 from here is always the gateway's own.
+    Missing credit is reported as such, because it is not a transient failure. A 500 of the upstream becomes a 502: a
+    500 from here is always the gateway's own.
     """
     if is_ours_to_settle(fault):
         message = f"the upstream {upstream} refuses the gateway: {fault.message}"

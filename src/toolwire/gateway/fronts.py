@@ -1,4 +1,4 @@
-"""The paths that clients know, and what they mean. Pure data and a look-up."""
+"""The paths that clients use, with their meaning, as data; and the lookup."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Action: TypeAlias = Literal["generate", "count", "models", "model", "alive", "re
 
 
 class Front(Struct, frozen=True):
-    """A protocol as a server speaks it."""
+    """A protocol as the gateway serves it."""
 
     wire: str
     stream_type: str = "text/event-stream"
-    ping: bytes = b": ping\n\n"  # a sign of life that its clients skip
+    ping: bytes = b": ping\n\n"  # a keep-alive that its clients skip
     streams_unless_told: bool = False
     event_ends: tuple[bytes, ...] = (b"\n\n", b"\r\n\r\n", b"\r\r")
-    last_words: bytes = b""  # behind the end of an answer: clients may wait for them
-    models: str = "/v1/models"  # where its clients find what there is
+    last_words: bytes = b""  # after the end of an answer; clients may wait for them
+    models: str = "/v1/models"  # the path that lists the models
 
 
 FRONTS = {
@@ -30,7 +30,7 @@ FRONTS = {
     "openai_responses": Front("openai_responses"),
     "anthropic": Front("anthropic", ping=b'event: ping\ndata: {"type":"ping"}\n\n'),
     "gemini": Front("gemini", models="/v1beta/models"),
-    # its clients read every line as an object: there is nothing that they would skip
+    # its clients parse every line as an object, so no keep-alive would be skipped
     "ollama": Front(
         "ollama", "application/x-ndjson", b"", streams_unless_told=True, event_ends=(b"\n",), models="/api/tags"
     ),
@@ -38,7 +38,7 @@ FRONTS = {
 
 
 class Place(Struct, frozen=True):
-    """What a path asks for. `model` and `stream` are None where the body says it."""
+    """The meaning of a path. `model` and `stream` are None if the body contains them."""
 
     action: Action
     front: Front
@@ -47,12 +47,12 @@ class Place(Struct, frozen=True):
 
     @property
     def model_at(self) -> str:
-        """A pointer to the model's name; empty where it stands in the path."""
+        """A pointer to the model's name; empty if it is in the path."""
         return "" if self.model is not None else "/model"
 
     @property
     def where_models_are(self) -> str:
-        return f"`{self.front.models}` lists what there is"
+        return f"see `{self.front.models}` for the available models"
 
 
 _ROWS: tuple[tuple[str, str, Action, str], ...] = (
@@ -80,12 +80,12 @@ _ROWS: tuple[tuple[str, str, Action, str], ...] = (
     ("GET", r"/(?:ready|readyz)", "ready", "openai_chat"),
     ("GET", r"/metrics", "metrics", "openai_chat"),
 )
-_USUAL = 1024  # characters of a path that is worth remembering
+_USUAL = 1024  # characters of a path that is worth caching
 _ROUTES = [(method, re.compile(path), action, FRONTS[wire]) for method, path, action, wire in _ROWS]
 
 
 def place_of(method: str, path: str, headers: dict[str, str]) -> Place | None:
-    """What a request is for; None where nothing is there."""
+    """Find the meaning of a request's path; None for an unknown path."""
     method = "GET" if method == "HEAD" else method
     found = _by_pattern(method, path) if len(path) <= _USUAL else _matched(method, path)
     if found is not None and found.action in ("models", "model") and "anthropic-version" in headers:
@@ -109,12 +109,12 @@ _by_pattern = lru_cache(1024)(_matched)
 
 
 def methods_of(path: str) -> list[str]:
-    """The methods that a path answers to."""
+    """List the methods of a path."""
     return sorted({method for method, pattern, _, _ in _ROUTES if pattern.fullmatch(path)})
 
 
 def dialect_of(path: str, headers: dict[str, str]) -> Front:
-    """In whose words to refuse what is nowhere."""
+    """Choose the protocol of the error for an unknown path."""
     if "anthropic-version" in headers or path.startswith("/v1/messages"):
         return FRONTS["anthropic"]
     if path.startswith(("/v1beta", "/v1alpha")) or "x-goog-api-key" in headers:

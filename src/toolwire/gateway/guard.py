@@ -1,4 +1,4 @@
-"""Requests that a browser was tricked into, and requests that two servers would read differently, are turned away."""
+"""Refuse requests that a browser was tricked into, and requests that two servers would parse differently."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ _ONCE = frozenset(
 
 
 class Guard:
-    """`hosts` are names of ours besides those of this machine, `origins` pages that may ask us; `open_to_all` where keys say
-    who may, and the name under which a client reaches us does not matter."""
+    """Checks of the Host and Origin headers, and of repeated headers.
+
+    `hosts` are names of the gateway besides those of this machine. `origins` are pages that may send requests.
+    `open_to_all` is for a gateway with keys, where the name that a client uses for it does not matter.
+    """
 
     def __init__(self, hosts: Iterable[str], origins: Iterable[str], *, open_to_all: bool) -> None:
         self._hosts = frozenset(host.lower() for host in hosts)
@@ -26,22 +29,27 @@ class Guard:
         self._open = open_to_all
 
     def check(self, raw: list[tuple[bytes, bytes]]) -> None:
-        """The headers as they came."""
+        """Check the raw headers."""
         host = origin = b""
         seen: set[bytes] = set()
         for name, value in raw:
             if name in _ONCE:
                 if name in seen:
-                    raise ProtocolError(f"the header {name.decode()} is there twice")
+                    raise ProtocolError(f"repeated header {name.decode()}")
                 seen.add(name)
             if name == b"host":
                 host = value
             elif name == b"origin":
                 origin = value
         if not self._open and not self._is_ours(host.decode("latin-1")):
-            raise Refused("this is not our name", hint="set server.hosts to the names that clients use")
+            raise Refused(
+                "the Host header names an unknown host", hint="set server.hosts to the names that clients use"
+            )
         if origin and not self._may_ask(origin.decode("latin-1").lower()):
-            raise Refused("a page of another origin", hint="set server.origins to those that may ask")
+            raise Refused(
+                "the Origin header names an unknown origin",
+                hint="set server.origins to the origins that may send requests",
+            )
 
     def _is_ours(self, host: str) -> bool:
         name = _name(f"//{host}")
@@ -52,7 +60,7 @@ class Guard:
 
 
 def _name(url: str) -> str:
-    """Whose address it is; nobody's, where it says more than that."""
+    """Return the host name of a URL, or an empty string if the URL contains more than an address."""
     try:
         parts = urlsplit(url)
     except ValueError:

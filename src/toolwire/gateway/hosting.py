@@ -1,7 +1,8 @@
-"""Tools that the gateway runs itself. The model is offered them beside the client's; the client never sees their calls.
+"""Tools run by the gateway. The model is offered them beside the client's tools; the client never sees their calls.
 
-A turn that calls only these is answered here, and the model is asked again. A turn that calls the client's as well goes to
-the client with its own calls; what ran here is remembered by them, and put back into the history when the client returns.
+A turn that calls only these tools is answered here, and the model is asked again. A turn that also calls the client's
+tools goes to the client with the client's calls. The gateway's calls and results of that turn are stored by call id,
+and put back into the history when the client returns.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from .seen import Kept, fingerprint
 __all__ = ["Hosting", "TurnEvents", "add_usage", "offered"]
 
 _MOST_TURNS = 16
-_KEY_SPACE = 1_000_000  # keys of one turn; those of the next begin behind them
+_KEY_SPACE = 1_000_000  # keys of one turn; those of the next turn follow them
 
 
 def offered(request: Request, runner: Runner) -> Request:
-    """`request` with the gateway's tools; where a client has one of the same name, the client's counts."""
+    """Add the gateway's tools to `request`; a client's tool of the same name takes precedence."""
     own = {tool.name for tool in request.tools}
     more = tuple(tool for tool in runner.box.tools if tool.name not in own)
     forbidden = request.choice is not None and request.choice.mode != "auto"
@@ -38,12 +39,12 @@ def offered(request: Request, runner: Runner) -> Request:
 
 
 class Hosting:
-    """The turns of one request. `request` is what the model is asked next."""
+    """The turns of one request. `request` is the next request to the model."""
 
     def __init__(self, runner: Runner, client: Request, run_id: str) -> None:
         self.request = offered(client, runner)
         self.kept: dict[str, Kept] = {}
-        self.before: tuple[Part, ...] = ()  # what was said to the client in earlier turns
+        self.before: tuple[Part, ...] = ()  # parts sent to the client in earlier turns
         self.usage: Usage | None = None
         self.turns = 0
         self._runner = runner
@@ -53,7 +54,7 @@ class Hosting:
 
     @property
     def has_acted(self) -> bool:
-        """Tools have run: to begin anew could run them twice."""
+        """True if tools have run: starting over could run them twice."""
         return bool(self._earlier)
 
     def hosts(self, name: str) -> bool:
@@ -63,11 +64,11 @@ class Hosting:
         return [call for call in response.calls if self.hosts(call.name)]
 
     def is_for_the_client(self, response: Response) -> bool:
-        """Whether the client gets it: no call of ours in it, or one of the client's."""
+        """Check whether the client gets the response: it has no call of ours, or also one of the client's."""
         return len(self.own(response)) == 0 or len(self.own(response)) < len(response.calls)
 
     async def run(self, response: Response) -> bool:
-        """Runs our calls of this turn; whether the model is to be asked again."""
+        """Run our calls of this turn. Return whether the model must be asked again."""
         calls = self.own(response)
         if not calls:
             return False
@@ -81,7 +82,7 @@ class Hosting:
             return False
         self.turns += 1
         if self.turns >= _MOST_TURNS:
-            message = f"the model has called the gateway's tools {_MOST_TURNS} times and found no end"
+            message = f"the model called the gateway's tools {_MOST_TURNS} times without finishing"
             raise UpstreamError(Fault("server", message, 502, "no_end", retryable=False))
         self._append(response, results)
         return True
@@ -93,11 +94,11 @@ class Hosting:
         self.usage = add_usage(self.usage, response.usage)
 
     def counted(self, response: Response) -> Usage | None:
-        """What all turns so far have cost, with this one."""
+        """Add up the usage of all turns so far, including this one."""
         return add_usage(self.usage, response.usage)
 
     def visible(self, response: Response) -> Response:
-        """What the client sees of a turn."""
+        """Remove our calls from a turn."""
         parts = tuple(part for part in response.parts if not (isinstance(part, ToolCall) and self.hosts(part.name)))
         stop = response.stop
         if stop is not None and stop.reason == "tool_calls" and not any(isinstance(one, ToolCall) for one in parts):
@@ -105,16 +106,16 @@ class Hosting:
         return replace(response, parts=parts, stop=stop)
 
     def whole(self, response: Response) -> Response:
-        """The last turn, with what was said in those before."""
+        """Return the last turn, with the visible parts of the earlier turns."""
         seen = self.visible(response)
         return replace(seen, parts=(*self.before, *seen.parts), usage=add_usage(self.usage, seen.usage))
 
 
 class TurnEvents:
-    """The events of one turn as the client sees them: one response, however many turns it takes."""
+    """The events of one turn for the client, who gets one response for any number of turns."""
 
     def __init__(self, hosting: Hosting) -> None:
-        self.response: Response | None = None  # the turn, once it is whole
+        self.response: Response | None = None  # the turn, once it is complete
         self._hosting = hosting
         self._folder = Folder()
         self._hidden: set[int] = set()

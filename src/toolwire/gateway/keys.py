@@ -1,4 +1,4 @@
-"""Who may ask for what. Keys are random, so one round of SHA-256 is enough to keep them; the hash is what is looked up."""
+"""Keys and their permissions. Keys are random, so one round of SHA-256 is enough to store them; lookup is by hash."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["ANYBODY", "Caller", "Keys", "Unknown", "digest", "given_keys", "new_
 
 
 class Unknown(ToolwireError):
-    """No key, or one that nobody has."""
+    """The key is missing or unknown."""
 
     default_status = 401
 
 
 class Caller(Struct, frozen=True):
-    """Whose key it is, and what it is good for."""
+    """The owner of a key, and its permissions."""
 
     name: str
     row: KeyRow
@@ -32,12 +32,12 @@ class Caller(Struct, frozen=True):
         return "*" in self.row.models or any(fnmatchcase(model, pattern) for pattern in self.row.models)
 
     def may_use_some(self, pattern: str) -> bool:
-        """Whether a model of this pattern can be among its own, as far as two patterns tell."""
+        """Check whether the key may allow a model of this pattern, as far as two patterns can be compared."""
         return any(fnmatchcase(own, pattern) or fnmatchcase(pattern, own) for own in self.row.models)
 
     def check(self, model: str) -> None:
         if not self.may_use(model):
-            raise Refused(f"the key {self.name!r} is not for the model {model[:200]!r}")
+            raise Refused(f"the key {self.name!r} does not allow the model {model[:200]!r}")
 
 
 ANYBODY = Caller("", KeyRow(""))
@@ -51,14 +51,14 @@ class Keys:
         return len(self._by_hash)
 
     def known(self, headers: Mapping[str, str]) -> Caller | None:
-        """The same for who only wants to know."""
+        """Like `caller`, but return None instead of raising."""
         try:
             return self.caller(headers, {})
         except Unknown:
             return None
 
     def caller(self, headers: Mapping[str, str], query: Mapping[str, str]) -> Caller:
-        """Whoever the request is from; Unknown where keys are asked for and none of those given is known."""
+        """Identify the client; Unknown if keys are required and none of those given is known."""
         if not self._by_hash:
             return ANYBODY
         given = given_keys(headers, query)
@@ -67,11 +67,11 @@ class Keys:
             if found is not None:
                 return found
         words = "unknown key" if given else "no key"
-        raise Unknown(words, hint="Authorization: Bearer …, x-api-key, x-goog-api-key, api-key or ?key=")
+        raise Unknown(words, hint="send Authorization: Bearer …, x-api-key, x-goog-api-key, api-key or ?key=")
 
 
 def given_keys(headers: Mapping[str, str], query: Mapping[str, str]) -> list[str]:
-    """Every key in a request, wherever its client puts it."""
+    """Collect the keys in a request, from every place that clients use."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     given = [token.strip() if scheme.lower() == "bearer" else ""]
     given += [headers.get(name, "") for name in ("x-api-key", "x-goog-api-key", "api-key")]

@@ -1,11 +1,11 @@
-"""How much a key may ask for. Who is over the limit is told when there is room again.
+"""Limits per key. The error for an exceeded limit contains the time until there is room again.
 
-A limit holds for any minute (or day), not for those of the calendar: time is cut into slices, sixty to a minute or a day, and
-what counts is the slice at hand and the sixty before it. So nobody gets twice the limit around the turn of a minute, a key
-costs sixty-one numbers at most, and room comes back at most one slice (a second; 24 minutes of a day) later than it could.
+A limit holds for any minute (or day), not for calendar ones: time is divided into slices, sixty to a minute or a day,
+and the current slice and the sixty before it count. So no client gets twice the limit around the turn of a minute, a
+key costs at most sixty-one numbers, and room returns at most one slice (a second; 24 minutes of a day) late.
 
-A request counts once it is let in; one that is refused counts nothing. What an answer costs is known only afterwards, so
-the requests that run when a budget of tokens is used up may still go over it.
+A request counts once it is admitted; a refused one does not count. The cost of an answer is known only afterwards, so
+the requests in flight when a token budget is used up may still exceed it.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ __all__ = ["SLICES", "InProcess", "Limit", "Limiter", "limits_of", "over"]
 
 Counted: TypeAlias = Literal["requests", "tokens", "day"]
 SLICES = 60
-_WORDS = {"requests": "requests a minute", "tokens": "tokens a minute", "day": "tokens a day"}
+_WORDS = {"requests": "requests per minute", "tokens": "tokens per minute", "day": "tokens per day"}
 
 
 class Limiter(Protocol):
     async def admit(self, caller: Caller) -> None:
-        """Counts a request; RateLimited where there is no room for it."""
+        """Count a request; RateLimited if there is no room for it."""
         ...
 
     async def spend(self, caller: Caller, tokens: int) -> None:
-        """Counts what an answer cost. It does not raise."""
+        """Count the cost of an answer. It does not raise."""
         ...
 
 
 class Limit(Struct, frozen=True):
-    """`most` of something in `seconds`."""
+    """At most `most` of something in `seconds`."""
 
     name: Counted
     most: int
@@ -54,7 +54,7 @@ class Limit(Struct, frozen=True):
 
 
 def limits_of(caller: Caller) -> tuple[Limit, ...]:
-    """Of a key, those that it has."""
+    """List the limits of a key."""
     row = caller.row
     return _limits(row.requests_per_minute, row.tokens_per_minute, row.tokens_per_day)
 
@@ -70,7 +70,7 @@ def _limits(requests: int | None, tokens: int | None, day: int | None) -> tuple[
 
 
 class InProcess:
-    """For one process. No two of its steps are apart: nothing is awaited between the look and the count."""
+    """Limits of one process. Check and increment share no `await`, so no lock is needed."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -99,7 +99,7 @@ class InProcess:
     def _of(self, caller: Caller, now: float) -> list[tuple[Limit, _Window]]:
         windows = self._windows.get(caller.name)
         if windows is None:
-            # keys come and go with the settings; those that are gone leave nothing behind for long
+            # keys change with the settings; the windows of removed keys are dropped
             self._windows = {name: one for name, one in self._windows.items() if not _are_over(one, now)}
             windows = self._windows[caller.name] = {}
         found = []
@@ -111,7 +111,7 @@ class InProcess:
 
 
 class _Window:
-    """Amounts by the number of their slice, the oldest first."""
+    """Amounts by slice number, the oldest first."""
 
     __slots__ = ("_amounts", "_slice", "_total")
 
@@ -126,7 +126,7 @@ class _Window:
         self._total += amount
 
     def wait(self, most: int, now: float) -> float:
-        """Seconds until there is less than `most`; 0 where there is less already."""
+        """Return the seconds until the total is below `most`, or 0 if it is."""
         self._forget(now)
         left, until = self._total, now
         if left < most:
@@ -153,6 +153,6 @@ def _are_over(windows: dict[str, _Window], now: float) -> bool:
 
 
 def over(caller: Caller, limit: Limit, wait: float) -> RateLimited:
-    """Whole seconds, rounded up: all that every client reads, and never too early."""
+    """Build the error for an exceeded limit, in whole seconds rounded up: all clients read them, and none is early."""
     words = f"the key {caller.name!r} has used its {limit.most} {_WORDS[limit.name]}"
     return RateLimited(words, retry_after=ceil(wait))

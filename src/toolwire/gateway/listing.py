@@ -1,4 +1,4 @@
-"""The models that there are, and how many tokens something has, as each protocol says it."""
+"""Model lists and token counts in the shape of each protocol."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..ir.pointer import Object
 __all__ = ["VERSION", "count_reply", "model_entry", "model_list"]
 
 VERSION = "0.31.0"
-"""What we answer to a client of Ollama that asks for the version: the one whose protocol we speak."""
+"""The version that we report to clients of Ollama: that of the protocol we implement."""
 
 
 def model_list(wire: str, names: list[str]) -> Object:

@@ -1,7 +1,7 @@
-"""LiteLLM's `config.yaml`, as far as it says which model is where: for who comes from there.
+"""Read the models and keys in LiteLLM's `config.yaml`, for users who migrate from LiteLLM.
 
 model_list[].model_name, litellm_params.{model, api_base, api_key, timeout, weight}, general_settings.master_key, and
-`os.environ/NAME` for values. What else is in the file is refused by name, not ignored.
+`os.environ/NAME` for values. Any other setting in the file is refused by name, not ignored.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ __all__ = ["from_litellm"]
 
 _ENVIRONMENT = "os.environ/"
 _ROUTER = {"model_list", "general_settings", "litellm_settings", "router_settings"}
-_ENTRY = {"model_name", "litellm_params", "model_info"}  # the last only describes
+_ENTRY = {"model_name", "litellm_params", "model_info"}  # the last is descriptive only
 _PARAMS = {"model", "api_base", "api_key", "timeout", "weight", "max_retries"}
 
 
 def from_litellm(text: str) -> Settings:
-    """The settings that a LiteLLM file stands for; ConfigError for what we do not have."""
+    """Convert a LiteLLM file to settings. ConfigError for a setting that is not supported."""
     document = _parsed(text)
     _only(document, _ROUTER, "the file")
     for section in ("litellm_settings", "router_settings"):
         if document.get(section):
-            raise ConfigError(f"{section} has no counterpart here", hint="remove it, or write a toolwire.toml")
+            raise ConfigError(f"{section} is not supported", hint="remove it, or write a toolwire.toml")
     upstreams: dict[str, UpstreamRow] = {}
     targets: dict[str, list[TargetRow]] = {}
     for number, entry in enumerate(_list(document.get("model_list"), "model_list")):
@@ -48,12 +48,12 @@ def from_litellm(text: str) -> Settings:
 
 
 def _own(name: str, model: str, where: str) -> str | None:
-    """The model's name at its upstream; None where it is whatever the client asks for."""
+    """Return the model's name at its upstream, or None if it is the name that the client uses."""
     if "*" not in model:
         return model
     if name == model == "*":
         return None
-    raise ConfigError(f"{where}.model: {model!r} is for a pattern of names", hint="only `*` for `*` can be read here")
+    raise ConfigError(f"{where}.model: unsupported pattern {model!r}", hint="use `*` for both names, or no pattern")
 
 
 def _upstream(params: Object, where: str) -> tuple[UpstreamRow, str]:
@@ -61,12 +61,12 @@ def _upstream(params: Object, where: str) -> tuple[UpstreamRow, str]:
     if not mark:
         provider, model = "openai", provider
     if provider not in names():
-        raise ConfigError(f"{where}.model: no provider is called {provider!r}", hint=f"there are {', '.join(names())}")
+        raise ConfigError(f"{where}.model: unknown provider {provider!r}", hint=f"known: {', '.join(names())}")
     if provider == "openai":
-        provider = "openai-chat"  # what LiteLLM speaks to it
+        provider = "openai-chat"  # the protocol that LiteLLM uses for it
     key = params.get("api_key")
     if key is not None and not (isinstance(key, str) and key.startswith(_ENVIRONMENT)):
-        raise ConfigError(f"{where}.api_key stands in the file", hint=f"write {_ENVIRONMENT}NAME")
+        raise ConfigError(f"{where}.api_key must not be in the file", hint=f"write {_ENVIRONMENT}NAME")
     row = UpstreamRow(
         provider,
         base_url=_said(_text(params, "api_base", where), f"{where}.api_base") if "api_base" in params else None,
@@ -89,13 +89,13 @@ def _master(general: JSON) -> dict[str, KeyRow]:
 
 
 def _said(value: str, where: str) -> str:
-    """A value, or that of the variable that it names."""
+    """Return a value, or that of the environment variable that it names."""
     if not value.startswith(_ENVIRONMENT):
         return value
     variable = value.removeprefix(_ENVIRONMENT)
     found = os.environ.get(variable)
     if not found:
-        raise ConfigError(f"{where}: {variable} is not set")
+        raise ConfigError(f"{where}: environment variable {variable} is not set")
     return found
 
 
@@ -107,7 +107,7 @@ def _parsed(text: str) -> Object:
     try:
         return _object(yaml.safe_load(text), "the file")
     except yaml.YAMLError as error:
-        raise ConfigError(f"not YAML: {error}") from None
+        raise ConfigError(f"the file is not valid YAML: {error}") from None
 
 
 def _object(value: JSON, where: str) -> Object:
@@ -130,18 +130,16 @@ def _text(value: Object, name: str, where: str) -> str:
 
 
 def _number(value: Object, name: str, default: float, where: str, *, least: float | None = None) -> float:
-    """Above 0, or at least `least`."""
+    """Read a number that must be positive, or at least `least`."""
     found = value.get(name, default)
     if not isinstance(found, (int, float)) or isinstance(found, bool) or found < (least or 0):
-        raise ConfigError(f"{where}.{name} is not a number that can be meant: {found!r}")
+        raise ConfigError(f"{where}.{name} must be a number of at least 0, got {found!r}")
     if found == 0 and least is None:
-        raise ConfigError(f"{where}.{name} is 0", hint="leave it out, or the model")
+        raise ConfigError(f"{where}.{name} must be positive, got 0", hint="remove it, or the model")
     return float(found)
 
 
 def _only(value: Object, known: set[str], where: str) -> None:
     unknown = sorted(set(value) - known)
     if unknown:
-        raise ConfigError(
-            f"{where}: {', '.join(unknown)} has no counterpart here", hint=f"known: {', '.join(sorted(known))}"
-        )
+        raise ConfigError(f"{where}: {', '.join(unknown)} is not supported", hint=f"known: {', '.join(sorted(known))}")

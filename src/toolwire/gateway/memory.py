@@ -1,9 +1,9 @@
-"""Reasoning artefacts that a client does not keep, put back by call id.
+"""Reasoning artefacts that a client does not keep, restored by call id.
 
-A provider signs what it thinks and wants it back with the results. Many clients drop fields that they do not know, and some
-wires have no place for them; so the gateway remembers what belongs to a call, for a while, and puts it back where it is
-missing. Nobody gets another client's: the caller is part of the key. And it goes back to the server that made it, for the
-same call, and to no other.
+A provider signs its reasoning and expects it back with the results. Many clients drop fields that they do not know, and
+some wires cannot carry them. So the gateway stores the artefacts of a call for a while, and restores them where they
+are missing. The caller is part of the key, so no client gets another client's. They are sent only to the server that
+made them, for the same call.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ __all__ = ["InMemory", "Memory", "calls_to_recall", "in_memory", "put_back"]
 class Memory(Protocol):
     @property
     def has_any(self) -> bool:
-        """Whether it is worth asking."""
+        """True if a lookup can find anything."""
         ...
 
     async def keep(self, caller: str, kept: Mapping[str, Kept]) -> None: ...
 
     async def recall(self, caller: str, call_ids: list[str]) -> dict[str, Kept]:
-        """What is known of these calls."""
+        """Return the stored entries of these calls."""
         ...
 
 
 class InMemory:
-    """For one process: the newest `most` entries, in `size` bytes at most, each for `seconds`."""
+    """The memory of one process: the newest `most` entries, in at most `size` bytes, each for `seconds`."""
 
     def __init__(self, most: int, size: int, seconds: float, clock: Callable[[], float]) -> None:
         self._most = most
@@ -76,7 +76,7 @@ def in_memory(row: StateRow) -> InMemory:
 
 
 def calls_to_recall(request: Request) -> list[str]:
-    """The calls of the history that came without a signature."""
+    """List the calls of the history that have no signature."""
     return [
         part.id
         for message in request.messages
@@ -87,11 +87,13 @@ def calls_to_recall(request: Request) -> list[str]:
 
 
 def put_back(request: Request, known: Mapping[str, Kept], provider: str, origin: str) -> Request:
-    """`request` with what `provider` made at `origin` and the client did not keep, and with what the gateway did in the
-    client's turns; the same object where there is nothing."""
+    """Restore what `provider` made at `origin` and the client dropped, and the gateway's calls in the client's turns.
+
+    Return the same object if there is nothing to restore.
+    """
     known = {call_id: one if one.origin == origin else one.elsewhere() for call_id, one in known.items()}
     messages: list[Message] = []
-    waiting: tuple[Part, ...] = ()  # results of ours, for the message after the calls
+    waiting: tuple[Part, ...] = ()  # our results, for the message after the calls
     for message in request.messages:
         if message.role == "assistant":
             completed = _completed(message, known, provider)
@@ -110,7 +112,7 @@ def _results(message: Message, known: Mapping[str, Kept]) -> tuple[Part, ...]:
 
 
 def _kept(part: Part, known: Mapping[str, Kept]) -> Kept | None:
-    """What is known of a part, if it is the call that it is known of."""
+    """Return the entry of a part, if the part is the call that it was stored for."""
     kept = known.get(part.id) if isinstance(part, ToolCall) else None
     if kept is None or not isinstance(part, ToolCall):
         return None
@@ -129,7 +131,7 @@ def _completed(message: Message, known: Mapping[str, Kept], provider: str) -> Me
         own = () if part.artefacts else _made_by(provider, kept.artefacts)
         thoughts = [] if signed else [one for one in kept.reasoning if _made_by(provider, one.artefacts)]
         if thoughts:
-            # words without proof are of no use beside the same words with it
+            # unsigned reasoning is of no use beside the same reasoning with a signature
             parts = [one for one in parts if not isinstance(one, Reasoning)]
         parts += [*thoughts, *kept.calls, replace(part, artefacts=own) if own else part]
         changed = changed or bool(own or thoughts or kept.calls)

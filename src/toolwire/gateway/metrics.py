@@ -1,10 +1,10 @@
-"""What Prometheus reads: counters and histograms of requests, upstreams, calls, losses and repairs.
+"""Metrics for Prometheus: counters and histograms of requests, upstreams, calls, losses and repairs.
 
     metrics = Metrics()
     gateway = Gateway(settings, sinks=[metrics], metrics=metrics.page)
 
-A request costs one look-up and a few additions on plain numbers; text is made of them only when somebody reads the page.
-Names of models, tools and losses come from outside, so each set of labels is bounded: what is beyond is `other`.
+A request costs one lookup and a few additions of plain numbers; text is generated only when the page is read.
+Names of models, tools and losses come from outside, so each set of labels is bounded: further values become `other`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OVERHEAD = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0
 _PROBES = frozenset({"alive", "ready", "metrics"})
 _ROUTE = ("ingress", "upstream", "model")
 _LONGEST = 120  # characters of a label
-_REMEMBERED = 4096  # routes by what clients call them
+_REMEMBERED = 4096  # routes by the client's names
 
 
 class _Histogram:
@@ -43,7 +43,7 @@ class _Histogram:
         self.total += value
 
     def buckets(self) -> list[tuple[str, float]]:
-        """(upper bound, how many are not above it)."""
+        """List (upper bound, number of values up to it)."""
         found, count = [], 0
         for bound, here in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             count += here
@@ -52,7 +52,7 @@ class _Histogram:
 
 
 class _Route:
-    """Everything that is counted for one front, upstream and model."""
+    """The figures for one front, upstream and model."""
 
     __slots__ = ("duration", "first", "overhead", "statuses", "tokens")
 
@@ -81,7 +81,7 @@ class _Route:
 
 
 class _Counts:
-    """A counter by labels, of which the one at `open_end` may have any value: the first `most` of those are kept."""
+    """A counter by labels. The label at `open_end` may have any value; the first `most` values are kept."""
 
     def __init__(self, open_end: int, most: int, clean: Callable[[str], str]) -> None:
         self._open_end = open_end
@@ -109,13 +109,15 @@ class _Counts:
 
 
 class Metrics:
-    """A sink, and a page. `clean` takes out of a label what must not be seen; `most` is how many models, and how many tools,
-    have a name of their own."""
+    """A sink, and a page.
+
+    `clean` removes secrets from a label. `most` is the number of models, and of tools, that have a label of their own.
+    """
 
     def __init__(self, *, most: int = 200, clean: Callable[[str], str] = str) -> None:
         self._most = most
         self._clean = clean
-        self._routes: dict[tuple[str, str, str], _Route] = {}  # as asked for: several may share one
+        self._routes: dict[tuple[str, str, str], _Route] = {}  # by the requested model; several may share one
         self._named: dict[tuple[str, str, str], _Route] = {}
         self._models: set[str] = set()
         self._in_flight = 0
@@ -133,7 +135,7 @@ class Metrics:
             return
         if turn.begun:
             self._in_flight -= 1
-        # a model that is nowhere is a client's word, and no label
+        # an unknown model is a text from the client, and must not become a label
         key = (turn.front, turn.upstream, turn.model if turn.upstream else "")
         route = self._routes.get(key)
         if route is None:
@@ -155,7 +157,7 @@ class Metrics:
         route = self._named.get(labels)
         if route is None:
             route = self._named[labels] = _Route()
-        if own and len(self._routes) < _REMEMBERED:  # the others, and all that share a name, may be any number
+        if own and len(self._routes) < _REMEMBERED:  # other names, also those that share a label, are unbounded
             self._routes[front, upstream, model] = route
         return route
 
@@ -176,7 +178,7 @@ class Metrics:
                 self._repairs.add(step.name)
 
     def page(self) -> bytes:
-        """Everything, in Prometheus' text format; with what the process itself uses."""
+        """Render all metrics in Prometheus' text format, including those of the process."""
         if self._page is None:
             from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
@@ -187,28 +189,30 @@ class Metrics:
         return self._page()
 
     def collect(self) -> Iterator[Metric]:
-        """For a registry of prometheus_client."""
+        """Collect the metrics for a registry of prometheus_client."""
         from prometheus_client.core import GaugeMetricFamily
 
         yield self._requests()
-        yield self._histogram("request_duration_seconds", "whole requests for a model", lambda route: route.duration)
         yield self._histogram(
-            "time_to_first_chunk_seconds", "streams: until the first chunk went out", lambda route: route.first
+            "request_duration_seconds", "duration of requests for a model", lambda route: route.duration
         )
-        yield self._histogram("overhead_seconds", "the gateway's own part of a request", lambda route: route.overhead)
-        gauge = GaugeMetricFamily("toolwire_requests_in_flight", "requests for a model that are being answered")
+        yield self._histogram(
+            "time_to_first_chunk_seconds", "time until the first chunk of a stream", lambda route: route.first
+        )
+        yield self._histogram("overhead_seconds", "time that the gateway itself needs", lambda route: route.overhead)
+        gauge = GaugeMetricFamily("toolwire_requests_in_flight", "requests for a model in flight")
         gauge.add_metric((), self._in_flight)
         yield gauge
         yield self._tokens()
         yield _counter("upstream_attempts", "requests to upstreams", ("upstream", "outcome"), self._attempts)
-        yield _counter("tool_calls", "calls that models made", ("tool", "outcome"), self._calls)
-        yield _counter("losses", "what could not be carried over", ("kind", "ingress", "upstream"), self._losses)
-        yield _counter("repairs", "steps that made a call whole", ("kind",), self._repairs)
+        yield _counter("tool_calls", "tool calls by models", ("tool", "outcome"), self._calls)
+        yield _counter("losses", "losses in translation", ("kind", "ingress", "upstream"), self._losses)
+        yield _counter("repairs", "repair steps for tool calls", ("kind",), self._repairs)
 
     def _requests(self) -> CounterMetricFamily:
         from prometheus_client.core import CounterMetricFamily
 
-        family = CounterMetricFamily("toolwire_requests", "requests, probes left out", labels=(*_ROUTE, "status"))
+        family = CounterMetricFamily("toolwire_requests", "requests, without probes", labels=(*_ROUTE, "status"))
         for labels, route in self._named.items():
             for status, count in route.statuses.items():
                 family.add_metric((*labels, str(status)), count)
@@ -217,7 +221,7 @@ class Metrics:
     def _tokens(self) -> CounterMetricFamily:
         from prometheus_client.core import CounterMetricFamily
 
-        about = "tokens, by upstreams' own count; cached are among input, reasoning among output"
+        about = "tokens, as counted by upstreams; input includes cached, output includes reasoning"
         family = CounterMetricFamily("toolwire_tokens", about, labels=(*_ROUTE, "kind"))
         for labels, route in self._named.items():
             for kind, count in route.tokens.items():

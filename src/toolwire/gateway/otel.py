@@ -1,8 +1,8 @@
-"""A span for each request to a model, under the span of the client that asked, and over the one of the upstream.
+"""A span for each request to a model, below the client's span and above the upstream's.
 
     gateway = Gateway(settings, sinks=[OtelSink()])
 
-What was said is never in it.
+Prompts and answers are never recorded.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class OtelSink:
         forward: dict[str, str] = {}
         around = set_span_in_context(span)
         propagator.inject(forward, around)
-        # what the gateway does for this request, such as running tools, lies under its span
+        # work for this request, such as running tools, belongs below its span
         turn.forward, turn.span = forward, (span, attach(around))
 
     def __call__(self, turn: Turn, /) -> None:
@@ -76,7 +76,7 @@ class OtelSink:
     def _close(self, span: Span, turn: Turn, about: Mapping[str, Any]) -> None:
         from opentelemetry.trace import Status, StatusCode
 
-        if not span.is_recording():  # left out by the sampler
+        if not span.is_recording():  # dropped by the sampler
             return
         span.set_attributes(
             {
@@ -104,7 +104,7 @@ class OtelSink:
 
 
 def _readable(asked: Asked) -> Request:
-    """What is wrong with a request is for others to say."""
+    """Decode a request if possible; its errors are reported elsewhere."""
     try:
         return asked.request
     except ToolwireError:
@@ -112,7 +112,10 @@ def _readable(asked: Asked) -> Request:
 
 
 def from_environment(clean: Callable[[str], str]) -> tuple[OtelSink, OtelObserver, Callable[[], None]]:
-    """A sink and an observer that export as the OTEL_* variables say, over OTLP, and what sends the rest and closes them."""
+    """Create a sink and an observer that export over OTLP as the OTEL_* variables configure.
+
+    The last item flushes and closes them.
+    """
     try:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

@@ -1,6 +1,6 @@
-"""A client's request on its way to one target, and the way back of the answer: bytes in, bytes out. No I/O here.
+"""A client's request to one target, and the conversion of the answer: bytes in, bytes out. No I/O here.
 
-`Passing` where client and upstream speak the same wire and nothing has to be fitted: bytes pass, and are looked at.
+`Passing` if client and upstream use the same wire and nothing has to be adapted: bytes are forwarded and observed.
 `Translating` for everything else.
 """
 
@@ -53,32 +53,32 @@ class Outbound(Protocol):
     def fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault: ...
 
     def again(self, data: bytes) -> Outbound | None:
-        """The request to make instead of taking this whole answer, once."""
+        """Return the request to send instead of accepting this whole answer, at most once."""
         ...
 
     def take(self, data: bytes) -> None:
-        """A whole answer has come."""
+        """Accept a whole answer."""
         ...
 
     async def following(self) -> Outbound | None:
-        """The request to make behind this answer, whole or streamed, before the client has all of its own."""
+        """Return the request to send after this answer, whole or streamed, before the client's answer ends."""
         ...
 
     def written(self) -> bytes:
-        """The answer that was taken, for the client."""
+        """Encode the accepted answer for the client."""
         ...
 
     def unfolded(self) -> bytes:
-        """The same as the stream that the client asked for."""
+        """Encode the accepted answer as the stream that the client requested."""
         ...
 
     def stream(self) -> Stream:
-        """A reader of the upstream's stream that gives the client's."""
+        """Convert the upstream's stream to the client's."""
         ...
 
 
 def outbound(asked: Asked, changed: Request | None, target: Target, hosting: Hosting | None = None) -> Outbound:
-    """`changed` is the request where the gateway has to add something; `hosting` where it has tools of its own."""
+    """Prepare a request. `changed` is the request with additions of the gateway; `hosting` runs the gateway's tools."""
     endpoint = target.upstream.endpoint(target.model)
     if changed is None and _passes(asked, target, endpoint):
         return Passing(asked, endpoint)
@@ -98,7 +98,7 @@ def _passes(asked: Asked, target: Target, endpoint: Endpoint) -> bool:
 
 
 class Passing:
-    """The same wire on both sides."""
+    """A request between equal wires, forwarded unchanged."""
 
     def __init__(self, asked: Asked, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -138,7 +138,7 @@ class Passing:
 
 
 class Translating:
-    """Another wire, or the same one with something to fit. `before` is the turn that this one follows."""
+    """A request to another wire, or to the same one with adaptations. `before` is the previous turn."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class Translating:
         self.headers = self.endpoint.headers
         self._spent: Usage | None = (
             None if emulation is None or before is None else before._spent
-        )  # on answers not taken
+        )  # on rejected answers
         self._written_by: StreamEncoder | None = None if before is None else before._written_by
 
     @property
@@ -257,7 +257,7 @@ class Translating:
 
 
 def _format(target: Target, request: Request) -> str | None:
-    """For a model without native calls, where the request speaks of any: of those to come, or of those that were."""
+    """Return the text format for a model without native tool calls, if the request has tools or earlier calls."""
     if target.row.emulate is None or request.tools:
         return target.row.emulate
     said = (part for message in request.messages for part in message.parts)

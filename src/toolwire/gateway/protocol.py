@@ -1,7 +1,7 @@
-"""HTTP/1.1 towards clients: uvicorn's, with limits on what it leaves to a proxy in front.
+"""HTTP/1.1 for clients: uvicorn's protocol, with limits that it leaves to a reverse proxy.
 
-The head of a request has a size and a time, a body that nobody waits for any more has a time, and so has a client that does
-not take its answer. Hand it to uvicorn as `http`.
+The head of a request is limited in size and time. A body that is no longer awaited, and a client that does not read its
+answer, are limited in time. Pass it to uvicorn as `http`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ __all__ = ["limited"]
 
 
 def limited(limits: Callable[[], LimitsRow]) -> Callable[..., HttpToolsProtocol]:
-    """A protocol with the limits of the moment, as uvicorn makes one for each connection."""
+    """Create protocols with the current limits, one for each connection of uvicorn."""
     return partial(_LimitedHttp, limits=limits)
 
 
 class _TooLarge(Exception):
-    """The parser turns it into an error of its own."""
+    """The head is too large. The parser converts this to an error of its own."""
 
 
 class _Gathered:
-    """A transport that puts together what is written in one turn of the loop: the head of an answer and its body are two
-    writes of uvicorn's, and need not be two of the system's."""
+    """A transport that combines the writes of one loop iteration.
+
+    uvicorn writes the head of an answer and its body separately; they need not be two system calls.
+    """
 
     __slots__ = ("_held", "_loop", "_transport")
 
@@ -71,11 +73,11 @@ class _LimitedHttp(HttpToolsProtocol):
         self._head_limit = now.head
         self._seconds = now.slow_client
         self._awaits_head = True
-        self._head_raw = 0  # bytes that came while the head was awaited
-        self._head_size = 0  # bytes of it that were understood
+        self._head_raw = 0  # bytes received while waiting for the head
+        self._head_size = 0  # bytes of it that were parsed
         self._reading: TimerHandle | None = None
         self._writing: TimerHandle | None = None
-        self._answering: RequestResponseCycle | None = None  # `cycle` is the newest, and may have to wait its turn
+        self._answering: RequestResponseCycle | None = None  # `cycle` is the newest, and may be queued
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._answering = cycle
@@ -98,7 +100,7 @@ class _LimitedHttp(HttpToolsProtocol):
             self._head_raw += len(data)
         super().data_received(data)
         if not (self._awaits_head and self._head_raw):
-            return  # most heads come whole
+            return  # most heads arrive in one piece
         self._wait_for_head()
         if self._head_raw > self._head_limit + len(data) and not self.transport.is_closing():
             self._refuse(431, "the head of the request is too large")
@@ -126,7 +128,7 @@ class _LimitedHttp(HttpToolsProtocol):
         super().on_response_complete()
         if self._awaits_head and self._head_raw:
             self._wait_for_head()
-        if not self._awaits_head and self._reading is None:  # answered before the body was there
+        if not self._awaits_head and self._reading is None:  # answered before the body arrived
             self._reading = self.loop.call_later(self._seconds, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
@@ -144,7 +146,7 @@ class _LimitedHttp(HttpToolsProtocol):
         super().resume_writing()
 
     def _watch_reader(self, before: int | None) -> None:
-        """Whoever takes nothing of the answer for so long is let go."""
+        """Close the connection if the client has read nothing of the answer in this time."""
         waiting = self.transport.get_write_buffer_size()
         if before is not None and waiting >= before:
             self.transport.abort()
@@ -169,10 +171,13 @@ class _LimitedHttp(HttpToolsProtocol):
         if self._head_raw == 0:
             self.transport.close()
         else:
-            self._refuse(408, "the head of the request did not come in time")
+            self._refuse(408, "the head of the request did not arrive in time")
 
     def _refuse(self, status: int, message: str) -> None:
-        """In the words that most fronts share: whose client it is was not said yet. An answer that has begun is not the place."""
+        """Refuse a request in the error format that most fronts share, because the client's protocol is not known yet.
+
+        If an answer has begun, only close the connection.
+        """
         if self._answering is not None and self._is_answering and self._answering.response_started:
             self.transport.close()
             return

@@ -1,4 +1,4 @@
-"""The gateway's own tools over MCP, at `/mcp`: for the same clients, with the same keys."""
+"""The gateway's own tools as an MCP server at `/mcp`, for the same clients with the same keys."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ __all__ = ["Published"]
 
 
 class Published:
-    """An MCP server behind the doors of the gateway: `doors` gives those of now, and the pattern of models that its tools
-    belong to: a key that is for none of these is not for the tools either."""
+    """An MCP server with the access checks of the gateway.
+
+    `doors` returns the current checks and the model pattern of the tools. A key that allows none of these models does
+    not allow the tools either.
+    """
 
     def __init__(self, server: Server, doors: Callable[[], tuple[Guard, Keys, str]]) -> None:
         self.server = server
@@ -34,7 +37,7 @@ class Published:
         self._tidying = asyncio.ensure_future(self.server.keep_tidy())
 
     async def end_sessions(self) -> None:
-        """Streams that would stay open as long as there is a server."""
+        """Close streams that would stay open as long as the server runs."""
         await self._app.close()
 
     async def aclose(self) -> None:
@@ -45,14 +48,14 @@ class Published:
 
 
 class _Doors(McpGuard):
-    """Who may come is who may come to the gateway."""
+    """The access checks of the gateway, for MCP clients."""
 
     def __init__(self, doors: Callable[[], tuple[Guard, Keys, str]]) -> None:
         super().__init__()
         self._doors = doors
 
     def check_address(self, address: Sequence[object] | None) -> None:
-        """Every address: without keys the gateway listens on this machine only."""
+        """Accept every address: without keys the gateway listens on this machine only."""
 
     def admit(self, headers: Mapping[str, str]) -> str:
         guard, keys, models = self._doors()
@@ -60,7 +63,7 @@ class _Doors(McpGuard):
             guard.check([(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()])
             caller = keys.caller(headers, {})
             if not caller.may_use_some(models):
-                raise Refused(f"the key {caller.name!r} is not for the models that have these tools")
+                raise Refused(f"the key {caller.name!r} does not allow the models that have these tools")
             return caller.name
         except ToolwireError as error:
             challenge = ((b"www-authenticate", b'Bearer realm="mcp"'),) if error.status == 401 else ()

@@ -1,10 +1,10 @@
-"""Records what goes through a gateway, both sides of it, without a word in the gateway itself.
+"""Record both sides of a gateway's exchanges, without code in the gateway itself.
 
     recorder = Recorder(keep=into(Path("traces")), sanitiser=Sanitiser(Redactor()))
     gateway = Gateway(settings, transports=recorder.transports(rows, environment), sinks=[recorder])
     app = recorder.around(gateway)
 
-What belongs together is found by the task that works on it. Everything is cleaned before anybody gets it.
+The parts of an exchange are matched by the task that handles it. Everything is sanitised before it is passed on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _STREAMS = ("text/event-stream", "application/x-ndjson")
 
 
 class _Half:
-    """One side of an exchange while it happens."""
+    """One side of an exchange in progress."""
 
     def __init__(self, began: float, wire: str, path: str, headers: Mapping[str, str], **more: str) -> None:
         self.began = began
@@ -100,7 +100,7 @@ class _Half:
 
 
 class _Taking:
-    """An exchange while it happens."""
+    """An exchange in progress."""
 
     def __init__(self, front: _Half) -> None:
         self.front = front
@@ -110,7 +110,7 @@ class _Taking:
 
 
 class Recorder:
-    """`keep` gets every exchange with a model when it is over. It is also a sink."""
+    """A recorder, which is also a sink. `keep` gets every exchange with a model when it is over."""
 
     def __init__(self, keep: Callable[[Trace], None], sanitiser: Sanitiser) -> None:
         self._keep = keep
@@ -123,7 +123,7 @@ class Recorder:
             taking.turn = turn
 
     def around(self, app: App) -> App:
-        """The application, overheard."""
+        """Wrap the application to record its exchanges."""
 
         async def overheard(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http" or scope["method"] != "POST":
@@ -137,13 +137,13 @@ class Recorder:
                 self._now.reset(token)
                 try:
                     self._finish(taking)
-                except Exception:  # noqa: BLE001  # a full disk is no reason to fail
-                    _log.exception("an exchange could not be recorded")
+                except Exception:  # noqa: BLE001  # a full disk must not fail the request
+                    _log.exception("cannot record an exchange")
 
         return overheard
 
     def transport(self, inner: Transport, upstream: str, wire: str) -> Transport:
-        """The way to an upstream, overheard."""
+        """Wrap the transport to an upstream to record its exchanges."""
         return _Overheard(inner, upstream, wire, self._now)
 
     def _finish(self, taking: _Taking) -> None:
@@ -276,11 +276,11 @@ def _outcome(turn: Turn, sanitiser: Sanitiser) -> Outcome:
 
 
 def into(folder: Path) -> Callable[[Trace], None]:
-    """Writes each exchange into a file of its own, for its owner's eyes."""
+    """Write each exchange to a file of its own, readable only by its owner."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"cannot write into {folder}: {error.strerror}") from None
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}") from None
 
     numbers = count(2)
 
@@ -288,7 +288,7 @@ def into(folder: Path) -> Callable[[Trace], None]:
         when = trace.recorded.replace(":", "").replace(".", "-")
         stem = f"{when}-{trace.ingress.wire}-{trace.outcome.upstream or 'nowhere'}-{trace.id}".replace("[removed]", "x")
         path = folder / f"{stem}.json"
-        while path.exists():  # a client that gives several requests the same id
+        while path.exists():  # a client may give several requests the same id
             path = folder / f"{stem}-{next(numbers)}.json"
         data = msgspec.json.format(msgspec.json.encode(trace), indent=2)
         unfinished = path.with_suffix(".part")

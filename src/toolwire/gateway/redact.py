@@ -1,11 +1,11 @@
-"""Secrets out of text, at the last moment before somebody sees it.
+"""Remove secrets from text, immediately before it is shown or written.
 
     redactor = Redactor(["the upstream's key"])
     redactor("Bearer abcdefghijk")                  # Bearer [removed]
-    with redactor.guarding(): …                     # … and so for all that is logged under `toolwire`
+    with redactor.guarding(): …                     # the same for everything logged under `toolwire`
 
-What is known is removed wherever it stands, what looks like a key by its looks. Exceptions are logged as where and what kind,
-without their words, which may quote a body.
+Known secrets are removed wherever they occur, other keys are recognised by their shape. Exceptions are logged with
+their traceback and type, without their message, which may quote a body.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["REMOVED", "Redactor"]
 
 REMOVED = "[removed]"
 _SERVERS = ("uvicorn.access", "uvicorn.error", "uvicorn.asgi", "asyncio")
-_SHORTEST = 8  # characters; what is shorter is no secret, and is part of many words
+_SHORTEST = 8  # characters; a shorter text is not a secret, and is part of many other texts
 _WORD = "[A-Za-z0-9_-]"
 
 
 class _Look(NamedTuple):
-    """How a secret looks. `mark` is quick to look for, and in lower case where case does not matter."""
+    """The shape of a secret. `mark` is quick to search for, and in lower case if case does not matter."""
 
     mark: str
     find: re.Pattern[str]
@@ -35,13 +35,13 @@ class _Look(NamedTuple):
 
 
 def _prefix(mark: str, rest: str) -> _Look:
-    """A key that begins like this, where a word begins."""
-    literal = re.escape(mark)  # first, so that it is searched for and not tried at every place
+    """Match a key with this prefix, at the start of a word."""
+    literal = re.escape(mark)  # first, so that it is searched for and not tried at every position
     return _Look(mark, re.compile(f"{literal}(?<![A-Za-z0-9]{literal}){rest}"), REMOVED)
 
 
 def _behind(mark: str, before: str, then: str = r"""[^\s"'&,;@]+""") -> _Look:
-    """What stands behind something that stays."""
+    """Match a value after a prefix that stays."""
     return _Look(mark, re.compile(f"(?i)({before}){then}"), rf"\1{REMOVED}", any_case=True)
 
 
@@ -49,7 +49,7 @@ def _header(mark: str, name: str) -> _Look:
     return _behind(mark, rf"""{name}["']?\s{{0,8}}[:=]\s{{0,8}}["']?(?!\s{{0,8}}(?:bearer|basic)\s)""")
 
 
-# Text comes from strangers, and may be made to be slow: no two of the repetitions here can share what they repeat.
+# Text is untrusted and may be crafted to be slow: no two of the repetitions here can match the same characters.
 _LOOKS = (
     *(_prefix(mark, _WORD + "{8,}") for mark in ("sk-", "rk-", "pk-", "xai-", "pplx-", "nvapi-")),
     *(_prefix(mark, _WORD + "{16,}") for mark in ("gsk_", "hf_", "r8_", "tgp_", "csk_", "fw_", "github_pat_")),
@@ -74,20 +74,20 @@ _LOOKS = (
 
 
 class Redactor:
-    """`secrets` are known, `patterns` are regular expressions for more that is to go."""
+    """A function that removes known `secrets`, key-like texts and matches of `patterns` (regular expressions)."""
 
     def __init__(self, secrets: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
-        self._secrets: tuple[str, ...] = ()  # the longest first: one may be the beginning of another
+        self._secrets: tuple[str, ...] = ()  # the longest first: one may be the prefix of another
         self._patterns = [re.compile(pattern, re.DOTALL) for pattern in patterns]
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
-        """More that nobody may see. What was known stays known: it may still be in somebody's hands."""
+        """Add secrets. The old ones stay known, because they may still be in use."""
         known = {*self._secrets, *(secret for secret in secrets if len(secret) >= _SHORTEST)}
         self._secrets = tuple(sorted(known, key=len, reverse=True))
 
     def with_secrets(self, secrets: Iterable[str]) -> Redactor:
-        """One that knows more, for a single request."""
+        """Return a redactor that knows more secrets, for a single request."""
         other = Redactor((*self._secrets, *secrets))
         other._patterns = self._patterns
         return other
@@ -105,11 +105,11 @@ class Redactor:
 
     @contextmanager
     def guarding(self) -> Iterator[None]:
-        """All loggers under `toolwire`, whoever listens to them; and what the server says of a request."""
+        """Redact all records of loggers under `toolwire`, for all handlers, and those of the HTTP server."""
         ours = logging.getLogger("toolwire")
         guard = _Guard(self)
-        ours.handlers.insert(0, guard)  # before anybody else sees a record, those of the root logger included
-        # who has handlers of its own does not wait for the guard
+        ours.handlers.insert(0, guard)  # before any other handler sees a record, including those of the root logger
+        # the handlers of these loggers run before the guard
         known = [name for name in logging.root.manager.loggerDict if f"{name}.".startswith("toolwire.")]
         loggers = [logging.getLogger(name) for name in (*known, *_SERVERS)]
         for logger in loggers:
@@ -122,7 +122,7 @@ class Redactor:
                 logger.removeFilter(self.filter)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """A filter of `logging`: the record is changed, so that every handler behind sees what is left."""
+        """Redact a record in place, as a filter of `logging`, so that all later handlers see only the redacted text."""
         if getattr(record, "clean", False):
             return True
         said = record.getMessage()
@@ -137,7 +137,7 @@ class Redactor:
 
 
 class _Guard(logging.Handler):
-    """Says nothing itself."""
+    """A handler without output, which redacts records."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ def _outline(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """The first cause first."""
+    """List an exception and its causes, the first cause first."""
     found: list[BaseException] = []
     one: BaseException | None = error
     while one is not None and one not in found:

@@ -1,6 +1,8 @@
-"""Limits that many machines share: the windows of `limits.py` in Redis, by its clock, each step one script and one round trip.
+"""Limits shared by many machines: the windows of `limits.py` in Redis, by its clock.
 
-{toolwire:limit:KEY}:requests|tokens|day     a hash of amounts by the number of their slice; gone when all of them are
+Each step is one script and one round trip.
+
+{toolwire:limit:KEY}:requests|tokens|day     a hash of amounts by slice number; it expires after its last slice
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from .redis_link import Command, RedisLink
 
 __all__ = ["RedisLimiter"]
 
-# ARGV[1] is the time, empty for the server's own.
+# ARGV[1] is the time; empty for the server's clock.
 _HEAD = f"""
 local SLICES = {SLICES}
 local now = tonumber(ARGV[1])
@@ -27,7 +29,7 @@ local function add(key, slice, amount)
   redis.call('PEXPIRE', key, string.format('%.0f', (SLICES + 2) * slice * 1000))
 end
 """
-# Then for every key: how much, the seconds of a slice, what a request adds.
+# Then for every key: the limit, the seconds of a slice, the amount that a request adds.
 _ADMIT = (
     _HEAD
     + """
@@ -66,9 +68,9 @@ _SPEND = _HEAD + "for at, key in ipairs(KEYS) do add(key, tonumber(ARGV[at + 2])
 
 
 class RedisLimiter:
-    """While Redis is away, `meanwhile` counts: every machine for itself. Without it, nobody is let in.
+    """Limits in Redis. While it is unavailable, `meanwhile` counts, per machine; without it, requests are refused.
 
-    `clock` is for who does not want the server's.
+    `clock` replaces the server's clock.
     """
 
     def __init__(self, link: RedisLink, meanwhile: Limiter | None, clock: Callable[[], float] | None = None) -> None:
@@ -103,7 +105,7 @@ class RedisLimiter:
                 await self._meanwhile.spend(caller, tokens)
 
     def _command(self, script: str, caller: Caller, limits: Sequence[Limit], numbers: list[float]) -> Command:
-        """The whole script, and not its hash: the server knows it by itself, and never has to ask back."""
+        """Build a command with the whole script, not its hash: the server caches it, and never has to request it."""
         now = "" if self._clock is None else repr(self._clock())
         keys = [f"{{toolwire:limit:{caller.name}}}:{limit.name}" for limit in limits]
         return ("EVAL", script, len(keys), *keys, now, *numbers)

@@ -1,8 +1,8 @@
-"""A Redis (or Valkey) that several gateways share, and that may be away for a while.
+"""A Redis (or Valkey) that several gateways share, and that may be unavailable for a while.
 
-What requests ask for while an answer is on its way goes out together, as the next batch: under load a round trip, and what it
-costs here, is shared by many. A request waits a second for Redis at most. After a failure it is left alone for a moment, so
-that an outage costs few requests their patience. The log has a line when it goes, and one when it is back.
+Commands that arrive while a reply is pending are sent together as the next batch: under load, many requests share a
+round trip and its cost here. A request waits at most one second for Redis. After a failure Redis is not used for a
+moment, so that an outage delays few requests. The log has a line for the start of an outage, and one for its end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BATCH = 100  # requests
 
 
 class RedisLink:
-    """Nothing is connected before the first use."""
+    """A connection to Redis, opened on first use."""
 
     def __init__(self, url: str, clock: Callable[[], float]) -> None:
         self._url = url
@@ -43,14 +43,14 @@ class RedisLink:
         self._waiting: list[_Asked] = []
         self._sending: asyncio.Task[None] | None = None
         try:
-            # a connection that the server has closed meanwhile is no reason to fail
+            # retry once: the server may have closed an idle connection
             self.client: Any = Redis.from_url(url, socket_timeout=_PATIENCE, retry=Retry(NoBackoff(), 1))
         except (ValueError, RedisError):
-            hint = "redis://user:password@host:6379/0, rediss:// with TLS, unix:// for a socket"
-            raise ConfigError(f"state.url cannot be read: {name_of(url)}", hint=hint) from None
+            hint = "use redis://user:password@host:6379/0, rediss:// with TLS, unix:// for a socket"
+            raise ConfigError(f"invalid state.url: {name_of(url)}", hint=hint) from None
 
     async def ask(self, *commands: Command) -> list[Any]:
-        """Their answers; StoreError, in words fit for a client, where Redis does not give one to each."""
+        """Return the replies; StoreError, with a message fit for a client, unless each command has one."""
         if self._resting_until is not None and self._clock() < self._resting_until:
             raise _away()
         answers: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
@@ -66,9 +66,9 @@ class RedisLink:
             try:
                 async with asyncio.timeout(_PATIENCE):
                     found = await self._exchange([command for commands, _ in batch for command in commands])
-            except Exception as error:  # noqa: BLE001  # whatever it is, nobody may wait for ever
+            except Exception as error:  # noqa: BLE001  # whatever the error is, no caller may wait forever
                 found = error
-                batch, self._waiting = [*batch, *self._waiting], []  # they would wait for nothing
+                batch, self._waiting = [*batch, *self._waiting], []  # they would wait in vain
             self._hand_out(batch, found)
 
     async def _exchange(self, commands: list[Command]) -> list[Any]:
@@ -86,9 +86,9 @@ class RedisLink:
                 self._rest(fault)
             elif self._resting_until is not None:
                 self._resting_until = None
-                _log.warning("the shared state at %s is back", name_of(self._url))
+                _log.warning("the shared state at %s is available again", name_of(self._url))
             if answers.done():
-                continue  # whoever asked has gone away
+                continue  # the caller was cancelled
             if fault is None:
                 answers.set_result(mine)
             else:
@@ -97,7 +97,7 @@ class RedisLink:
     def _rest(self, fault: Exception) -> None:
         if self._resting_until is None:
             words = redact(str(fault), self._url) or type(fault).__name__
-            _log.error("the shared state at %s cannot be used: %s", name_of(self._url), words)
+            _log.error("the shared state at %s is unavailable: %s", name_of(self._url), words)
         self._resting_until = self._clock() + _REST
 
     async def aclose(self) -> None:
@@ -107,4 +107,4 @@ class RedisLink:
 
 
 def _away() -> StoreError:
-    return StoreError("what the gateways share cannot be reached", hint="try again in a moment")
+    return StoreError("the shared state of the gateways is unavailable", hint="try again in a moment")

@@ -1,6 +1,6 @@
-"""Signatures that many machines share: `memory.py` in Redis, each entry for as long as the settings say.
+"""Signatures shared by many machines: `memory.py` in Redis, each entry for the time in the settings.
 
-toolwire:kept:HASH     what belongs to a call, as JSON; the hash is that of the caller's name and the call's id
+toolwire:kept:HASH     the stored data of a call, as JSON; the hash is that of the caller's name and the call's id
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .seen import Kept
 
 __all__ = ["RedisMemory"]
 
-_encode = msgspec.json.encode  # MessagePack has no place for integers beyond 64 bits
+_encode = msgspec.json.encode  # MessagePack has no integers beyond 64 bits
 _decoder = msgspec.json.Decoder(Kept)
 
 
 class RedisMemory:
-    """What is kept is kept in `near`, too, and comes from there while Redis is away; where `strict`, nothing does."""
+    """A memory in Redis. Entries are also kept in `near`, which is used while Redis is unavailable, unless `strict`."""
 
     def __init__(self, link: RedisLink, near: Memory, seconds: float, *, strict: bool) -> None:
         self._link = link
@@ -32,14 +32,14 @@ class RedisMemory:
 
     @property
     def has_any(self) -> bool:
-        return True  # as far as this machine knows
+        return True  # this machine cannot know otherwise
 
     async def keep(self, caller: str, kept: Mapping[str, Kept]) -> None:
         await self._near.keep(caller, kept)
         try:
             await self._link.ask(*(self._command(caller, call_id, one) for call_id, one in kept.items()))
         except StoreError:
-            pass  # it is in the log; the answer is the client's all the same
+            pass  # already logged; the client gets its answer anyway
 
     def _command(self, caller: str, call_id: str, one: Kept) -> Command:
         return ("SET", _name(caller, call_id), _encode(one), "PX", self._milliseconds)
@@ -61,7 +61,7 @@ def _name(caller: str, call_id: str) -> str:
 
 
 def _read(data: bytes | None) -> Kept | None:
-    """None for what another version has written."""
+    """Decode an entry; None for one that another version has written."""
     try:
         return None if data is None else _decoder.decode(data)
     except msgspec.MsgspecError:

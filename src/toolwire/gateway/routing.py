@@ -1,9 +1,9 @@
-"""Which targets a request may go to, and in which order.
+"""Choose the targets for a request, and their order.
 
-A name is looked up as it is, then by the patterns of the settings, then as `upstream/model`. Among the targets of a model
-chance decides by weight; what has just failed comes last; the models that it falls back to come after that. A request with
-tools goes only where tools are understood, by the model itself or by emulation. A request that refers to a conversation which a
-provider keeps (`previous_response_id`) goes only to upstreams of its own wire.
+A name is looked up as it is, then by the patterns of the settings, then as `upstream/model`. The targets of a model are
+in random order by weight, followed by those of its fallback models; targets in cooldown come last. A request with tools
+goes only to models that accept tools, natively or by emulation. A request that refers to a conversation stored by a
+provider (`previous_response_id`) goes only to upstreams of its own wire.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from .upstreams import Upstream
 
 __all__ = ["NoTarget", "Router", "Target", "UnknownModel", "able_targets"]
 
-_REMEMBERED = 1024  # names; clients may ask for any number of models
+_REMEMBERED = 1024  # names; clients may request any number of models
 
 
 class UnknownModel(ToolwireError):
-    """No row of the settings has this name. Where it stands in the request, and which path lists the names, is the front's to say."""
+    """No row of the settings has this name. The front adds its pointer, and the path that lists the names."""
 
     default_status = 404
 
 
 class NoTarget(ToolwireError):
-    """The model is there, and cannot do what is asked."""
+    """The model exists, but cannot serve this request."""
 
     default_status = 400
 
 
 class Target(Struct, frozen=True):
-    """A model at an upstream, and how it is to be treated."""
+    """A model at an upstream, and its settings."""
 
     upstream: Upstream
     model: str
@@ -65,8 +65,8 @@ class Router:
         self._cooldown = cooldown
         self._clock = clock
         self._random = random or Random()
-        self._alone: dict[str, Target] = {}  # models with one target: there is nothing to choose
-        self._resting: dict[str, float] = {}  # until when, by label
+        self._alone: dict[str, Target] = {}  # models with a single target, where there is no choice
+        self._resting: dict[str, float] = {}  # end of the cooldown, by label
 
     @property
     def upstreams(self) -> list[str]:
@@ -74,11 +74,11 @@ class Router:
 
     @property
     def names(self) -> list[str]:
-        """What clients can be told to ask for."""
+        """The names to list for clients."""
         return sorted(name for name in self._models if not _is_pattern(name))
 
     def plan(self, model: str, *, tools: bool) -> list[Target]:
-        """The targets for a request, the first to be tried first."""
+        """List the targets for a request, in the order to try them."""
         alone = self._alone.get(model)
         if alone is not None and (alone.row.tools or not tools):
             return [alone]
@@ -88,7 +88,7 @@ class Router:
             plan += self._shuffled(self._targets(alias, model if alias == name else alias))
         able = [target for target in plan if target.row.tools or not tools]
         if not able:
-            raise NoTarget(f"{model!r} takes no tools", hint="ask without tools, or give the model an `emulate` format")
+            raise NoTarget(f"{model!r} accepts no tools", hint="send no tools, or set `emulate` for the model")
         if len(plan) == 1:
             if len(self._alone) >= _REMEMBERED:
                 self._alone.clear()
@@ -98,7 +98,7 @@ class Router:
         return sorted(able, key=lambda target: self._resting.get(target.label, 0.0) > now)
 
     def failed(self, target: Target, wait: float | None = None) -> None:
-        """It rests, as long as it asked for or as long as is usual."""
+        """Start the cooldown of a target, for the time that it asked for or the default."""
         now = self._clock()
         if len(self._resting) >= _REMEMBERED:
             resting = {label: until for label, until in self._resting.items() if until > now}
@@ -120,7 +120,7 @@ class Router:
             return model, ModelRow(upstream=head, model=rest)
         near = get_close_matches(model, self.names, 1, 0.5)
         hint = f"did you mean {near[0]!r}?" if near else ""
-        raise UnknownModel(f"no model is called {model[:200]!r} here", hint=hint)
+        raise UnknownModel(f"unknown model {model[:200]!r}", hint=hint)
 
     def _targets(self, name: str, asked: str) -> list[tuple[Target, float]]:
         row = self._models[name] if name in self._models else self._find(name)[1]
@@ -136,7 +136,7 @@ class Router:
 
 
 def able_targets(plan: list[Target], asked: Asked) -> list[Target]:
-    """The targets that can resolve every reference of the request; StoredStateError where there is none."""
+    """List the targets that can resolve every reference of the request; StoredStateError if there is none."""
     able, refused = [], None
     for target in plan:
         wire = target.upstream.endpoint(target.model).wire.name
@@ -151,7 +151,7 @@ def able_targets(plan: list[Target], asked: Asked) -> list[Target]:
 
 
 def _split(model: str) -> tuple[str, str, str]:
-    """`upstream/model` or `upstream:model`; what comes behind belongs to the model, which may have either mark in it."""
+    """Split `upstream/model` or `upstream:model` at the first mark; the model itself may contain either."""
     slash, colon = model.partition("/"), model.partition(":")
     return min(slash, colon, key=lambda parts: len(parts[0]))
 

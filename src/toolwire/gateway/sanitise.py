@@ -1,7 +1,7 @@
-"""What a recording keeps of an exchange: enough to replay it, and nothing that belongs to a person or opens a door.
+"""Sanitise a recorded exchange: keep enough to replay it, remove personal data and credentials.
 
-Headers that say who is asking, keys, cookies, user ids, values under names such as `password`, and everything that the
-redactor knows or recognises are replaced. A stream is looked at as a whole: what no single piece shows may stand across two.
+Headers that identify the client, keys, cookies, user ids, values under names such as `password`, and everything that
+the redactor knows or recognises are replaced. A stream is checked as a whole, because a secret may span two pieces.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from ..ir.errors import ToolwireError
-from ..ir.events import CallDelta, CallEnd, Event, ReasoningDelta, TextDelta, WholePart
+from ..ir.events import CallDelta, CallEnd, Event, PartStart, ReasoningDelta, TextDelta, WholePart
 from ..ir.fold import fold, unfold
 from ..ir.pointer import JSON
 from ..ir.response import Response
@@ -23,21 +23,21 @@ from .redact import REMOVED, Redactor
 
 __all__ = ["Piece", "Sanitiser"]
 
-Piece: TypeAlias = tuple[float, bytes]  # seconds since the request, and what came then
+Piece: TypeAlias = tuple[float, bytes]  # seconds since the request, and the data
 
 _HEADERS = frozenset(
     "accept accept-encoding anthropic-beta anthropic-version cache-control content-encoding content-length content-type date "
     "openai-beta retry-after retry-after-ms traceparent transfer-encoding user-agent x-request-id x-should-retry".split()
 )
 _HEADER_FAMILIES = ("anthropic-ratelimit-", "x-ratelimit-", "x-toolwire-", "x-stainless-")
-_PEOPLE = ("user", "safety_identifier", "prompt_cache_key", "metadata", "labels")  # fields of a request, at its top
+_PEOPLE = ("user", "safety_identifier", "prompt_cache_key", "metadata", "labels")  # top-level fields of a request
 _SECRETS = frozenset(
     "password passwd passphrase secret clientsecret apikey accesstoken refreshtoken idtoken authtoken bearertoken token "
     "sessiontoken privatekey secretkey authorization cookie setcookie credential credentials xapikey".split()
 )
 _QUERY = frozenset({"key", "api_key", "token", "access_token"})
 _BASE64 = re.compile(r"(data:[\w.+/-]+;base64,)?([A-Za-z0-9+/_-]{512,}={0,2})").fullmatch
-# the same names where JSON cannot be parsed, because it was cut off
+# the same names in JSON that cannot be parsed, because it was truncated
 _NAMED = re.compile(
     r"""(?i)(\\?"(?:password|passphrase|(?:client_?)?secret|[a-z_]*api_?key|[a-z]+_token|private_?key)\\?"\s*:\s*\\?")[^"\\]*"""
 )
@@ -54,7 +54,7 @@ class Sanitiser:
         return Sanitiser(self._redact.with_secrets(secrets), shorten_media=self._shorten)
 
     def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Names stay; values only where they say nothing about who it was."""
+        """Keep all names, but only values that do not identify the client."""
         return {
             name: self._redact(value) if name in _HEADERS or name.startswith(_HEADER_FAMILIES) else REMOVED
             for name, value in headers.items()
@@ -67,11 +67,11 @@ class Sanitiser:
         return self._redact(text)
 
     def broken(self, data: bytes) -> str:
-        """A body that is no JSON."""
+        """Sanitise a body that is not JSON."""
         return _NAMED.sub(rf"\1{REMOVED}", self._redact(data.decode("utf-8", "replace")))
 
     def body(self, document: JSON) -> JSON:
-        """A request, or an answer, some of which repeat their request."""
+        """Sanitise a request or an answer; some answers repeat their request."""
         cleaned = self.document(document)
         if isinstance(cleaned, dict):
             _forget_people(cleaned)
@@ -79,7 +79,7 @@ class Sanitiser:
         return cleaned
 
     def document(self, value: JSON) -> JSON:
-        """Any JSON."""
+        """Sanitise any JSON."""
         if isinstance(value, str):
             return self._string(value)
         if isinstance(value, dict):
@@ -107,16 +107,16 @@ class Sanitiser:
         return text if cleaned == inner else dumps(cleaned)
 
     def pieces(self, pieces: Sequence[Piece], wire: str | None) -> list[Piece]:
-        """The pieces of a stream, cut where they were.
+        """Sanitise the pieces of a stream, with the original boundaries.
 
-        Where what is to go stands across several events, the stream is written anew, a piece an event.
+        If a value to remove spans several events, the stream is encoded again, one piece per event.
         """
         data = b"".join(piece for _, piece in pieces)
         events, whole = ([], True) if wire is None else _events(data, wire)
         if all(self.document(said) == said for said in _said(events)):
             return self._line_by_line(pieces, data)
         if wire is None or not whole:
-            return [(pieces[-1][0], REMOVED.encode())]  # what cannot be read to its end cannot be written anew
+            return [(pieces[-1][0], REMOVED.encode())]  # an incomplete stream cannot be encoded again
         response = msgspec.convert(self.document(msgspec.to_builtins(fold(events))), Response)
         encoder = get(wire).stream_encoder()
         written = [encoder.feed(event) for event in unfold(response)]
@@ -149,7 +149,7 @@ def _anonymous(value: JSON) -> JSON:
 
 
 def _events(data: bytes, wire: str) -> tuple[list[Event], bool]:
-    """What can be read of a stream, and whether that is all of it."""
+    """Decode a stream as far as possible. Return the events, and whether they are complete."""
     decoder = get(wire).stream_decoder()
     events: list[Event] = []
     try:
@@ -162,21 +162,21 @@ def _events(data: bytes, wire: str) -> tuple[list[Event], bool]:
 
 
 def _said(events: list[Event]) -> Iterator[JSON]:
-    """What a stream says, put together from its pieces."""
+    """Collect the contents of a stream from its pieces."""
     words: dict[tuple[type[Event], int], list[str]] = {}
     for event in events:
         if isinstance(event, (TextDelta, ReasoningDelta, CallDelta)):
             words.setdefault((type(event), event.key), []).append(event.text)
         elif isinstance(event, CallEnd):
             yield event.arguments
-        elif isinstance(event, WholePart):
+        elif isinstance(event, (PartStart, WholePart)):
             yield msgspec.to_builtins(event.part)
     for pieces in words.values():
         yield "".join(pieces)
 
 
 def _cut_again(pieces: Sequence[Piece], lines: Sequence[tuple[bytes, bytes]]) -> list[Piece]:
-    """New lines with the cuts of the old ones; a cut inside a line that has changed moves to its end."""
+    """Apply the boundaries of the old lines to the new ones; one inside a changed line moves to its end."""
     ends: list[tuple[int, float]] = []
     for seconds, piece in pieces:
         ends.append(((ends[-1][0] if ends else 0) + len(piece), seconds))

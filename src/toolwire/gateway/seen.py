@@ -1,4 +1,4 @@
-"""What was seen of an answer on its way: for accounts, metrics and the log. And for the memory: what a client may not keep."""
+"""Statistics of an answer for accounts, metrics and the log; and the data of its calls that a client may drop."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from ..ir.response import Response, Usage
 __all__ = ["Kept", "Seen", "fingerprint"]
 
 _BYTES_A_TOKEN = 4
-_ENTRY = 500  # bytes of what is around the text
-# base64, a string by itself or behind the comma of a data URL: only where one begins, so that nothing is looked at twice
+_ENTRY = 500  # bytes of overhead besides the text
+# base64, as a whole string or after the comma of a data URL: anchored at its start, so that nothing is scanned twice
 _MEDIA = re.compile(rb"""[",][A-Za-z0-9+/_-]{2048,}""")
-_TOKENS_OF_MEDIA = 1000  # about what a picture costs, whatever its size
-_MOST_TOKENS = 10**9  # of one answer; more is a mistake, which no account may have to carry
+_TOKENS_OF_MEDIA = 1000  # the approximate cost of a picture of any size
+_MOST_TOKENS = 10**9  # of one answer; more is an error, which must not be charged to any account
 
 
 class Kept(Struct, frozen=True):
-    """What belongs to a call and is not in it: its signatures, the reasoning before it, and what the gateway itself did in
-    the same turn.
+    """Data that belongs to a call but is not part of it.
 
-    `origin` is the server that made it. `call` is what was called: some servers count their calls from zero in every
-    answer, so an id alone does not say that it is the same call.
+    It has the call's signatures, the reasoning before it, and the gateway's own calls and results in the same turn.
+    `origin` is the server that made it. `call` is a fingerprint: some servers number their calls from zero in every
+    answer, so an id alone does not identify a call.
     """
 
     artefacts: tuple[Artefact, ...] = ()
@@ -55,13 +55,13 @@ class Kept(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """The approximate size in bytes."""
         thoughts = sum(len(one.text) + sum(map(len, one.summary)) + _size(one.artefacts) for one in self.reasoning)
         ours = sum(len(one.text) for one in self.calls) + sum(len(one.text) for one in self.results)
         return _ENTRY + _size(self.artefacts) + thoughts + ours
 
     def by(self, model: str, origin: str) -> Kept:
-        """The same, bound to the model and the server that made it."""
+        """Bind the data to the model and the server that made it."""
         return replace(
             self,
             artefacts=_by(model, self.artefacts),
@@ -71,12 +71,12 @@ class Kept(Struct, frozen=True):
         )
 
     def elsewhere(self) -> Kept:
-        """What another server may know of it."""
+        """Remove the data that only its own server may receive."""
         return replace(self, artefacts=(), reasoning=(), calls=tuple(replace(one, artefacts=()) for one in self.calls))
 
 
 def fingerprint(name: str, arguments: Object | None, raw: str | None) -> bytes:
-    """The same for the same call, however a client spells its arguments.
+    """Hash a call, independent of a client's spelling of its arguments.
 
     >>> fingerprint("f", {"a": 1, "b": [2.0]}, None) == fingerprint("f", {"b": [2], "a": 1.0}, None)
     True
@@ -87,7 +87,7 @@ def fingerprint(name: str, arguments: Object | None, raw: str | None) -> bytes:
 
 def _plain(value: JSON) -> JSON:
     if isinstance(value, float):
-        return int(value) if value.is_integer() else value  # JavaScript knows no 1.0
+        return int(value) if value.is_integer() else value  # JavaScript has no 1.0
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     return [_plain(one) for one in value] if isinstance(value, list) else value
@@ -107,7 +107,7 @@ def _by(model: str, artefacts: tuple[Artefact, ...]) -> tuple[Artefact, ...]:
 
 
 class Seen:
-    """Fed with the events of an answer, or with the whole of it."""
+    """Statistics of an answer, fed with its events or with the whole answer."""
 
     __slots__ = ("_calls", "_open", "_thinking", "abandoned", "calls", "id", "kept", "model", "said", "stop", "usage")
 
@@ -118,8 +118,8 @@ class Seen:
         self.stop: str | None = None
         self.id = ""
         self.model = ""
-        self.said = 0  # bytes of words and arguments
-        self.abandoned = False  # by the client, when the upstream was at work
+        self.said = 0  # bytes of text and arguments
+        self.abandoned = False  # by the client, while the upstream was working
         self._calls: dict[int, CallStart] = {}
         self._open: dict[int, list[Event]] = {}
         self._thinking: list[Reasoning] = []
@@ -162,7 +162,7 @@ class Seen:
             self.stop = event.stops[0].reason
 
     def counted(self) -> Usage | None:
-        """What the upstream says that it used, where that can be."""
+        """Return the usage that the upstream reports, if it is plausible."""
         usage = self.usage
         if usage is None or not usage.total:
             return None
@@ -170,13 +170,13 @@ class Seen:
         return usage if all(0 <= (count or 0) <= _MOST_TOKENS for count in counts) else None
 
     def estimate(self, asked: bytes) -> Usage | None:
-        """What an answer to `asked` will have used, where the upstream does not say; None where there is none."""
+        """Estimate the usage of an answer to `asked` if the upstream reports none; None if there is no answer."""
         if not self.said and not self.abandoned:
             return None
         return Usage(_tokens_in(asked), -(-self.said // _BYTES_A_TOKEN))
 
     def also(self, hosted: Mapping[str, Kept]) -> None:
-        """What the gateway did, beside what was seen."""
+        """Add the gateway's own calls and results."""
         for call_id, more in hosted.items():
             there = self.kept.get(call_id, more)
             self.kept[call_id] = replace(there, calls=more.calls, results=more.results)

@@ -1,8 +1,8 @@
-"""The gateway on a port: bound where it is safe, drained when it is told to stop, reloaded when its settings change.
+"""Run the gateway on a port: refuse unsafe addresses, drain on shutdown, reload changed settings.
 
-SIGTERM, SIGINT    no new connections; what runs may finish within `server.drain` seconds, then it ends in an error
-SIGHUP             the log's file is opened anew, and the settings are read anew; a mistake in them is logged, and the old ones
-                   stay
+SIGTERM, SIGINT    accept no new connections; in-flight requests may finish within `server.drain` seconds, then they end
+                   in an error
+SIGHUP             reopen the log file and reload the settings; if they are invalid, log the error and keep the old ones
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["bind", "serve"]
 
 _log = getLogger("toolwire.gateway")
-_KEEP_ALIVE = 75  # seconds; longer than the minute that balancers wait
+_KEEP_ALIVE = 75  # seconds; longer than the minute after which balancers close a connection
 _BACKLOG = 2048
-_TRIES = 20  # ports after the usual one
+_TRIES = 20  # ports, from the default one
 
 
 def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
-    """A socket to listen on. The usual port gives way to the next free one; a port that was asked for does not."""
+    """Open a listening socket: on `port` exactly, or on the first free port from that of the settings."""
     host = settings.server.host
     _refuse_open(settings, host)
     ports = [port] if port is not None else range(settings.server.port, settings.server.port + _TRIES)
@@ -44,18 +44,18 @@ def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
         except OSError as error:
             reason = error.strerror or str(error)
         except OverflowError:
-            raise ConfigError(f"{number} is no port", hint="0 to 65535; 0 takes any free one") from None
-    raise ConfigError(f"cannot listen on {host}:{ports[0]}: {reason}", hint="--port 0 takes any free one")
+            raise ConfigError(f"invalid port {number}", hint="use 0 to 65535; 0 takes any free port") from None
+    raise ConfigError(f"cannot listen on {host}:{ports[0]}: {reason}", hint="use --port 0 for any free port")
 
 
 def _refuse_open(settings: Settings, host: str) -> None:
     if not settings.keys:
-        hint = "`toolwire serve keys new NAME` makes a key; or bind to 127.0.0.1"
+        hint = "run `toolwire serve keys new NAME` to make a key, or bind to 127.0.0.1"
         refuse_open(host, without="keys", hint=hint)
 
 
 def _local_name(listener: socket.socket) -> str:
-    """The address that is listened on; a Unix socket is on this machine."""
+    """Return the listening address; a Unix socket counts as localhost."""
     is_internet = listener.family in (socket.AF_INET, socket.AF_INET6)
     return str(listener.getsockname()[0]) if is_internet else "localhost"
 
@@ -83,14 +83,17 @@ async def serve(
     ready: Callable[[], None] | None = None,
     app: App | None = None,
 ) -> None:
-    """Serves until it is told to stop. `reload` gives the settings of now, `apply` puts them into effect where the gateway
-    alone cannot, `ready` is called once it listens, `app` is the gateway with something around it."""
+    """Serve until a signal stops the server.
+
+    `reload` returns the current settings. `apply` applies them where the gateway alone cannot. `ready` is called once
+    the server listens. `app` is the gateway with an app around it.
+    """
     host = _local_name(listener)
     _refuse_open(settings, host)
 
     async def again() -> None:
         found = settings if reload is None else reload()
-        _refuse_open(found, host)  # the last key may be gone, and the place where we listen is still the same
+        _refuse_open(found, host)  # the last key may be gone, while the listening address is unchanged
         if apply is None:
             gateway.apply(found)
         else:
@@ -104,7 +107,7 @@ async def serve(
 
 
 class _Reloading:
-    """One at a time; who asks while one is under way gets another behind it."""
+    """Run one reload at a time; a request during a reload starts another one after it."""
 
     def __init__(self, again: Callable[[], Awaitable[None]]) -> None:
         self._again = again
@@ -121,11 +124,11 @@ class _Reloading:
             self._wishes = 0
             try:
                 await self._again()
-                _log.info("settings read anew")
+                _log.info("settings reloaded")
             except ToolwireError as error:
-                _log.error("the settings stay as they were: %s", error)
-            except Exception:  # noqa: BLE001  # what somebody's file of tools does
-                _log.exception("the settings stay as they were")
+                _log.error("cannot reload the settings; keeping the old ones: %s", error)
+            except Exception:  # noqa: BLE001  # loading a user's tool file may raise anything
+                _log.exception("cannot reload the settings; keeping the old ones")
 
     async def aclose(self) -> None:
         if self._task is not None:
@@ -150,20 +153,20 @@ def _server(
     class Server(uvicorn.Server):
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
-            """Ours: uvicorn's would raise the signal once more when it is done."""
+            """Handle signals ourselves: uvicorn would raise the signal again after shutdown."""
             with _signals({signal.SIGINT: self._stop, signal.SIGTERM: self._stop, signal.SIGHUP: reload}):
                 yield
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             gc.collect()
-            gc.freeze()  # what is there now stays: nobody has to look at it again
+            gc.freeze()  # objects that exist now stay; the collector need not visit them again
             if ready is not None:
                 ready()
 
         def _stop(self) -> None:
             gateway.drain()
-            self.force_exit = self.should_exit  # the second time
+            self.force_exit = self.should_exit  # on the second signal
             self.should_exit = True
 
     return Server(

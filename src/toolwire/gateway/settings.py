@@ -1,7 +1,7 @@
-"""`toolwire.toml` as values. An unknown name is an error that says where, and which one was meant.
+"""The values of `toolwire.toml`. The error for an unknown name contains its location and the closest known name.
 
-[upstreams.NAME]   a provider and its key        [models.NAME]   what clients ask for, and who answers it
-[keys.NAME]        who may ask                   [server] [limits] [state] [log] [trace]   the rest
+[upstreams.NAME]   a provider and its key        [models.NAME]   a model for clients, and its upstreams
+[keys.NAME]        the key of a client           [server] [limits] [state] [log] [trace]   the rest
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Row(Struct, frozen=True, forbid_unknown_fields=True):
 class ServerRow(Row, frozen=True):
     host: str = "127.0.0.1"
     port: int = 4141
-    hosts: tuple[str, ...] = ()  # names that clients may call us by, besides those of this machine
-    origins: tuple[str, ...] = ()  # web pages that may ask us
-    drain: float = 30.0  # seconds that running requests get when the server stops
+    hosts: tuple[str, ...] = ()  # host names that clients may use, besides those of this machine
+    origins: tuple[str, ...] = ()  # origins of web pages that may send requests
+    drain: float = 30.0  # seconds for in-flight requests when the server stops
 
 
 class UpstreamRow(Row, frozen=True):
-    """A provider. Its key comes from the variable that the provider is known for, from `key_env` or from `key_file`."""
+    """A provider. Its key comes from the provider's usual variable, from `key_env` or from `key_file`."""
 
     provider: str | None = None
     wire: str | None = None
@@ -66,22 +66,22 @@ class UpstreamRow(Row, frozen=True):
 
 class TargetRow(Row, frozen=True):
     upstream: str
-    model: str | None = None  # as the upstream calls it; the name that the client uses where nothing is said
+    model: str | None = None  # the upstream's name for it; default: the name that the client uses
     weight: float = 1.0
 
 
 class ModelRow(Row, frozen=True):
-    """What a client asks for. One upstream (`upstream`, `model`) or several (`targets`), then `fallbacks`: other models."""
+    """A model for clients: one upstream (`upstream`, `model`) or several (`targets`). `fallbacks` are other models."""
 
     upstream: str | None = None
     model: str | None = None
     targets: tuple[TargetRow, ...] = ()
     fallbacks: tuple[str, ...] = ()
-    emulate: str | None = None  # a text format, for a model without native calls
-    tools: bool = True  # whether it can be given tools at all
+    emulate: str | None = None  # a text format, for a model without native tool calls
+    tools: bool = True  # whether the model accepts tools
     repair: Literal["strict", "safe", "aggressive"] | None = None
-    retrieve: bool = False  # choose among the client's tools, where the gateway has something to choose with
-    cache: float = 0.0  # seconds that a whole answer is kept for the same request
+    retrieve: bool = False  # choose among the client's tools, if the gateway has a retriever
+    cache: float = 0.0  # seconds that a whole answer is cached for an identical request
 
 
 class KeyRow(Row, frozen=True):
@@ -98,50 +98,52 @@ class LimitsRow(Row, frozen=True):
     body: int = 32 * _MEGABYTE
     answer: int = 64 * _MEGABYTE
     head: int = 64 * 1024  # bytes of a request before its body
-    slow_client: float = 30.0  # seconds for a request's head, for its body, and for taking something of the answer
-    ping: float = 15.0  # seconds of silence before a sign of life
-    cooldown: float = 10.0  # seconds that a failing target is left alone
+    slow_client: float = 30.0  # seconds for a request's head, for its body, and for reading part of the answer
+    ping: float = 15.0  # seconds of silence before a keep-alive
+    cooldown: float = 10.0  # seconds of cooldown for a failing target
     connections: int = 256  # to upstreams
 
 
 class StateRow(Row, frozen=True):
-    """What processes share: `redis://…` for limits and signatures, a file or `postgresql://…` for usage.
+    """State shared by processes: `redis://…` for limits and signatures, a file or `postgresql://…` for usage.
 
-    Addresses with a password in them come from variables: `url_env`, `usage_env`.
+    An address with a password comes from a variable: `url_env`, `usage_env`.
     """
 
     url: str | None = None
     url_env: str | None = None
     usage: str | None = None
     usage_env: str | None = None
-    strict: bool = False  # rather no answer than one without what is shared
+    strict: bool = False  # refuse requests while the shared state is unavailable
     signatures: int = 10_000  # in the memory of one process
-    signature_bytes: int = 64 * _MEGABYTE  # the same
+    signature_bytes: int = 64 * _MEGABYTE  # in the memory of one process
     signature_seconds: float = 24 * 3600.0
 
 
 class LogRow(Row, frozen=True):
-    """One line a request: into `file`, or `to` standard error, Python's logging, or nowhere."""
+    """One line per request, written to `file`, or `to` standard error, Python's logging, or nowhere."""
 
-    to: Literal["stderr", "logger", "nowhere"] | None = None  # standard error, but for a terminal with a table
+    to: Literal["stderr", "logger", "nowhere"] | None = None  # default: stderr, if no terminal shows a table
     file: str | None = None
-    bodies: bool = False  # what was said, too, without what looks like a secret
-    remove: tuple[str, ...] = ()  # regular expressions for more that nobody may see
+    bodies: bool = False  # also the texts of requests and answers, without apparent secrets
+    remove: tuple[str, ...] = ()  # regular expressions for other texts to remove
 
 
 class TraceRow(Row, frozen=True):
-    otel: bool | None = None  # spans over OTLP; where nothing is said, if OTEL_EXPORTER_OTLP_ENDPOINT is set
-    record: str | None = None  # a folder: every exchange becomes a file in it
-    shorten_media: bool = False  # in these files
+    otel: bool | None = None  # spans over OTLP; default: whether OTEL_EXPORTER_OTLP_ENDPOINT is set
+    record: str | None = None  # a folder; every exchange is recorded as a file in it
+    shorten_media: bool = False  # in the recorded files
 
 
 class ToolsRow(Row, frozen=True):
-    """Tools that the gateway runs itself: functions in files, MCP servers in the usual `mcpServers` file. `publish` offers them
-    to MCP clients, too, at `/mcp`."""
+    """Tools run by the gateway: functions in files, MCP servers in the usual `mcpServers` file.
+
+    `publish` also offers them to MCP clients at `/mcp`.
+    """
 
     files: tuple[str, ...] = ()
     mcp: str | None = None
-    store: str = "memory:"  # where calls are remembered
+    store: str = "memory:"  # the store that records calls
     publish: bool = False
 
 
@@ -154,15 +156,15 @@ class Settings(Row, frozen=True):
     state: StateRow = StateRow()
     log: LogRow = LogRow()
     trace: TraceRow = TraceRow()
-    tools: dict[str, ToolsRow] = {}  # by a pattern of models
+    tools: dict[str, ToolsRow] = {}  # by model pattern
 
 
 def load(path: Path) -> Settings:
-    """The settings in a file: ours (TOML), or the part of LiteLLM's (YAML) that we know."""
+    """Load settings from a file: ours (TOML), or the supported part of LiteLLM's (YAML)."""
     try:
         text = path.read_text("utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="--config names another file") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="use --config to name another file") from None
     except UnicodeDecodeError:
         raise ConfigError(f"cannot read {path}: it is not UTF-8") from None
     if path.suffix in (".yaml", ".yml"):
@@ -172,28 +174,28 @@ def load(path: Path) -> Settings:
     try:
         return from_document(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path.name} is not TOML: {error}") from None
+        raise ConfigError(f"{path.name} is not valid TOML: {error}") from None
 
 
 def from_document(document: JSON) -> Settings:
-    """The settings in a parsed file; ConfigError that names the place."""
+    """Convert a parsed file to settings. ConfigError names the location."""
     _refuse_unknown(document, Settings, "")
     try:
         settings = msgspec.convert(document, Settings)
     except msgspec.ValidationError as error:
-        raise ConfigError(_plain(str(error)), hint="docs/gateway.md has an example") from None
+        raise ConfigError(_plain(str(error)), hint="see the example in docs/gateway.md") from None
     _check(settings)
     return settings
 
 
 def _refuse_unknown(value: JSON, kind: object, path: str) -> None:
-    """As far as the shape fits; what does not is for msgspec to say."""
+    """Refuse unknown names as far as the shape fits; msgspec reports a wrong shape."""
     if isinstance(kind, type) and issubclass(kind, Row) and isinstance(value, dict):
         known = get_type_hints(kind)
         for name, inner in value.items():
             if name not in known:
                 near = get_close_matches(name, known, 1, 0.5)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+                hint = f"did you mean {near[0]!r}?" if near else f"known settings: {', '.join(known)}"
                 raise ConfigError(f"unknown setting {name!r} in {path or 'the file'}", hint=hint)
             _refuse_unknown(inner, known[name], f"{path}.{name}".lstrip("."))
     elif get_origin(kind) is dict and isinstance(value, dict):
@@ -208,7 +210,7 @@ def _plain(words: str) -> str:
     return re.sub(r" - at `\$\.?(.*)`", r" in \1", words)
 
 
-# what has to be more than nothing, and what may be nothing
+# settings that must be positive, and settings that may be 0
 _ABOVE_0 = ("body", "answer", "head", "slow_client", "ping", "connections", "timeout", "idle")
 _FROM_0 = ("drain", "retries", "cooldown", "cache", "signatures", "signature_bytes", "signature_seconds")
 
@@ -217,9 +219,9 @@ def _check_numbers(row: Row, where: str) -> None:
     for name in row.__struct_fields__:
         number = getattr(row, name)
         if name in _ABOVE_0 and not 0 < number < inf:
-            raise ConfigError(f"{where}.{name} is {number}", hint="a number above 0")
+            raise ConfigError(f"{where}.{name} must be positive and finite, got {number}", hint="use a number above 0")
         if name in _FROM_0 and not 0 <= number < inf:
-            raise ConfigError(f"{where}.{name} is {number}", hint="0 or more")
+            raise ConfigError(f"{where}.{name} must be at least 0 and finite, got {number}", hint="use 0 or more")
 
 
 def _check(settings: Settings) -> None:
@@ -232,11 +234,13 @@ def _check(settings: Settings) -> None:
     for name, model in settings.models.items():
         where = f"models.{name}"
         if (model.upstream is None) == (not model.targets):
-            raise ConfigError(f"{where} needs `upstream` or `targets`, and not both")
+            raise ConfigError(f"{where} needs exactly one of `upstream` and `targets`")
         for target in model.targets or (TargetRow(model.upstream or ""),):
             _known(target.upstream, settings.upstreams, where, "upstream")
             if not 0 < target.weight < inf:
-                raise ConfigError(f"{where} has a target with a weight of {target.weight}", hint="weights are above 0")
+                raise ConfigError(
+                    f"{where}: a weight must be positive and finite, got {target.weight}", hint="use a number above 0"
+                )
         for fallback in model.fallbacks:
             _known(fallback, settings.models, f"{where}.fallbacks", "model")
         if model.emulate is not None:
@@ -246,28 +250,28 @@ def _check(settings: Settings) -> None:
     _check_keys(settings.keys)
     for pattern, row in settings.tools.items():
         if not row.files and row.mcp is None:
-            raise ConfigError(f"tools.{pattern} has no tools", hint="files = […], or mcp = a file of servers")
+            raise ConfigError(f"tools.{pattern} has no tools", hint="set files = […], or mcp = a file of servers")
     for pattern in settings.log.remove:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ConfigError(f"log.remove: {pattern!r} is no regular expression: {error}") from None
+            raise ConfigError(f"log.remove: {pattern!r} is not a valid regular expression: {error}") from None
 
 
 def _check_keys(keys: dict[str, KeyRow]) -> None:
     owners: dict[str, str] = {}
     for name, key in keys.items():
         if not name.strip():
-            raise ConfigError("a key without a name", hint="nobody could tell whose it is: [keys.NAME]")
+            raise ConfigError("a key has no name", hint="write [keys.NAME], with the name of its owner")
         if not re.fullmatch(r"[0-9a-f]{64}", key.hash):
-            raise ConfigError(f"keys.{name}.hash is not a SHA-256", hint="`toolwire serve keys new NAME` makes a key")
+            raise ConfigError(f"keys.{name}.hash is not a SHA-256 hash", hint="run `toolwire serve keys new NAME`")
         if owners.setdefault(key.hash, name) != name:
-            raise ConfigError(f"keys.{name} and keys.{owners[key.hash]} are the same key", hint="one of them is enough")
+            raise ConfigError(f"keys.{name} and keys.{owners[key.hash]} are the same key", hint="remove one of them")
         for limit in ("requests_per_minute", "tokens_per_minute", "tokens_per_day"):
             most = getattr(key, limit)
             if most is not None and most < 1:
-                hint = "at least 1; leave it out where there is no limit, revoke the key where nothing is allowed"
-                raise ConfigError(f"keys.{name}.{limit} is {most}", hint=hint)
+                hint = "omit it to set no limit; revoke the key to allow no requests"
+                raise ConfigError(f"keys.{name}.{limit} must be at least 1, got {most}", hint=hint)
 
 
 def _known(
@@ -275,5 +279,5 @@ def _known(
 ) -> None:
     if name not in table:
         near = get_close_matches(name, table, 1, 0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(table) or 'none'}"
-        raise ConfigError(f"{where} names an {what} that is not there: {name!r}", hint=hint)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(table) or 'none'}"
+        raise ConfigError(f"{where} names an unknown {what}: {name!r}", hint=hint)

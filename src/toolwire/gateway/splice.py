@@ -1,4 +1,4 @@
-"""Another model in a request, and everything else byte for byte as the client wrote it."""
+"""Replace the model in a request, and keep everything else byte for byte as the client wrote it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from ..ir.text import to_bytes
 
 __all__ = ["with_model"]
 
-# at the beginning of an object, members whose values are plain, up to the model
+# at the start of an object, members with plain values, up to the model
 _EARLY = re.compile(
     rb'\s*+\{(?:\s*+"(?!model")[^"\\]*+"\s*+:\s*+(?:"[^"\\]*+"|[-+.\w]++)\s*+,)*+\s*+"model"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
 )
 
 
 def with_model(body: bytes, document: Object, model: str) -> bytes:
-    """`body`, which says `document`, asking for `model`.
+    """Replace the model in `body`, whose parsed form is `document`.
 
-    Where the model comes before anything nested, as clients write it, only its name is exchanged; else the document is
-    written anew.
+    If the model comes before any nested value, as clients write it, only its name is replaced. Otherwise the document
+    is encoded again.
     """
     if document.get("model") == model:
         return body
     if "model" not in document:
-        return body  # it stands in the path
+        return body  # it is in the path
     found = _EARLY.match(body)
     if found is None:
         return to_bytes({**document, "model": model})

@@ -1,9 +1,9 @@
-"""What a gateway shares with others, or keeps to itself, as its settings say: limits, signatures, usage.
+"""The state of a gateway, shared or its own, as configured: limits, signatures, usage.
 
 state = open_state(settings, os.environ)
 gateway = Gateway(settings, limiter=state.limiter, memory=state.memory, sinks=state.sinks)
 …
-await state.aclose()                         # usage that waits is written
+await state.aclose()                         # writes pending usage
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class State(Struct, frozen=True):
 
 
 def open_state(settings: Settings, environment: Mapping[str, str]) -> State:
-    """Nothing is connected before the first use; ConfigError or MissingExtra where it never could be."""
+    """Open the configured state. It connects on first use; ConfigError or MissingExtra if it never could."""
     row = settings.state
     url = _address(row.url, row.url_env, "url", environment)
     limiter: Limiter = InProcess(time.monotonic)
@@ -47,7 +47,7 @@ def open_state(settings: Settings, environment: Mapping[str, str]) -> State:
         limiter, memory, close = _shared(url, row, limiter, memory)
         closing.append(close)
     elif row.strict:
-        raise ConfigError("state.strict without state.url", hint="there is nothing shared to be strict about")
+        raise ConfigError("state.strict requires state.url", hint="set state.url, or remove state.strict")
     usage = usage_address(settings, environment)
     if usage is None:
         return State(limiter, memory, (), tuple(closing))
@@ -66,7 +66,7 @@ def _shared(
     url: str, row: StateRow, near: Limiter, near_memory: Memory
 ) -> tuple[Limiter, Memory, Callable[[], Awaitable[None]]]:
     if not url.startswith(_SCHEMES):
-        raise ConfigError("state.url is not for Redis", hint="redis://host:6379/0, rediss://… or unix://…")
+        raise ConfigError("state.url is not a Redis address", hint="use redis://host:6379/0, rediss://… or unix://…")
     from .redis_limits import RedisLimiter
     from .redis_link import RedisLink
     from .redis_memory import RedisMemory
@@ -78,10 +78,10 @@ def _shared(
 
 def _address(given: str | None, variable: str | None, name: str, environment: Mapping[str, str]) -> str | None:
     if given is not None and variable is not None:
-        raise ConfigError(f"state.{name} and state.{name}_env", hint="one of them is enough")
+        raise ConfigError(f"state.{name} and state.{name}_env are both set", hint="remove one of them")
     if variable is None:
         return given
     found = environment.get(variable, "").strip()
     if not found:
-        raise ConfigError(f"state.{name}_env: {variable} is not set")
+        raise ConfigError(f"state.{name}_env: environment variable {variable} is not set")
     return found

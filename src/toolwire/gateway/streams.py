@@ -1,8 +1,8 @@
-"""A stream on its way through: the upstream's bytes in, the client's bytes out.
+"""A stream in transit: the upstream's bytes in, the client's bytes out.
 
-A stream that breaks ends in an error in the client's own words, never in a normal end; `fault` then says what happened. One
-that breaks behind the end of the answer, where only a count of tokens and a last word can be missing, is whole: who asked
-again would pay for it, and run its calls, a second time.
+A broken stream ends in an error in the client's own protocol, never in a normal end; `fault` is then set. A stream that
+breaks after the end of the answer, where only a token count and the final marker can be missing, is complete: a retry
+would be billed, and would run its calls, a second time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .seen import Seen
 
 __all__ = ["PassingStream", "Stream", "TranslatingStream", "choices_of"]
 
-_WORDS = frozenset({TextDelta, CallDelta})  # nobody but the encoder wants to see them
+_WORDS = frozenset({TextDelta, CallDelta})  # only the encoder needs them
 
 
 class Stream(Protocol):
@@ -32,32 +32,32 @@ class Stream(Protocol):
     def fault(self) -> Fault | None: ...
     @property
     def ended(self) -> bool:
-        """The answer is whole."""
+        """True if the answer is complete."""
         ...
 
     @property
     def should_stop(self) -> bool:
-        """Nothing that comes now counts: let the upstream go."""
+        """True if further data is irrelevant, so that the upstream can be released."""
         ...
 
     def feed(self, data: bytes) -> bytes:
-        """Whole events, so that anything may be put between two of what it gives."""
+        """Convert data to whole events, so that other events may be inserted between two results."""
         ...
 
     def close(self) -> bytes: ...
 
     def fail(self, fault: Fault) -> bytes:
-        """The error event for something that happened on the way."""
+        """Encode the error event for a fault in transit."""
         ...
 
 
 class PassingStream:
-    """The same wire on both sides: what comes in goes out, event by event, and is followed."""
+    """A stream between equal wires: events are forwarded unchanged, and observed."""
 
     should_stop = False
 
     def __init__(self, wire: Wire, request: Request | None, seen: Seen, front: Front, key: str | None = None) -> None:
-        """`key` is what no error may repeat."""
+        """Create the stream. `key` is removed from errors."""
         self.fault: Fault | None = None
         self.ended = False
         self._decoder = wire.stream_decoder()
@@ -66,8 +66,8 @@ class PassingStream:
         self._front = front
         self._choices = choices_of(request, wire)
         self._key = key
-        self._held: list[bytes] = []  # the beginning of an event
-        self._tail = b""  # its last bytes: a mark may come in pieces
+        self._held: list[bytes] = []  # the start of an incomplete event
+        self._tail = b""  # its last bytes: an end mark may be split
         self._passed = False
 
     def feed(self, data: bytes) -> bytes:
@@ -75,7 +75,7 @@ class PassingStream:
             return b""
         try:
             self._follow(self._decoder.feed(data))
-            self._follow(self._decoder.feed(b""))  # raises what was wrong behind the last event
+            self._follow(self._decoder.feed(b""))  # raises errors after the last event
         except ToolwireError as error:
             return self.fail(_broken(error))
         return self._without_key(self._whole(data))
@@ -96,7 +96,7 @@ class PassingStream:
         return (held + b"\n\n" if _is_whole_event(held) else b"") + self._front.last_words
 
     def _whole(self, data: bytes) -> bytes:
-        """Up to the end of the last event; the rest waits."""
+        """Return the data up to the end of the last event; hold back the rest."""
         before = self._tail
         seam = before + data
         cut = max([seam.rfind(end) + len(end) for end in self._front.event_ends if end in seam], default=0) - len(
@@ -131,7 +131,7 @@ class PassingStream:
 
 
 class TranslatingStream:
-    """One wire in, another out. `steps` are what every event goes through in between, each giving none, one or more."""
+    """One wire in, another out. Every event goes through `steps`, each of which returns zero or more events."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class TranslatingStream:
         is_first: bool,
         choices: int = 1,
     ) -> None:
-        """`choices`: how many answers were asked for, where the upstream has last words that say that there are no more."""
+        """Create the stream. `choices` is the number of requested answers, if the upstream has a final marker."""
         self.fault: Fault | None = None
         self.ended = False
         self._question = question
@@ -180,6 +180,13 @@ class TranslatingStream:
 
     def _write(self, events: Iterable[Event]) -> bytes:
         out: list[bytes] = []
+        try:
+            self._write_each(events, out)
+        except ToolwireError as error:  # keep the output before it
+            out.append(self.fail(_broken(error)))
+        return b"".join(out)
+
+    def _write_each(self, events: Iterable[Event], out: list[bytes]) -> None:
         encode, plain = self._encoder.feed, not self._steps
         for event in events:
             if plain and type(event) in _WORDS:
@@ -188,10 +195,8 @@ class TranslatingStream:
                 continue
             if isinstance(event, ResponseEnd):
                 self.ended = True
-            out += [self._one(made) for made in self._through(event)]
-        if out:
-            self._started = True
-        return b"".join(out)
+            for made in self._through(event):
+                out.append(self._one(made))
 
     def _through(self, event: Event) -> list[Event]:
         events = [event]
@@ -205,6 +210,7 @@ class TranslatingStream:
             return self._encoder.feed(StreamFault(fault, event.stop))
         self._reporter.event(event)
         self._seen.event(event)
+        self._started = self._started or isinstance(event, ResponseStart)
         return self._encoder.feed(event)
 
     def fail(self, fault: Fault) -> bytes:
@@ -214,21 +220,25 @@ class TranslatingStream:
 
 
 def choices_of(request: Request | None, wire: Wire) -> int:
-    """How many answers must have ended where a stream does, unless its last words were said; 1 for wires without such, and for
-    a request that cannot be read."""
+    """Return the number of answers that must have ended when a stream ends without its final marker.
+
+    It is 1 for wires without such a marker, and for a request that cannot be decoded.
+    """
     front = FRONTS.get(wire.name)
     return request.params.n or 1 if request is not None and front is not None and front.last_words else 1
 
 
 def _refuse_short(events: Sequence[Event], choices: int) -> None:
-    """Where no last word was said, an answer that has not begun is missed by nobody else."""
+    """Refuse a stream with too few answers. Without a final marker, no other check notices one that has not begun."""
     for event in events:
         if isinstance(event, ResponseEnd) and len(event.stops) < choices:
-            raise TruncatedStream(f"the stream stopped after {len(event.stops)} of {choices} answers", hint="ask again")
+            raise TruncatedStream(
+                f"the stream stopped after {len(event.stops)} of {choices} answers", hint="retry the request"
+            )
 
 
 def _is_whole_event(data: bytes) -> bool:
-    """Whether nothing but the blank line behind it is missing."""
+    """Check whether only the trailing blank line is missing."""
     try:
         return bool([parse_object(payload) for _, payload in SSEDecoder().feed(data + b"\n\n")])
     except ToolwireError:

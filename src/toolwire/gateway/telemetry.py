@@ -1,4 +1,4 @@
-"""What operators see of a gateway, put together by its settings.
+"""The log, metrics, traces and recordings of a gateway, as configured.
 
 telemetry = open_telemetry(settings, os.environ)
 gateway = Gateway(settings, sinks=telemetry.sinks, metrics=telemetry.metrics, transports=telemetry.transports())
@@ -41,8 +41,10 @@ _OTLP = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
 class Telemetry:
-    """`sinks` and `metrics` are for a Gateway, `observers` for the runners of its tools. From its making on, no secret gets
-    into a log of ours."""
+    """The telemetry of a gateway. From its creation on, no secret gets into our logs.
+
+    `sinks` and `metrics` are for a Gateway, `observers` for the runners of its tools.
+    """
 
     def __init__(self, settings: Settings, environment: Mapping[str, str], *, lines: bool = True) -> None:
         self._settings = settings
@@ -86,7 +88,7 @@ class Telemetry:
             self.observers.append(observer)
 
     def learn(self, settings: Settings) -> None:
-        """Keys and passwords of new settings, to be kept out of sight, and upstreams, to be recorded."""
+        """Add the keys and passwords of new settings to the redactor, and record the new upstreams."""
         rows = _rows(settings, self._environment)
         self.redactor.learn(known_keys(rows, self._environment))
         row = settings.state
@@ -96,15 +98,15 @@ class Telemetry:
         self._overhear(rows)
 
     def reopen(self) -> None:
-        """The log's file anew, for who has moved it away."""
+        """Reopen the log file after it was moved away."""
         if self._file is not None:
             try:
                 self._file.reopen()
             except ConfigError as error:
-                _log.error("the log goes where it went: %s", error)
+                _log.error("cannot reopen the log file; still writing to the old one: %s", error)
 
     def transports(self, given: Mapping[str, Transport] | None = None) -> Mapping[str, Transport]:
-        """`given`, and where everything is recorded those of all upstreams: of now, whenever one looks."""
+        """Return `given`, with recording transports for all upstreams if recording is on; later changes are visible."""
         self._given = given or {}
         self._ways = dict(self._given)
         self._overhear(_rows(self._settings, self._environment))
@@ -122,7 +124,7 @@ class Telemetry:
         return app if self._recorder is None else self._recorder.around(app)
 
     async def aclose(self) -> None:
-        """Sends what has not been sent yet."""
+        """Send pending data and close."""
         if self._http is not None:
             await self._http.aclose()
         await asyncio.to_thread(self._open.close)
@@ -169,15 +171,20 @@ class Telemetry:
             return False
         try:
             import opentelemetry.sdk  # noqa: F401
-        except ImportError:  # a variable that was set for somebody else is no reason not to start
-            _log.warning("no traces: %s", MissingExtra("OpenTelemetry is missing", hint="pip install 'toolwire[otel]'"))
+        except ImportError:  # a variable that was set for another program must not prevent the start
+            _log.warning(
+                "tracing is off: %s",
+                MissingExtra("OpenTelemetry is not installed", hint="pip install 'toolwire[otel]'"),
+            )
             return False
         return True
 
 
 def open_telemetry(settings: Settings, environment: Mapping[str, str], *, lines: bool = True) -> Telemetry:
-    """Everything that the settings ask for; ConfigError or MissingExtra where that cannot be. `lines` where they do not say
-    whether each request is a line on standard error."""
+    """Open everything that is configured; ConfigError or MissingExtra if that is impossible.
+
+    `lines` is the default for writing each request as a line to standard error.
+    """
     return Telemetry(settings, environment, lines=lines)
 
 

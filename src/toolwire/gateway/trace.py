@@ -1,10 +1,10 @@
-"""A recorded exchange: what a client asked, what the upstreams were asked and said, what the client got. One JSON file each.
+"""A recorded exchange: the client's request and answer, and those of the upstreams. One JSON file each.
 
     trace = load(Path("traces/…json"))
     trace.ingress.body, trace.upstreams[0].answer, trace.outcome.losses
 
-Times are milliseconds since the request came. `body` is JSON where it was JSON, else text; a stream is `pieces`, cut where
-it was cut. Bytes that are no text (half a character, a picture) are in `base64`.
+Times are milliseconds since the request arrived. `body` is JSON if it was JSON, else text; a stream is `pieces`, with
+the original boundaries. Bytes that are not text (half a character, a picture) are in `base64`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Piece(Value, frozen=True, omit_defaults=True):
 
 
 class Answer(Value, frozen=True, omit_defaults=True):
-    """`error` where there was none, or where it stopped in the middle."""
+    """An answer. `error` is set if there was none, or if it was truncated."""
 
     status: int = 0
-    ms: float = 0.0  # until its head was there
+    ms: float = 0.0  # until its head arrived
     headers: dict[str, str] = {}
     body: JSON = None
     pieces: tuple[Piece, ...] = ()
@@ -54,7 +54,7 @@ class Answer(Value, frozen=True, omit_defaults=True):
 
 
 class Exchange(Value, frozen=True, omit_defaults=True):
-    """A request and its answer. `upstream` is the name of one, empty for the client's side."""
+    """A request and its answer. `upstream` is the name of an upstream, or empty for the client's side."""
 
     wire: str
     path: str
@@ -72,7 +72,7 @@ class Exchange(Value, frozen=True, omit_defaults=True):
 
 
 class Outcome(Value, frozen=True, omit_defaults=True):
-    """What the gateway noted."""
+    """The gateway's record of a request."""
 
     model: str = ""
     upstream: str = ""
@@ -102,7 +102,7 @@ class Trace(Value, frozen=True):
 
 
 def load(path: Path) -> Trace:
-    """A recorded exchange; ConfigError for what is none."""
+    """Load a recorded exchange; ConfigError if the file is not one."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -111,10 +111,10 @@ def load(path: Path) -> Trace:
         trace = msgspec.json.decode(data, type=Trace)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{path.name} is not a recorded exchange: {error}", hint="`toolwire trace record` makes them"
+            f"{path.name} is not a recorded exchange: {error}", hint="use `toolwire trace record` to record one"
         ) from None
     if trace.toolwire_trace != VERSION:
-        raise ConfigError(f"{path.name} is of version {trace.toolwire_trace}; this toolwire reads version {VERSION}")
+        raise ConfigError(f"{path.name} has version {trace.toolwire_trace}; this toolwire reads version {VERSION}")
     return trace
 
 
@@ -125,7 +125,7 @@ def data_of(body: JSON) -> bytes:
 
 
 def pieces_of(pieces: list[tuple[float, bytes]]) -> tuple[Piece, ...]:
-    """Seconds and bytes, as they are written."""
+    """Convert seconds and bytes to the recorded form."""
     return tuple(_piece(round(seconds * 1000, 3), data) for seconds, data in pieces)
 
 

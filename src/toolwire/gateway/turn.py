@@ -1,4 +1,4 @@
-"""What happened with one request: what the log, the metrics, the accounts and the live view are told."""
+"""The record of one request, for the log, the metrics, the usage accounts and the live view."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ __all__ = ["Opening", "Sink", "Turn"]
 
 
 class Turn(Struct):
-    """Filled while the request is answered. Times are seconds."""
+    """A record that is filled while the request is answered. Times are in seconds."""
 
     id: str
     started: float  # seconds since 1970
     front: str
-    action: str = ""  # what the path is for; empty where nothing is there
+    action: str = ""  # the meaning of the path; empty for an unknown path
     caller: str = ""  # the name of the client's key
-    model: str = ""  # as the client calls it
+    model: str = ""  # the client's name for it
     upstream: str = ""
     upstream_model: str = ""
     provider: str = ""
     wire: str = ""
     stream: bool = False
-    passed: bool = False  # bytes went through as they were
+    passed: bool = False  # bytes were forwarded unchanged
     status: int = 0
     error: str | None = None  # the kind of fault
     attempts: int = 0
-    failures: tuple[tuple[str, str], ...] = ()  # upstreams that failed before anything was said, and how
+    failures: tuple[tuple[str, str], ...] = ()  # upstreams that failed before any output, and the kind of fault
     seconds: float = 0.0
     first: float | None = None  # until the first chunk of a stream
-    overhead: float = 0.0  # our own part, up to the first chunk
+    overhead: float = 0.0  # time of the gateway itself, up to the first chunk
     usage: Usage | None = None
-    estimated: bool = False  # by us: the upstream did not say what it used
+    estimated: bool = False  # by us: the upstream reported no usage
     stop: str | None = None
     answer_id: str = ""
-    answer_model: str = ""  # who the answer says that it is from
+    answer_model: str = ""  # the model that the answer names
     calls: tuple[str, ...] = ()
     losses: tuple[Loss, ...] = ()
     repairs: tuple[CallRepair, ...] = ()
-    begun: bool = False  # sinks were told of its beginning
-    forward: Mapping[str, str] = {}  # headers that the upstream is to get besides its own
+    begun: bool = False  # sinks were notified of its start
+    forward: Mapping[str, str] = {}  # additional headers for the upstream
     span: object = None  # the tracer's
 
 
 class Sink(Protocol):
-    """Who is told of a request when it is over. It must not wait; what it raises is logged and changes nothing."""
+    """A callback for the end of a request. It must not wait; its exceptions are logged and have no other effect."""
 
     def __call__(self, turn: Turn, /) -> None: ...
 
 
 @runtime_checkable
 class Opening(Protocol):
-    """A sink that also wants to know when a request for a model is there."""
+    """A sink that is also notified of the start of a request for a model."""
 
     def begin(self, turn: Turn, asked: Asked, headers: Mapping[str, str], /) -> None: ...

@@ -1,4 +1,4 @@
-"""Requests that are being answered: all of them, or those that began under the same settings."""
+"""In-flight requests: all of them, or those that began under the same settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["UnderWay"]
 
 
 class UnderWay:
-    """`over` is set while there are none."""
+    """A count of in-flight requests. `over` is set while there are none."""
 
     __slots__ = ("_count", "over")
 

@@ -1,4 +1,4 @@
-"""The providers behind the gateway: one row of the settings each. A request can choose among them, never add one."""
+"""The providers that the gateway uses: one row of the settings each. A request can choose among them, never add one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .settings import UpstreamRow
 
 __all__ = ["Upstream", "from_environment", "known_keys"]
 
-_REMEMBERED = 1024  # endpoints; clients may ask for any number of models
+_REMEMBERED = 1024  # endpoints; clients may request any number of models
 
 
 class Upstream:
@@ -27,10 +27,10 @@ class Upstream:
         self._environment = environment
         self._key = _key(name, row, environment)
         self._endpoints: dict[str, Endpoint] = {}
-        self.endpoint("any")  # a wrong row is an error at the start, not at the first request
+        self.endpoint("any")  # report a wrong row at the start, not at the first request
 
     def endpoint(self, model: str) -> Endpoint:
-        """Where `model` is."""
+        """Return the endpoint of `model`."""
         found = self._endpoints.get(model)
         if found is None:
             if len(self._endpoints) >= _REMEMBERED:
@@ -57,7 +57,7 @@ class Upstream:
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, UpstreamRow]:
-    """Every provider whose key is there."""
+    """List the providers whose key is set."""
     return {
         name: UpstreamRow(name)
         for name in names()
@@ -66,7 +66,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, UpstreamRow]:
 
 
 def known_keys(rows: Mapping[str, UpstreamRow], environment: Mapping[str, str]) -> list[str]:
-    """The keys for upstreams, for those who have to keep them out of sight."""
+    """Collect the keys for upstreams, for redaction."""
     found = [_key(name, row, environment) for name, row in rows.items()]
     found += [environment.get(key.variable, "").strip() for name in names() for key in find(name).keys]
     return [key for key in found if key]
@@ -74,11 +74,11 @@ def known_keys(rows: Mapping[str, UpstreamRow], environment: Mapping[str, str]) 
 
 def _key(name: str, row: UpstreamRow, environment: Mapping[str, str]) -> str | None:
     if row.key_env is not None and row.key_file is not None:
-        raise ConfigError(f"upstreams.{name} has a key_env and a key_file", hint="one of them is enough")
+        raise ConfigError(f"upstreams.{name} has both key_env and key_file", hint="remove one of them")
     if row.key_env is not None:
         key = environment.get(row.key_env, "").strip()
         if not key:
-            raise ConfigError(f"upstreams.{name}: {row.key_env} is not set")
+            raise ConfigError(f"upstreams.{name}: environment variable {row.key_env} is not set")
         return key
     if row.key_file is not None:
         try:

@@ -1,7 +1,7 @@
-"""What was used: a row for every request that named a model, written by a thread of its own.
+"""Usage accounting: a row for every request that named a model, written by a thread of its own.
 
-A request never waits for it. Rows go into a queue with an end; whatever does not fit, because the place for them is away or
-too slow, is counted, logged and lost. What is in the queue when the gateway stops is written before it is gone.
+Requests never wait for it. Rows go into a bounded queue. A row that does not fit, because the store is unavailable or
+too slow, is counted, logged and lost. Rows in the queue when the gateway stops are written before it exits.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ __all__ = ["UsageRow", "UsageSink", "UsageStore", "UsageSum"]
 
 _log = getLogger("toolwire.gateway")
 _QUEUE = 20_000  # rows
-_BATCH = 1_000  # rows a transaction
+_BATCH = 1_000  # rows per transaction
 _EVERY = 0.2  # seconds
 _REST = 1.0  # seconds after a failure
 _LAST = 5.0  # seconds at the end
-_NAME = 200  # characters of what a client says
+_NAME = 200  # characters of a name that a client chooses
 
 
 class UsageRow(Struct, frozen=True):
-    """One request. `id` is ours, so that a row that is written twice counts once.
+    """The usage of one request. `id` is ours, so that a row that is written twice counts once.
 
-    `estimated` where the upstream did not say how many tokens there were.
+    `estimated` is set if the upstream did not report the number of tokens.
     """
 
     id: str
@@ -53,7 +53,7 @@ class UsageRow(Struct, frozen=True):
 
 
 class UsageSum(Struct, frozen=True, array_like=True):
-    """What belongs together, added up. `what` is a key, a model or a day."""
+    """The totals of a group. `what` is a key, a model or a day."""
 
     what: str
     requests: int
@@ -68,11 +68,11 @@ class UsageSum(Struct, frozen=True, array_like=True):
 
 class UsageStore(Protocol):
     def add(self, rows: list[UsageRow]) -> None:
-        """All of them or none; StoreError."""
+        """Add all rows or none; StoreError on failure."""
         ...
 
     def sums(self, by: str, since: float) -> list[UsageSum]:
-        """By `key`, `model` or `day`."""
+        """Sum up the rows by `key`, `model` or `day`."""
         ...
 
     def close(self) -> None: ...
@@ -100,14 +100,14 @@ def row_of(turn: Turn) -> UsageRow:
 
 
 class UsageSink:
-    """A sink for a store. `dropped` rows were lost since the start."""
+    """A sink that writes to a store. `dropped` is the number of rows lost since the start."""
 
     def __init__(self, store: UsageStore, *, queue: int = _QUEUE) -> None:
         self.dropped = 0
         self._store = store
         self._most = queue
         self._rows: deque[UsageRow] = deque()
-        self._told = 0  # rows whose loss is in the log
+        self._told = 0  # rows whose loss was logged
         self._failing = False
         self._stop = threading.Event()
         self._deadline = float("inf")
@@ -116,21 +116,21 @@ class UsageSink:
 
     def __call__(self, turn: Turn, /) -> None:
         if not turn.model:
-            return  # a probe, a list of models, or somebody without a key: nobody's usage
+            return  # a probe, a list of models, or a request without a valid key: no usage to account for
         if len(self._rows) < self._most:
             self._rows.append(row_of(turn))
         else:
             self.dropped += 1
 
     def close(self) -> None:
-        """Waits for what is still to be written, some seconds at most."""
+        """Wait for pending rows to be written, some seconds at most."""
         self._deadline = monotonic() + _LAST
         self._stop.set()
         self._thread.join(_LAST + _EVERY)
         self.dropped += len(self._rows)
         self._tell()
         if self._thread.is_alive():
-            _log.error("the place for usage does not answer")  # nor would it to who wants to close it
+            _log.error("the usage store does not respond")  # closing it would block too
         else:
             self._rows.clear()
             self._store.close()
@@ -151,11 +151,11 @@ class UsageSink:
                 self._store.add(batch)
             except StoreError as error:
                 if not self._failing:
-                    _log.error("usage is not written: %s", error)
+                    _log.error("cannot write usage: %s", error)
                 self._failing = True
                 return
-            except Exception:  # noqa: BLE001  # rows that can never be written keep no others from it
-                _log.exception("%d rows of usage cannot be written", len(batch))
+            except Exception:  # noqa: BLE001  # rows that can never be written must not block others
+                _log.exception("cannot write %d rows of usage", len(batch))
                 self.dropped += len(batch)
                 self._told += len(batch)
             else:
@@ -170,5 +170,5 @@ class UsageSink:
 
     def _tell(self) -> None:
         if self.dropped > self._told:
-            _log.error("%d rows of usage are lost: the queue is full", self.dropped - self._told)
+            _log.error("lost %d rows of usage: the queue is full", self.dropped - self._told)
             self._told = self.dropped

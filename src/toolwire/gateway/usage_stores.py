@@ -1,4 +1,4 @@
-"""Where usage is written: a SQLite file, or a table of PostgreSQL. Both are made on first use."""
+"""Stores for usage: a SQLite file, or a PostgreSQL table. Both are created on first use."""
 
 from __future__ import annotations
 
@@ -39,17 +39,19 @@ FROM toolwire_usage WHERE time >= ? GROUP BY 1 ORDER BY 1
 
 
 def open_usage(address: str) -> UsageStore:
-    """The store at `address`. Nothing is opened before the first use."""
+    """Return the store at `address`. It is opened on first use."""
     scheme = address.partition("://")[0] if "://" in address else ""
     if scheme in ("postgresql", "postgres"):
         return PostgresUsage(address)
     if not scheme and address:
         return SqliteUsage(address)
-    raise ConfigError(f"no place for usage: {name_of(address)}", hint="a file, or postgresql://user@host/database")
+    raise ConfigError(
+        f"unsupported usage store: {name_of(address)}", hint="use a file, or postgresql://user@host/database"
+    )
 
 
 class SqliteUsage:
-    """Safe between processes of one machine. The file is for its owner's eyes only."""
+    """Usage in a SQLite file, readable only by its owner. It is safe between processes of one machine."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -78,7 +80,7 @@ class SqliteUsage:
                 with self._connection:
                     return work(self._connection)
             except (sqlite3.Error, OSError) as error:
-                hint = "the folder must exist, and be ours to write; one machine only"
+                hint = "check that the folder exists and is writable; use SQLite on one machine only"
                 raise StoreError(f"SQLite, {self._path}: {error}", hint=hint) from None
 
     def _connect(self) -> sqlite3.Connection:
@@ -96,7 +98,7 @@ class SqliteUsage:
 
 
 class PostgresUsage:
-    """For any number of machines."""
+    """Usage in PostgreSQL, for any number of machines."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -112,8 +114,8 @@ class PostgresUsage:
         try:
             psycopg.conninfo.conninfo_to_dict(url)
         except psycopg.Error:
-            hint = "postgresql://user:password@host:5432/database"
-            raise ConfigError(f"state.usage cannot be read: {name_of(url)}", hint=hint) from None
+            hint = "use postgresql://user:password@host:5432/database"
+            raise ConfigError(f"invalid state.usage: {name_of(url)}", hint=hint) from None
 
     def add(self, rows: list[UsageRow]) -> None:
         self._run(lambda cursor: cursor.executemany(_postgres(_INSERT), [_storable(row) for row in rows]))
@@ -137,7 +139,7 @@ class PostgresUsage:
             except (self._psycopg.Error, OSError) as error:
                 self._disconnect()
                 words = redact(str(error), self._url) or type(error).__name__
-                hint = "is it running, and may we in?"
+                hint = "check that the server is running and the credentials are valid"
                 raise StoreError(f"PostgreSQL, {name_of(self._url)}: {words}", hint=hint) from None
 
     def _connect(self) -> Any:
@@ -159,7 +161,7 @@ class PostgresUsage:
 
 def _make_table(connection: Any) -> None:
     there = connection.execute("SELECT to_regclass('toolwire_usage')::text").fetchone()[0]
-    if there is None:  # one of several that start at once makes it, and the others wait
+    if there is None:  # if several processes start at once, one creates it and the others wait
         connection.execute(f"SELECT pg_advisory_xact_lock(hashtext('toolwire_usage')); {_TABLE}; {_INDEX}")
 
 
@@ -168,7 +170,7 @@ def _postgres(statement: str) -> str:
 
 
 def _storable(row: UsageRow) -> tuple[Any, ...]:
-    """PostgreSQL has no place for NUL in a text."""
+    """Replace NUL, which PostgreSQL cannot store in a text."""
     return tuple(one.replace("\0", "\ufffd") if isinstance(one, str) else one for one in astuple(row))
 
 

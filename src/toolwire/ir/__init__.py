@@ -1,6 +1,6 @@
 """The canonical model: one tool, call, result, choice, request, response and stream for every wire.
 
-Knows nothing but itself. Everything else in toolwire is written in terms of these values.
+Imports no other part of toolwire. All other packages are written in terms of these values.
 """
 
 from .errors import (
@@ -23,6 +23,7 @@ from .events import (
     CallEnd,
     CallStart,
     Event,
+    PartStart,
     Ping,
     ReasoningDelta,
     ReasoningEnd,
@@ -73,6 +74,7 @@ __all__ = [
     "OutputFormat",
     "Params",
     "Part",
+    "PartStart",
     "Ping",
     "ProtocolError",
     "Reasoning",

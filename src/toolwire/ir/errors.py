@@ -1,22 +1,22 @@
-"""Everything that toolwire raises.
+"""Every exception that toolwire raises.
 
     ToolwireError                       each has .pointer, .hint and .status
     ├── ProtocolError                   the peer sent something that its wire does not allow
-    │   ├── TruncatedStream             … or stopped before the end
-    │   └── BrokenJSON                  … or wrote text that has no one meaning as JSON
+    │   ├── TruncatedStream             … or stopped early
+    │   └── BrokenJSON                  … or sent text that cannot be read unambiguously as JSON
     ├── EncodeError                     this value cannot be written on that wire; nothing was sent
-    │   ├── LossError                   … not without a loss, and strict mode was asked for
-    │   └── StoredStateError            it refers to something that only the provider of another wire keeps
-    ├── SchemaError                     a schema that cannot be used
-    │   └── InvalidArguments            arguments that do not fit their schema
+    │   ├── LossError                   … not without a loss, and strict mode is on
+    │   └── StoredStateError            it refers to state stored by the provider of another wire
+    ├── SchemaError                     a schema is unusable
+    │   └── InvalidArguments            arguments do not match their schema
     ├── ConfigError                     wrong usage: an unknown wire, kind or option
-    ├── UpstreamError                   the provider answered with an error; .fault is what it said
-    ├── StoreError                      a store could not be reached, or did not do what it was asked
+    ├── UpstreamError                   the provider answered with an error; see .fault
+    ├── StoreError                      a store could not be reached, or an operation failed
     └── MissingExtra                    an optional dependency is not installed
 
-The split follows who has to act: the peer (ProtocolError), the author of the request (EncodeError, SchemaError), the
-operator (ConfigError, StoreError, MissingExtra), or time (UpstreamError). `pointer` is a JSON pointer (RFC 6901) into the document
-at hand, `hint` the next thing to do, `status` the HTTP status a server would answer with.
+The split follows responsibility: the peer (ProtocolError), the author of the request (EncodeError, SchemaError), the
+operator (ConfigError, StoreError, MissingExtra), or time (UpstreamError). `pointer` is a JSON pointer (RFC 6901) into
+the document in question, `hint` the next thing to do, `status` the HTTP status that a server would return.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 
 
 class ToolwireError(Exception):
-    """The root of the tree."""
+    """The root of all toolwire exceptions."""
 
     default_status: ClassVar[int] = 500
 
@@ -62,7 +62,7 @@ class ToolwireError(Exception):
         self.status = self.default_status if status is None else status
 
     def within(self, *segments: str | int) -> Self:
-        """The same error, seen from further out: `segments` go in front of its pointer."""
+        """Prepend `segments` to the pointer, for an error inside a larger document, and return the error."""
         self.pointer = join(*segments) + self.pointer
         return self
 
@@ -79,16 +79,16 @@ class ProtocolError(ToolwireError):
 
 
 class TruncatedStream(ProtocolError):
-    """The stream ended without its wire's terminal mark: what came so far is not an answer."""
+    """The stream ended without its wire's terminal marker; the part received is not a valid answer."""
 
     default_status = 502
 
 
 class BrokenJSON(ProtocolError):
-    """Text that has no one meaning as JSON, not even after repair.
+    """Text that cannot be read unambiguously as JSON, even after repair.
 
-    `reason`: it was cut off, it can be read in several ways, or in none. `position` is the character where that shows,
-    None where it is the whole.
+    `reason`: the text is truncated, can be read in several ways, or in none. `position` is the character where the
+    problem shows, None where it concerns the whole text.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class EncodeError(ToolwireError):
 
 
 class LossError(EncodeError):
-    """Strict mode: something could not be carried over. `losses` lists all of it."""
+    """Strict mode: something could not be translated. `losses` lists every loss."""
 
     def __init__(self, losses: Sequence[Loss]) -> None:
         first = losses[0]
@@ -126,9 +126,9 @@ class LossError(EncodeError):
 
 
 class StoredStateError(EncodeError):
-    """The request refers to a part of the conversation that the provider of another wire keeps: the model would not see it.
+    """The request refers to conversation state stored by the provider of another wire; the model would not see it.
 
-    `code` is the name that the other wire's own provider gives to a reference that it cannot resolve, if it has one.
+    `code` is the error code that the other wire's provider uses for an unresolvable reference, if it has one.
     """
 
     def __init__(self, message: str, *, pointer: str = "", hint: str = "", code: str | None = None) -> None:
@@ -137,13 +137,13 @@ class StoredStateError(EncodeError):
 
 
 class SchemaError(ToolwireError):
-    """A schema that cannot be used."""
+    """A schema is unusable."""
 
     default_status = 400
 
 
 class InvalidArguments(SchemaError):
-    """Arguments that do not fit their schema."""
+    """Arguments do not match their schema."""
 
     default_status = 422
 
@@ -155,7 +155,7 @@ class ConfigError(ToolwireError):
 
 
 class UpstreamError(ToolwireError):
-    """The provider answered with an error; `fault` is what it said, `fault.breach` the limit that was broken, if one was."""
+    """The provider answered with an error; `fault` describes it, `fault.breach` names the exceeded limit, if any."""
 
     default_status = 502
 
@@ -168,7 +168,7 @@ class UpstreamError(ToolwireError):
 
 
 class StoreError(ToolwireError):
-    """A store could not be reached, or did not do what it was asked."""
+    """A store could not be reached, or an operation failed."""
 
     default_status = 503
 

@@ -1,15 +1,15 @@
-"""A response while it is being made.
+"""A response as a sequence of stream events.
 
-The events you read from one wire are the events you write to another: one vocabulary for both directions. Every item
-(a text, a piece of reasoning, a call) opens with a Start, grows by Deltas and closes with an End, all under one `key`
-that the decoder hands out and that means nothing else; numbering on a wire is the encoder's business. Items may be open
-at the same time, their deltas interleaved.
+The events read from one wire are the events written to another: one vocabulary for both directions. Every item (a text,
+a piece of reasoning, a call) opens with a Start, grows by Deltas and closes with an End, all under one `key`. The
+decoder assigns the key, and it has no other meaning; numbering on a wire is the encoder's task. Items may be open at
+the same time, with interleaved deltas.
 
 Three rules:
 
-1. Deltas are append-only. What was said is never taken back.
+1. Deltas are append-only. Emitted text is never retracted.
 2. A `CallEnd` with state `complete` means that the call may be run now, whatever comes after it.
-3. `ResponseEnd` or `StreamFault` is the last event. A stream that stops before it was cut short.
+3. `ResponseEnd` or `StreamFault` is the last event. A stream that stops before it is truncated.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ __all__ = [
     "CallEnd",
     "CallStart",
     "Event",
+    "PartStart",
     "Ping",
     "ReasoningDelta",
     "ReasoningEnd",
@@ -58,7 +59,7 @@ class TextStart(Value, frozen=True):
 
 
 class TextDelta(Value, frozen=True, gc=False):
-    """More words. `escaped` is them as the inside of a JSON string (see `ir.text`)."""
+    """More text. `escaped` is the text as the inside of a JSON string (see `ir.text`)."""
 
     key: int
     escaped: bytes
@@ -85,7 +86,7 @@ class ReasoningStart(Value, frozen=True):
 
 
 class ReasoningDelta(Value, frozen=True, gc=False):
-    """More thoughts: of the text, or of the summary's section number `section`."""
+    """More reasoning: of the text, or of the summary section number `section`."""
 
     key: int
     escaped: bytes
@@ -132,7 +133,7 @@ class CallDelta(Value, frozen=True, gc=False):
 
 
 class ArgumentEnd(Value, frozen=True):
-    """One top-level argument is whole, though the call may not be (see `stream.arguments`)."""
+    """One top-level argument is complete, even if the call is not (see `stream.arguments`)."""
 
     key: int
     name: str
@@ -140,7 +141,7 @@ class ArgumentEnd(Value, frozen=True):
 
 
 class CallEnd(Value, frozen=True):
-    """The call is whole. `raw` is None on wires that carry an object: there the deltas are our own spelling."""
+    """The end of a call. `raw` is None on wires that carry an object; there the deltas are our own serialisation."""
 
     key: int
     arguments: Object | None = None
@@ -150,8 +151,16 @@ class CallEnd(Value, frozen=True):
     extra: Extra = {}
 
 
+class PartStart(Value, frozen=True):
+    """The place in the answer of a `WholePart` that comes later, after other items; `part` is what is known of it."""
+
+    key: int
+    part: Part
+    choice: int = 0
+
+
 class WholePart(Value, frozen=True):
-    """A part that comes in one piece: media, or what only one wire knows."""
+    """A part that arrives in one piece: media, or a part specific to one wire."""
 
     key: int
     part: Part
@@ -159,24 +168,24 @@ class WholePart(Value, frozen=True):
 
 
 class UsageUpdate(Value, frozen=True):
-    """The usage so far; a later one replaces it."""
+    """The usage so far. A later update replaces it."""
 
     usage: Usage
 
 
 class Ping(Value, frozen=True):
-    """Nothing but a sign of life."""
+    """A keep-alive without content."""
 
 
 class StreamFault(Value, frozen=True):
-    """The provider failed in the middle of a stream; `stop` is what it said instead of going on, if anything."""
+    """The provider failed in the middle of a stream. `stop` is the stop reason that it reported, if any."""
 
     fault: Fault
     stop: Stop | None = None
 
 
 class ResponseEnd(Value, frozen=True):
-    """The end, with the stop of each choice."""
+    """The end of the response, with the stop of each choice."""
 
     stops: tuple[Stop, ...]
     extra: Extra = {}
@@ -194,6 +203,7 @@ Event: TypeAlias = (
     | CallDelta
     | ArgumentEnd
     | CallEnd
+    | PartStart
     | WholePart
     | UsageUpdate
     | Ping

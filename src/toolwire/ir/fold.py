@@ -1,4 +1,4 @@
-"""A stream is the same as its whole: `fold` makes one of the other, `unfold` goes back.
+"""Convert a stream of events to a response with `fold`, and back with `unfold`.
 
 fold(unfold(response)) == response
 """
@@ -14,6 +14,7 @@ from .events import (
     CallEnd,
     CallStart,
     Event,
+    PartStart,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -30,11 +31,11 @@ from .parts import Extra, Part, Reasoning, Refusal, Text, ToolCall
 from .response import Alternative, Response, Usage
 from .text import unescape
 
-__all__ = ["Folder", "fold", "merge_extra", "unfold"]
+__all__ = ["Folder", "fold", "merge_extra", "unfold", "unfold_part"]
 
 
 def fold(events: Iterable[Event]) -> Response:
-    """The response that `events` tell of; TruncatedStream if they stop before the end."""
+    """Collect `events` into a response; raise TruncatedStream if they stop before the end."""
     folder = Folder()
     for event in events:
         folder.feed(event)
@@ -42,12 +43,12 @@ def fold(events: Iterable[Event]) -> Response:
 
 
 def unfold(response: Response) -> Iterator[Event]:
-    """The events that tell of `response`, each item in one delta."""
+    """Yield the events of `response`, with one delta for each item."""
     yield ResponseStart(response.id, response.model, response.created)
     key = 0
     for choice, parts in enumerate((response.parts, *(a.parts for a in response.alternatives))):
         for part in parts:
-            yield from _unfold_part(key, choice, part)
+            yield from unfold_part(key, choice, part)
             key += 1
     if response.usage is not None:
         yield UsageUpdate(response.usage)
@@ -58,7 +59,8 @@ def unfold(response: Response) -> Iterator[Event]:
         yield ResponseEnd(stops, response.extra)
 
 
-def _unfold_part(key: int, choice: int, part: Part) -> Iterator[Event]:
+def unfold_part(key: int, choice: int, part: Part) -> Iterator[Event]:
+    """The events of one part, with its text in one delta."""
     if isinstance(part, (Text, Refusal)):
         yield TextStart(key, choice, isinstance(part, Refusal), part.extra)
         if part.text:
@@ -81,19 +83,20 @@ def _unfold_part(key: int, choice: int, part: Part) -> Iterator[Event]:
 
 
 def merge_extra(first: Extra, second: Extra) -> Extra:
-    """Both, field by field; where they disagree, `second` wins."""
+    """Merge two extras field by field; `second` wins where both have a field."""
     if not first or not second:
         return first or second
     return {wire: {**first.get(wire, {}), **second.get(wire, {})} for wire in {**first, **second}}
 
 
 class Folder:
-    """`fold`, one event at a time."""
+    """Fold a response incrementally, one event at a time."""
 
     def __init__(self) -> None:
         self._start = ResponseStart()
         self._open: dict[int, tuple[Any, list[Any]]] = {}
         self._order: list[tuple[int, int]] = []
+        self._reserved: set[int] = set()  # parts whose place is known, and that are still to come
         self._parts: dict[int, Part] = {}
         self._usage: Usage | None = None
         self._end: ResponseEnd | None = None
@@ -105,7 +108,7 @@ class Folder:
             step(self, event)
 
     def response(self) -> Response:
-        """The whole response; TruncatedStream before its end, and where the provider failed, `fault` is set."""
+        """Return the response, with `fault` set if the provider failed; raise TruncatedStream before its end."""
         if self._end is None and self._fault is None:
             raise TruncatedStream("the events stop before the end of the response")
         fault = self._fault
@@ -125,7 +128,7 @@ class Folder:
         )
 
     def part(self, key: int) -> Part | None:
-        """The item under `key`, once it has ended."""
+        """Return the item with this `key`, or None before its end."""
         return self._parts.get(key)
 
     def _of_choice(self, choice: int) -> tuple[Part, ...]:
@@ -136,7 +139,7 @@ class Folder:
 
     def _open_item(self, event: TextStart | ReasoningStart | CallStart) -> None:
         if event.key in self._open or event.key in self._parts:
-            raise ProtocolError(f"item {event.key} starts twice")
+            raise ProtocolError(f"item {event.key} started twice")
         self._open[event.key] = (event, [])
         self._order.append((event.choice, event.key))
 
@@ -144,13 +147,13 @@ class Folder:
         try:
             self._open[event.key][1].append(event)
         except KeyError:
-            raise ProtocolError(f"a delta for item {event.key}, which is not open") from None
+            raise ProtocolError(f"delta for item {event.key}, which is not open") from None
 
     def _close(self, key: int) -> tuple[Any, list[Any]]:
         try:
             return self._open.pop(key)
         except KeyError:
-            raise ProtocolError(f"the end of item {key}, which is not open") from None
+            raise ProtocolError(f"end of item {key}, which is not open") from None
 
     def _end_text(self, event: TextEnd) -> None:
         start, deltas = self._close(event.key)
@@ -181,8 +184,15 @@ class Folder:
             extra=merge_extra(start.extra, event.extra),
         )
 
-    def _whole(self, event: WholePart) -> None:
+    def _reserve(self, event: PartStart) -> None:
+        self._reserved.add(event.key)
         self._order.append((event.choice, event.key))
+
+    def _whole(self, event: WholePart) -> None:
+        if event.key in self._reserved:
+            self._reserved.remove(event.key)
+        else:
+            self._order.append((event.choice, event.key))
         self._parts[event.key] = event.part
 
     def _count(self, event: UsageUpdate) -> None:
@@ -193,7 +203,7 @@ class Folder:
 
     def _finish(self, event: ResponseEnd) -> None:
         if self._open:
-            raise ProtocolError(f"the response ends while item {next(iter(self._open))} is open")
+            raise ProtocolError(f"the response ended while item {next(iter(self._open))} was open")
         self._end = event
 
 
@@ -211,6 +221,7 @@ _STEPS: dict[type, Callable[[Folder, Any], None]] = {
     ReasoningEnd: Folder._end_reasoning,
     CallStart: Folder._open_item,
     CallEnd: Folder._end_call,
+    PartStart: Folder._reserve,
     WholePart: Folder._whole,
     UsageUpdate: Folder._count,
     StreamFault: Folder._fail,

@@ -1,13 +1,13 @@
-"""What could not be carried over.
+"""Losses: the parts of a value that a translation could not preserve.
 
-A translation gives back a value and a list of losses. A loss is not an exception: the request still goes out, and the
-author learns what the other side will not see. In strict mode every loss above `info` becomes a `LossError` before
-anything is sent.
+A translation returns a value and a list of losses. A loss is not an exception: the request is still sent, and the
+losses show the author what is missing on the other side. In strict mode every loss above `info` becomes a `LossError`
+before anything is sent.
 
-    dropped     it is gone
-    weakened    something less precise stands in its place
-    rewritten   it says the same in other words, or stands in for something that was missing
-    moved       it is there, but elsewhere
+    dropped     removed
+    weakened    replaced by something less precise
+    rewritten   expressed differently with the same meaning, or substituted for something that was missing
+    moved       present, but in another place
 
     info        undone on the way back, or without effect on the meaning
     warning     the answer may differ
@@ -29,7 +29,7 @@ Severity: TypeAlias = Literal["info", "warning", "error"]
 
 
 class Loss(Value, frozen=True):
-    """One thing that the other side does not get as it was meant.
+    """One thing that the other side does not receive as intended.
 
     >>> print(Loss("/params/top_k", "top_k", "dropped", "warning", "openai_chat has no such parameter"))
     warning  /params/top_k  top_k dropped: openai_chat has no such parameter
@@ -46,7 +46,7 @@ class Loss(Value, frozen=True):
 
 
 class Losses:
-    """Collects losses while a value is being written; each is reported once."""
+    """Collect losses while a value is being written, without duplicates."""
 
     __slots__ = ("_seen",)
 
@@ -67,7 +67,7 @@ class Losses:
 
 
 def refuse(losses: Iterable[Loss]) -> None:
-    """Strict mode: raise LossError where a loss is more than information."""
+    """Raise LossError if any loss is more severe than `info` (strict mode)."""
     serious = [loss for loss in losses if loss.severity != "info"]
     if serious:
         raise LossError(serious)

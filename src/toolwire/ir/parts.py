@@ -1,16 +1,16 @@
-"""The parts of a message: what one side says to the other.
+"""The parts of a message.
 
-Pure values. They know no wire, no socket and no clock; identity (which turn, which store) is somebody else's concern.
-They are frozen, and the JSON inside them (`arguments`, `input_schema`, `extra`) is to be treated as frozen too: decoders
-share it with the document it came from, nothing is copied.
+Pure values, independent of wires, sockets and clocks. Identity (which turn, which store) is handled elsewhere.
+They are frozen, and the JSON inside them (`arguments`, `input_schema`, `extra`) must be treated as frozen too: decoders
+share it with the source document without copying.
 
-`extra` holds, by wire, what only that wire has a word for. Three kinds of keys:
+`extra` holds, by wire, the fields that only that wire has. There are three kinds of keys:
 
     "anthropic"            fields that are written back verbatim into the object that this value becomes on that wire
-    "openai_chat/choice"   the same for an object around it that has no value of its own here
+    "openai_chat/choice"   the same for an enclosing object that has no canonical value of its own
     "gemini~"              how it was written (a string or a list of one, camelCase or snake_case): form, never meaning
 
-Only the first two are meaning, so only they can be lost when the value travels to another wire.
+Only the first two carry meaning, so only they can be lost when the value is translated to another wire.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ CallState: TypeAlias = Literal["complete", "truncated", "invalid"]
 class Artefact(Value, frozen=True):
     """Opaque bytes that a provider wants back unmodified: a signature, encrypted reasoning, a fingerprint.
 
-    Bound to the provider and model that made it, and anchored to the part that holds it. It goes back to its owner and
-    to nobody else.
+    An artefact belongs to the provider and model that made it and to the part that holds it. It is sent back to that
+    provider only.
     """
 
     provider: str
@@ -60,7 +60,7 @@ class Artefact(Value, frozen=True):
 
 
 class Text(Value, frozen=True, tag_field="part", tag="text"):
-    """Words. `cache` marks a prompt-cache breakpoint after this part: its time to live, or "default"."""
+    """Text. `cache` marks a prompt-cache breakpoint after this part: its time to live, or "default"."""
 
     text: str
     cache: str | None = None
@@ -69,7 +69,7 @@ class Text(Value, frozen=True, tag_field="part", tag="text"):
 
 
 class Media(Value, frozen=True, tag_field="part", tag="media"):
-    """An image, sound, video or file: inline (`data`, base64), by `url`, or by the `file_id` that its `owner` knows."""
+    """An image, sound, video or file: inline (`data`, base64), by `url`, or by a `file_id` of its `owner`."""
 
     kind: MediaKind
     media_type: str | None = None
@@ -84,7 +84,7 @@ class Media(Value, frozen=True, tag_field="part", tag="media"):
 
 
 class Reasoning(Value, frozen=True, tag_field="part", tag="reasoning"):
-    """What the model thought, as far as the provider shows it (`text` or `summary`), and what proves it (artefacts)."""
+    """The model's reasoning as far as the provider shows it (`text` or `summary`), and its signatures (`artefacts`)."""
 
     text: str = ""
     summary: tuple[str, ...] = ()
@@ -93,14 +93,14 @@ class Reasoning(Value, frozen=True, tag_field="part", tag="reasoning"):
 
 
 class Refusal(Value, frozen=True, tag_field="part", tag="refusal"):
-    """The model declines, in words."""
+    """The text of a model's refusal."""
 
     text: str
     extra: Extra = {}
 
 
 class Opaque(Value, frozen=True, tag_field="part", tag="opaque"):
-    """A part that only `wire` knows. It survives there and is a loss anywhere else."""
+    """A part specific to `wire`. It is preserved there and is a loss on any other wire."""
 
     wire: str
     type: str
@@ -108,11 +108,11 @@ class Opaque(Value, frozen=True, tag_field="part", tag="opaque"):
 
 
 class ToolCall(Value, frozen=True, tag_field="part", tag="call"):
-    """The model asks for a tool.
+    """A tool call by the model.
 
     `raw` is the argument text exactly as the wire gave it (None where the wire carries an object), `arguments` the
-    object it parses to (None where it does not). Only a `complete` call may ever be run. A freeform call has its input
-    in `raw`.
+    parsed object (None if it cannot be parsed). Only a `complete` call may be run. A freeform call has its input in
+    `raw`.
     """
 
     id: str
@@ -128,15 +128,15 @@ class ToolCall(Value, frozen=True, tag_field="part", tag="call"):
 
     @property
     def text(self) -> str:
-        """The argument text: `raw` where there is one, else the object as compact JSON."""
+        """The argument text: `raw` if set, else the arguments as compact JSON."""
         return self.raw if self.raw is not None else dumps(self.arguments or {})
 
     def spelled_out(self) -> ToolCall:
-        """No text at all is how some say "no arguments"; whoever parses it wants to see an empty object."""
+        """Replace empty argument text, which some models write for "no arguments", by an empty object."""
         return replace(self, raw=None) if self.raw == "" and self.arguments is not None else self
 
     def result(self, value: JSON = "", *, is_error: bool = False) -> ToolResult:
-        """The answer to this call.
+        """Build the result of this call.
 
         >>> ToolCall("call_1", "get_weather").result({"celsius": 22}).structured
         {'celsius': 22}
@@ -147,7 +147,7 @@ class ToolCall(Value, frozen=True, tag_field="part", tag="call"):
 
 
 class ToolResult(Value, frozen=True, tag_field="part", tag="result"):
-    """What the tool gave: words and media in `parts`, or a JSON value in `structured`."""
+    """The result of a tool: text and media in `parts`, or a JSON value in `structured`."""
 
     call_id: str
     name: str | None = None
@@ -161,13 +161,13 @@ class ToolResult(Value, frozen=True, tag_field="part", tag="result"):
 
     @property
     def text(self) -> str:
-        """All of it in words, for wires that know no other result."""
+        """The whole result as text, for wires that support only text results."""
         words = "".join([part.text for part in self.parts if isinstance(part, Text)]) if self.parts else ""
         return words if words or self.structured is None else dumps(self.structured)
 
 
 def what_is(part: Part) -> str:
-    """A part's name in a sentence: "image", "call", or the type of what only one wire knows."""
+    """Return a label for a part in a message: "image", "call", or the type of an opaque part."""
     if isinstance(part, Media):
         return part.kind
     if isinstance(part, Opaque):

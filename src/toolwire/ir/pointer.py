@@ -6,13 +6,13 @@ from typing import Any, TypeAlias
 
 __all__ = ["JSON", "Object", "below", "existing", "join", "resolve", "split"]
 
-# The type checker's word for a parsed JSON document. Decoders look before they leap, so `Any` stays at the border.
+# The type of a parsed JSON document for the type checker. Decoders check types, so `Any` does not spread beyond them.
 JSON: TypeAlias = Any
 Object: TypeAlias = dict[str, Any]
 
 
 def join(*segments: str | int) -> str:
-    """`join("tools", 0, "a/b") == "/tools/0/a~1b"`"""
+    """Build a pointer from segments: `join("tools", 0, "a/b") == "/tools/0/a~1b"`."""
     if len(segments) == 1 and type(only := segments[0]) is str and "/" not in only and "~" not in only:
         return f"/{only}"
     return "".join([f"/{str(segment).replace('~', '~0').replace('/', '~1')}" for segment in segments])
@@ -22,9 +22,9 @@ _MOST_CHARACTERS = 2_000
 
 
 def below(pointer: str, *segments: str | int) -> str:
-    """Extend a pointer; one that would exceed 2,000 characters stays at the nearest place that does not.
+    """Extend a pointer; return it unchanged if the result would exceed 2,000 characters.
 
-    Every pointer below a long key repeats it, so without a bound the pointers of a document could take up memory
+    Every pointer below a long key repeats the key. Without a bound, the pointers of a document could use memory
     quadratic in its length.
     """
     longer = pointer + join(*segments)
@@ -32,21 +32,21 @@ def below(pointer: str, *segments: str | int) -> str:
 
 
 def split(pointer: str) -> list[str]:
-    """The inverse of `join`, with every segment as text."""
+    """Split a pointer into its segments, as text: the inverse of `join`."""
     return [segment.replace("~1", "/").replace("~0", "~") for segment in pointer.split("/")[1:]]
 
 
 def resolve(document: JSON, pointer: str) -> JSON:
-    """What `pointer` points at; KeyError, IndexError or TypeError where there is no such place."""
+    """Return the value at `pointer`; raise KeyError, IndexError or TypeError if it does not exist."""
     for segment in split(pointer):
         document = document[int(segment)] if isinstance(document, list) else document[segment]
     return document
 
 
 def existing(document: JSON, pointer: str) -> str:
-    """The longest part of the pointer that exists in the document.
+    """Return the longest prefix of the pointer that exists in the document.
 
-    A field may be spelled in snake_case there: protobuf JSON accepts `generation_config` for `generationConfig`.
+    A field may be in snake_case in the document: protobuf JSON accepts `generation_config` for `generationConfig`.
     """
     found: list[str] = []
     for segment in split(pointer):

@@ -1,4 +1,4 @@
-"""What a client asks."""
+"""The canonical request."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .value import Value
 
 __all__ = ["Message", "OutputFormat", "Params", "ReasoningConfig", "Request", "Role"]
 
-# Tool results are parts of user messages: they come from outside the model. A wire that gives them a role of their own
-# says so in its codec.
+# Tool results are parts of user messages, because they come from outside the model. A wire with a separate role for
+# them maps it in its codec.
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 
 
 class Message(Value, frozen=True):
-    """One contribution to the conversation."""
+    """One message of the conversation."""
 
     role: Role
     parts: tuple[Part, ...] = ()
@@ -25,7 +25,7 @@ class Message(Value, frozen=True):
 
 
 class Params(Value, frozen=True):
-    """Sampling and bookkeeping that more than one wire knows. None is unset."""
+    """Sampling and bookkeeping parameters that more than one wire supports. None means unset."""
 
     max_tokens: int | None = None
     temperature: float | None = None
@@ -49,7 +49,7 @@ class Params(Value, frozen=True):
 
 
 class ReasoningConfig(Value, frozen=True):
-    """How much the model may think (`mode`, `effort`, `budget` in tokens) and whether it shows it (`visible`)."""
+    """How much the model may reason (`mode`, `effort`, `budget` in tokens) and whether that is shown (`visible`)."""
 
     mode: Literal["off", "auto", "budget"] | None = None
     effort: str | None = None
@@ -59,7 +59,7 @@ class ReasoningConfig(Value, frozen=True):
 
 
 class OutputFormat(Value, frozen=True):
-    """What the final answer must look like: prose, any JSON object, or JSON that fits `schema`."""
+    """The required form of the final answer: prose, any JSON object, or JSON that matches `schema`."""
 
     kind: Literal["text", "json", "json_schema"]
     schema: JSON = None
@@ -70,7 +70,7 @@ class OutputFormat(Value, frozen=True):
 
 
 class Request(Value, frozen=True):
-    """A whole request. `parallel` has three values: unset is not false."""
+    """A whole request. `parallel` has three values; unset differs from false."""
 
     model: str = ""
     messages: tuple[Message, ...] = ()

@@ -1,4 +1,4 @@
-"""What a model answers, and how a provider says that it could not."""
+"""The canonical response, and provider errors as values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FaultKind: TypeAlias = Literal[
 
 
 class Stop(Value, frozen=True):
-    """Why the model stopped. Derived from the content where a provider's own word hides it: calls mean `tool_calls`."""
+    """Why the model stopped. Derived from the content if the provider's value is vague: calls mean `tool_calls`."""
 
     reason: StopReason
     sequence: str | None = None
@@ -48,7 +48,7 @@ class Stop(Value, frozen=True):
 
 
 class Usage(Value, frozen=True):
-    """Tokens. `input` includes what was read from and written to a cache, `output` includes reasoning."""
+    """Token counts. `input` includes cache reads and writes, `output` includes reasoning."""
 
     input: int | None = None
     output: int | None = None
@@ -64,11 +64,12 @@ class Usage(Value, frozen=True):
 
 
 class Breach(Value, frozen=True):
-    """The limit of a provider that a request broke, as far as the provider's error tells.
+    """A provider limit that a request exceeded, as far as the provider's error reports it.
 
-    `tool` is a name, or an index where the provider gives no name. `at` points at the declaration in the document that was
-    sent, `pointer` goes on from there in canonical terms (`/name`, `/input_schema/properties/a`); a property that the
-    provider gives only the position of is `[3]`. `Exchange.restore_fault` puts all three in the terms of the request.
+    `tool` is a name, or an index where the provider gives no name. `at` points at the declaration in the document that
+    was sent. `pointer` continues from there in canonical terms (`/name`, `/input_schema/properties/a`); a property of
+    which the provider reports only the position is `[3]`. `Exchange.restore_fault` converts all three to the terms of
+    the request.
 
     >>> print(Breach("name", 3, "/tools/3", "/name", hint="rename it"))
     limit name, tool 3: rename it
@@ -87,7 +88,7 @@ class Breach(Value, frozen=True):
 
 
 class Fault(Value, frozen=True):
-    """A provider's error, as a value: what happened, with which status, and when to try again."""
+    """A provider's error as a value: its kind, message and status, and the delay before a retry."""
 
     kind: FaultKind
     message: str
@@ -110,7 +111,7 @@ class Alternative(Value, frozen=True):
 
 
 class Response(Value, frozen=True):
-    """A whole answer. `stop` is None while it is not finished; `fault` is set where the provider failed inside a 200."""
+    """A whole answer. `stop` is None while it is unfinished; `fault` is set if the provider failed inside a 200."""
 
     id: str = ""
     model: str = ""

@@ -1,18 +1,18 @@
-r"""Foreign text for a terminal, a log or a report: text of a model, tool, server or file is shown, never obeyed.
+r"""Make foreign text safe for a terminal, a log or a report: control characters in it are shown, not executed.
 
 Escaped in all three forms, because a terminal acts on them or cannot show them:
 
 - C0 controls (ESC, BEL, backspace …), DEL and the C1 controls U+0080–U+009F. Most terminals read U+009B as ESC [.
-- A carriage return that is not part of a CRLF line break. It would let the rest of a line overwrite its beginning.
+- A carriage return that is not part of a CRLF line break, which would let the rest of a line overwrite its beginning.
 - Lone surrogates, which no encoding can write.
-- Bidirectional overrides (U+202D, U+202E): they show letters in an order that contradicts their own direction.
+- Bidirectional overrides (U+202D, U+202E), which show letters in an order that contradicts their own direction.
 
 Everything else stays: tabs, line breaks, no-break spaces, joiners (U+200C, U+200D), tag and variation characters of
 emoji, and the direction marks (U+200E, U+200F, U+061C) that right-to-left text needs.
 
 Bidirectional embeddings and isolates (U+202A–U+202C, U+2066–U+2069) depend on the form. Localisation libraries put them
-around inserted names, and they act until the end of their line. So they stay in text, which has its lines to itself, and are
-escaped in a line that foreign text shares with ours, which they could reorder.
+around inserted names, and they act until the end of their line. So they stay in text that has its lines to itself. They
+are escaped in a line that mixes foreign text with ours, which they could reorder.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def neutralise_text(text: str) -> str:
 
 
 def neutralise_line(text: str) -> str:
-    r"""Escape control characters and line breaks in text that is part of one line: a table cell, a log record, a prompt.
+    r"""Escape control characters and line breaks in text within one line: a table cell, a log record, a prompt.
 
     >>> neutralise_line("one\ntwo \x1b[31mred")
     'one\\ntwo \\x1b[31mred'
@@ -51,7 +51,7 @@ def neutralise_line(text: str) -> str:
 
 
 def neutralise_json(document: str) -> str:
-    r"""Escape, the JSON way, the control characters that a JSON text may contain as they are; its value stays the same.
+    r"""Escape control characters that JSON text may contain unescaped, as JSON escapes; the JSON value stays the same.
 
     >>> neutralise_json('{"text": "\x9b31mred"}')
     '{"text": "\\u009b31mred"}'
@@ -60,7 +60,7 @@ def neutralise_json(document: str) -> str:
 
 
 class TextNeutraliser:
-    r"""`neutralise_text` for text that arrives in pieces: any cut gives the same result.
+    r"""`neutralise_text` for text that arrives in pieces: any chunking gives the same result.
 
     >>> pieces = TextNeutraliser()
     >>> pieces.feed("one\r") + pieces.feed("\ntwo\r") + pieces.close()
@@ -71,13 +71,13 @@ class TextNeutraliser:
         self._held = ""
 
     def feed(self, text: str) -> str:
-        """The next piece, without a final carriage return: the next character decides about that."""
+        """Neutralise the next piece, without a final carriage return, which depends on the next character."""
         text = self._held + text
         self._held = "\r" if text.endswith("\r") else ""
         return neutralise_text(text[: len(text) - len(self._held)])
 
     def close(self) -> str:
-        """The rest, at the end of the text."""
+        """Return the rest at the end of the text."""
         held, self._held = self._held, ""
         return neutralise_text(held)
 

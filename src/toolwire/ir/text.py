@@ -1,8 +1,8 @@
 """JSON text of canonical values.
 
 Argument deltas are the hot path of every stream: a fragment of argument text arrives inside a JSON string and leaves
-inside another JSON string. So delta events carry the fragment *still escaped*, as it stood between the quotes, and an
-encoder splices it into its own frame. `escape` and `unescape` convert at the edges, for whoever needs the text itself.
+inside another JSON string. So delta events carry the fragment *still escaped*, exactly as it was between the quotes,
+and an encoder splices it into its own frame. `escape` and `unescape` convert for callers that need the text itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _decode_text = msgspec.json.Decoder(str).decode
 
 
 def to_bytes(value: JSON) -> bytes:
-    """Compact JSON; EncodeError for what JSON cannot say (NaN, infinities, lone surrogates, foreign objects)."""
+    """Encode compact JSON; raise EncodeError for NaN, infinities, lone surrogates and other values that JSON lacks."""
     data = finite_to_bytes(value)
     if data.find(b"null") >= 0:  # msgspec writes NaN and the infinities as null; `in` is slower
         _refuse_non_finite(value)
@@ -29,22 +29,22 @@ def to_bytes(value: JSON) -> bytes:
 
 
 def finite_to_bytes(value: JSON) -> bytes:
-    """The same for what was read from JSON, where nobody has to look for NaN and the infinities."""
+    """Like `to_bytes`, for values parsed from JSON, which cannot contain NaN or infinities."""
     try:
         return _encode(value)
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:  # ValueError: an endless integer, too
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:  # ValueError: also a huge integer
         raise EncodeError(f"not a JSON value: {error}") from error
     except RecursionError:
-        raise EncodeError("nested too deeply to be written as JSON") from None
+        raise EncodeError("value is nested too deeply to be written as JSON") from None
 
 
 def dumps(value: JSON) -> str:
-    """Compact JSON as text."""
+    """Encode compact JSON as text."""
     return to_bytes(value).decode()
 
 
 def escape(text: str) -> bytes:
-    r"""The inside of a JSON string literal.
+    r"""Encode text as the inside of a JSON string literal.
 
     >>> escape('say "hi"')
     b'say \\"hi\\"'
@@ -56,7 +56,7 @@ def escape(text: str) -> bytes:
 
 
 def unescape(escaped: bytes) -> str:
-    """The text that `escaped` stands for."""
+    """Decode the inside of a JSON string literal."""
     try:
         return _decode_text(b'"%b"' % escaped)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -66,7 +66,7 @@ def unescape(escaped: bytes) -> str:
 def _refuse_non_finite(value: JSON) -> None:
     if isinstance(value, float):
         if not isfinite(value):
-            raise EncodeError(f"JSON has no {value}", hint="send a string or leave the field out")
+            raise EncodeError(f"JSON cannot represent {value}", hint="send a string or leave the field out")
     elif isinstance(value, dict):
         for key, item in value.items():
             _refuse_within(item, key)

@@ -1,4 +1,4 @@
-"""Declaring tools and choosing among them."""
+"""Tool declarations and tool choice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ChoiceMode: TypeAlias = Literal["auto", "required", "none", "tool", "allowed", "
 
 
 class Grammar(Value, frozen=True):
-    """What a freeform tool's input must look like; `syntax` is "lark" or "regex"."""
+    """The grammar that a freeform tool's input must match; `syntax` is "lark" or "regex"."""
 
     syntax: str
     definition: str
@@ -25,9 +25,9 @@ class Grammar(Value, frozen=True):
 class Tool(Value, frozen=True):
     """One tool, declared once.
 
-    `strict` and `deferred` have three values: unset is not false. `input_schema` None means that none was declared,
-    which is the same as a tool without parameters. A `builtin` is the provider's own tool; its declaration is in
-    `extra` under the wire that knows it.
+    `strict` and `deferred` have three values; unset differs from false. `input_schema` None means that none was
+    declared, which is equivalent to a tool without parameters. A `builtin` is the provider's own tool; its declaration
+    is in `extra` under the wire that supports it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What all canonical values have in common: frozen, cheap, printed and written without their defaults."""
+"""The base of all canonical values: frozen, cheap, printed and serialised without defaults."""
 
 from __future__ import annotations
 

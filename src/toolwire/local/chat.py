@@ -1,10 +1,10 @@
-"""A chat-only model in this process: OpenAI's chat protocol as bytes, in and out, without tools.
+"""Run a model without tool support in this process. Requests and responses are bytes of OpenAI's chat protocol.
 
 async for piece in chat.stream(body): …     # the bytes of a stream, `data: [DONE]` at the end
-await chat.complete(body)                   # a whole answer
+await chat.complete(body)                   # a complete response
 
-Who leaves the loop, or is cancelled, stops the generation. Requests wait for a free slot in the order in which they came.
-What cannot be answered is an UpstreamError, as it would be with a server far away.
+Leaving the loop, or cancelling the task, stops the generation. Requests wait for a free slot in order of arrival.
+A request that fails raises UpstreamError, as with a remote server.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from .engine import Engine
 __all__ = ["MOST_TOKENS", "Chat", "counted", "read_body", "whole"]
 
 MOST_TOKENS = 512
-"""Of an answer whose request sets no limit: a small model may never come to an end by itself."""
+"""Limit for requests that set none, because a small model may generate forever."""
 
-_PROGRESS = b'"prompt_progress":{'  # cannot stand in a text: there its quotes are escaped
+_PROGRESS = b'"prompt_progress":{'  # cannot occur in generated text, where quotes are escaped
 _FAULT = b'{"error":'
 
 
 class Chat:
-    """`start` makes the engine, at the first request."""
+    """A model. `start` creates the engine at the first request."""
 
     def __init__(self, start: Callable[[], Engine], slots: int) -> None:
         self._start = start
@@ -54,7 +54,7 @@ class Chat:
         return await whole(self.stream(to_bytes(counted(read_body(body)))))
 
     async def chunks(self, body: Object) -> AsyncGenerator[bytes, None]:
-        """The JSON of each chunk."""
+        """Yield the JSON of each chunk."""
         turn = _Turn(asyncio.get_running_loop())
         self._turns.add(turn)
         job = self._pool.submit(self._work, to_bytes(_wish(body)), turn)
@@ -72,7 +72,7 @@ class Chat:
             self._turns.discard(turn)
 
     def close(self) -> None:
-        """Stops what is being said, and gives the memory back."""
+        """Stop all generations and free the memory."""
         for turn in tuple(self._turns):
             turn.left.set()
         self._pool.shutdown(cancel_futures=True)
@@ -84,7 +84,7 @@ class Chat:
         try:
             self._loaded().chat(body, turn.said)
         except (ValueError, RuntimeError) as error:
-            turn.tell(UpstreamError(Fault("invalid_request", f"llama.cpp cannot read it: {error}", 400)))
+            turn.tell(UpstreamError(Fault("invalid_request", f"llama.cpp rejected the request: {error}", 400)))
         except ToolwireError as error:
             turn.tell(error)
         finally:
@@ -98,7 +98,7 @@ class Chat:
 
 
 class _Turn:
-    """One answer on its way from the thread that makes it to the loop that waits for it."""
+    """One response, passed from the generating thread to the waiting event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.heard: asyncio.Queue[bytes | ToolwireError | None] = asyncio.Queue()
@@ -106,19 +106,19 @@ class _Turn:
         self._loop = loop
 
     def said(self, chunk: bytes) -> bool:
-        """True where nobody listens any more."""
+        """Pass on a chunk; return True if the reader is gone, to stop the generation."""
         self.tell(chunk)
         return self.left.is_set()
 
     def tell(self, what: bytes | ToolwireError | None) -> None:
         try:
             self._loop.call_soon_threadsafe(self.heard.put_nowait, what)
-        except RuntimeError:  # the loop is closed, and who waited is gone with it
+        except RuntimeError:  # the loop is closed, and so is the reader
             self.left.set()
 
 
 async def whole(stream: AsyncGenerator[bytes, None]) -> bytes:
-    """A stream of OpenAI's chat protocol as the document that it would have been."""
+    """Collect a stream of OpenAI's chat protocol into a complete response document."""
     codec = get("openai_chat")
     decoder, folder = codec.stream_decoder(), Folder()
     async with aclosing(stream):
@@ -131,7 +131,7 @@ async def whole(stream: AsyncGenerator[bytes, None]) -> bytes:
 
 
 def read_body(body: bytes) -> Object:
-    """The document, or a fault of the request."""
+    """Parse a request body; raise UpstreamError with status 400 if it is not a JSON object."""
     try:
         return parse_object(body)
     except ProtocolError as error:
@@ -139,19 +139,19 @@ def read_body(body: bytes) -> Object:
 
 
 def counted(body: Object) -> Object:
-    """The request with the wish for a count of tokens: a whole answer always has one."""
+    """Request the token usage, which a complete response always contains."""
     return {**body, "stream_options": {"include_usage": True}}
 
 
 def _wish(body: Object) -> Object:
-    """The request as llama.cpp gets it: always a stream, for only a stream can be stopped; progress while it reads."""
+    """Adapt the request for llama.cpp: always a stream, which can be stopped, with progress while reading the prompt."""
     asked = {name: value for name, value in body.items() if name not in ("model", "max_completion_tokens")}
     most = body.get("max_tokens") or body.get("max_completion_tokens") or MOST_TOKENS
     return {**asked, "max_tokens": most, "stream": True, "return_progress": True}
 
 
 def _fault(chunk: bytes) -> Fault:
-    """What llama.cpp says is wrong; a conversation that is too long by the name that clients know it by."""
+    """Convert an error of llama.cpp; an exceeded context gets the error code that clients know."""
     told = get("openai_chat").decode_error(None, parse_object(chunk))
     too_long = b"exceed_context_size_error" in chunk
     code = "context_length_exceeded" if too_long else told.code

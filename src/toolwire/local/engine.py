@@ -1,7 +1,7 @@
-"""llama.cpp in this process, by xllamacpp: the only module that knows it. Everything here blocks.
+"""Run llama.cpp in this process through xllamacpp, which only this module imports. All functions block.
 
-llama.cpp brings an HTTP server along that cannot be left out. It listens on a socket in a folder of ours that is gone when
-the engine is up, and wants a key that nobody has: the only way in is `chat`.
+llama.cpp always starts its HTTP server. It listens on a socket in a temporary folder that is deleted once the engine is
+ready, and requires a random key that is not stored. The only access is `chat`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "threads_here"]
 
-_PROMPT_BATCH = 64  # tokens that are read between two chances to stop
+_PROMPT_BATCH = 64  # prompt tokens between two checks for cancellation
 
 
 class Engine:
@@ -33,7 +33,7 @@ class Engine:
         params.n_ctx = slots * context
         params.n_batch = params.n_ubatch = _PROMPT_BATCH
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
-        params.cache_ram_mib = 0  # else finished conversations stay in memory, up to gigabytes
+        params.cache_ram_mib = 0  # otherwise finished conversations stay in memory, up to gigabytes
         params.n_threads_http = 1
         params.verbosity = -1
         params.warmup = False
@@ -45,20 +45,20 @@ class Engine:
             self._server: Server | None = Server(params)
 
     def chat(self, body: bytes, said: Callable[[bytes], Any]) -> None:
-        """Asks; `said` gets each piece of the answer as JSON, and stops the generation where it returns True.
+        """Generate a response. `said` gets each chunk as JSON and stops the generation by returning True.
 
-        ValueError and RuntimeError for what llama.cpp cannot read at all.
+        Raises ValueError or RuntimeError for a request that llama.cpp cannot parse.
         """
         assert self._server is not None, "closed"
         self._server.handle_chat_completions(body, said)
 
     def close(self) -> None:
-        """Gives the memory back. Nobody may be in `chat`."""
+        """Free the memory. No call of `chat` may be running."""
         self._server = None
 
 
 def threads_here() -> int:
-    """As many as there are cores, and one where others want them: threads of llama.cpp wait for each other by spinning."""
+    """Return the number of cores, or 1 on a busy machine, because threads of llama.cpp spin while they wait."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > cores / 2
     return 1 if busy or os.environ.get("CI") else cores

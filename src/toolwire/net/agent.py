@@ -34,7 +34,7 @@ __all__ = ["Agent", "Answer", "Model"]
 
 
 class Model(Protocol):
-    """Whoever answers a request: a `ModelClient`, or anything else that can."""
+    """Anything that answers a request, such as a `ModelClient`."""
 
     async def ask(self, request: Request) -> Response: ...
 
@@ -42,7 +42,7 @@ class Model(Protocol):
 
 
 class Answer(Value, frozen=True):
-    """How a run ended: with words, or with the reason why not."""
+    """The outcome of a run: its text, or the `reason` why there is no answer."""
 
     text: str
     response: Response | None
@@ -55,7 +55,7 @@ class Answer(Value, frozen=True):
 
 
 class Agent:
-    """Options that are not its own go to the `Runner`: store, policy, approve, most_parallel …"""
+    """A model with tools. Other options, such as store, policy and approve, are passed to the `Runner`."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Agent:
         self._observers = tuple(observers)
 
     async def run(self, prompt: str | Request | Session) -> Answer:
-        """The answer to a prompt; a Session goes on where it stopped."""
+        """Answer a prompt. A Session continues from its last step."""
         session = self.session(prompt)
         while True:
             step = session.next()
@@ -90,7 +90,7 @@ class Agent:
                         response = await self._ask(step)
                 except TimeoutError:
                     if not limit.expired():
-                        raise  # the model's own, not ours
+                        raise  # a timeout of the model, not of the run
                     session.out_of_time()
                 else:
                     session.answered(response)
@@ -100,13 +100,13 @@ class Agent:
                 return _answer(step, session)
 
     def run_sync(self, prompt: str | Request | Session) -> Answer:
-        """The same for programs without an event loop."""
+        """Answer a prompt in a program without an event loop."""
         return asyncio.run(self.run(prompt))
 
     async def stream(self, prompt: str | Request | Session) -> AsyncIterator[Event | ToolResult | Answer]:
-        """What the model says, as it says it; results as they are there; the answer at the end.
+        """Yield the events of the model as they arrive, then the tool results, and the answer at the end.
 
-        A pure or read call starts as soon as it is complete, while the model still speaks.
+        A pure or read call starts as soon as it is complete, while the model is still generating.
         """
         session = self.session(prompt)
         while True:
@@ -131,14 +131,14 @@ class Agent:
                         session.ran(results)
                 finally:
                     await dispatch.abort()
-            elif isinstance(step, RunTools):  # where another process stopped
+            elif isinstance(step, RunTools):  # a session that another process started
                 session.ran(await self._tools(step, session))
             else:
                 yield _answer(step, session)
                 return
 
     def session(self, prompt: str | Request | Session) -> Session:
-        """The run that a prompt begins."""
+        """Start a run for a prompt, or continue a Session."""
         box = self.runner.box
         untrusted = [entry.name for entry in box if entry.options.untrusted]
         if isinstance(prompt, Session):
@@ -185,7 +185,7 @@ class Agent:
 
 
 async def _in_time(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:
-    """The events that come while the run has time left."""
+    """Yield the events that arrive while the run has time left."""
     async with aclosing(stream) as events:
         while True:
             try:
@@ -195,7 +195,7 @@ async def _in_time(stream: AsyncGenerator[Event, None], session: Session) -> Asy
                 return
             except TimeoutError:
                 if not limit.expired():
-                    raise  # the model's own, not ours
+                    raise  # a timeout of the model, not of the run
                 session.out_of_time()
                 return
             yield event
@@ -205,7 +205,7 @@ async def _in_time(stream: AsyncGenerator[Event, None], session: Session) -> Asy
 
 
 class _Heard:
-    """A stream so far; calls go to `dispatch` as soon as they are complete."""
+    """The stream received so far. Passes each call to `dispatch` as soon as it is complete."""
 
     def __init__(self, dispatch: Dispatch) -> None:
         self.folder = Folder()

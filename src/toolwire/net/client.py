@@ -1,13 +1,14 @@
-"""Ask a model, wherever it is.
+"""Ask a model of any provider or server.
 
     async with ModelClient("anthropic/claude-sonnet-5") as client:
         response = await client.ask(request)
         async for event in client.stream(request):
             …
 
-One client for every wire: the request is fitted to the provider and the answer comes back in the request's own terms. What
-fails is raised: UpstreamError for what the provider says and for the network, ProtocolError for an answer that its wire does
-not allow, TruncatedStream for one that was cut short. A failure that passes is tried again, before anything has come.
+One client serves every wire: the request is adapted to the provider, and the response is restored to the terms of the
+request. Failures are raised: UpstreamError for errors of the provider and the network, ProtocolError for a response
+that its wire does not allow, TruncatedStream for a truncated response. Transient failures are retried until the first
+byte of the response.
 """
 
 from __future__ import annotations
@@ -44,12 +45,13 @@ _ERROR_LIMIT = 1024 * 1024
 
 
 class ModelClient:
-    """A model, and the way to it.
+    """A client for one model.
 
-    `model` is `provider/model`, or with `base_url` whatever the server calls it; `wire` where it is not the provider's own.
-    `text` is a format of `toolwire.text`, for a model without native calls. `timeout` is for a whole answer, retries
-    included; `limit` the most bytes of one. `strict` refuses a request of which something would be lost; otherwise losses
-    go into the `losses` of each call, and into the log of `toolwire.net`. `insecure` allows plain HTTP beyond this machine.
+    `model` is `provider/model`, or with `base_url` the server's own name for the model. `wire` overrides the
+    provider's default wire. `text` is a format of `toolwire.text`, for a model without native tool calls. `timeout`
+    limits a whole response, retries included; `limit` is its maximum size in bytes. `strict` refuses a request that
+    would lose something; otherwise losses are added to the `losses` of each call, or logged to `toolwire.net`.
+    `insecure` allows plain HTTP to other machines.
     """
 
     def __init__(
@@ -94,12 +96,12 @@ class ModelClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Closes the connections, unless others share them."""
+        """Close the connections, unless the transport is shared."""
         if not self._shared:
             await self._transport.aclose()
 
     async def ask(self, request: Request, *, losses: Losses | None = None) -> Response:
-        """The whole answer. An answer in text whose call could not be read is asked for once more, with what was wrong."""
+        """Return the whole response. If a call in a text format cannot be parsed, ask once more, with the error."""
         deadline = self._deadline()
         question = self._question(request, stream=False, losses=losses)
         said = await self._whole(question, deadline)
@@ -111,13 +113,16 @@ class ModelClient:
         return question.restored(said)
 
     async def stream(self, request: Request, *, losses: Losses | None = None) -> AsyncGenerator[Event, None]:
-        """The events of the answer, as they come. Leaving the loop, or cancelling the task, closes the connection."""
+        """Yield the events of the response as they arrive.
+
+        Leaving the loop or cancelling the task closes the connection.
+        """
         deadline = self._deadline()
         question = self._question(request, stream=True, losses=losses)
         reading = question.reading()
         async with self._reply(question, deadline) as reply:
             if is_document(reply):
-                # a server that does not stream, or that says 200 and means an error
+                # a server that does not stream, or that sends an error with status 200
                 document = await self._body(reply, self._limit)
                 for event in unfold(question.restored(self._sound(question.whole(document), question))):
                     yield event
@@ -152,7 +157,7 @@ class ModelClient:
 
     @asynccontextmanager
     async def _reply(self, question: Question, deadline: float) -> AsyncIterator[Reply]:
-        """A reply that says yes, after as many attempts as it takes and may take."""
+        """Open a successful reply, after as many attempts as needed and allowed."""
         endpoint, clock = self._endpoint, asyncio.get_running_loop().time
         url = endpoint.url(stream=question.stream)
         attempt = 0
@@ -174,7 +179,7 @@ class ModelClient:
             wait = self._retries.wait(fault, attempt, deadline - clock())
             if wait is None:
                 raise UpstreamError(fault)
-            _log.info("attempt %d at %s: %s %s; again in %.2f s", attempt, endpoint, fault.status, fault.kind, wait)
+            _log.info("attempt %d at %s: %s %s; retry in %.2f s", attempt, endpoint, fault.status, fault.kind, wait)
             await asyncio.sleep(wait)
             attempt += 1
 
@@ -190,7 +195,7 @@ class ModelClient:
         try:
             data = await self._body(reply, _ERROR_LIMIT)
         except (ProtocolError, UpstreamError):
-            data = b""  # the status says enough
+            data = b""  # the status is sufficient
         headers = dict(reply.headers)
         return with_date(question.fault(reply.status, data, headers), headers)
 
@@ -200,21 +205,21 @@ class ModelClient:
         except TimeoutError as error:
             raise UpstreamError(fault_of(error, self._endpoint.origin)) from None
         except ConnectionError as error:
-            raise TruncatedStream(f"the connection broke in the middle of the answer: {error}") from None
+            raise TruncatedStream(f"the connection was lost before the end of the response: {error}") from None
 
     async def _pieces(self, reply: Reply) -> AsyncIterator[bytes]:
-        """Until the end, or until the connection breaks: what that means is for the decoder to say."""
+        """Yield chunks until the stream ends or the connection is lost. The decoder detects a truncated stream."""
         size = 0
         try:
             while data := await reply.read():
                 size += len(data)
                 if size > self._limit:
-                    raise ProtocolError(f"a stream of more than {self._limit} bytes", hint="raise limit=…", status=502)
+                    raise ProtocolError(f"the stream exceeds {self._limit} bytes", hint="raise limit=…", status=502)
                 yield data
         except TimeoutError as error:
             raise UpstreamError(fault_of(error, self._endpoint.origin)) from None
         except ConnectionError as error:
-            _log.info("the connection to %s broke: %s", self._endpoint.origin, error)
+            _log.info("lost the connection to %s: %s", self._endpoint.origin, error)
 
     def _sound(self, response: Response, question: Question) -> Response:
         if response.fault is not None:
@@ -230,6 +235,6 @@ def _no_fault(event: Event, question: Question) -> Event:
 
 def _redirect(reply: Reply) -> Fault:
     to = urlsplit(reply.headers.get("location", ""))
-    where = neutralise_line(f"{to.scheme}://{to.hostname}") if to.hostname else "another place"
-    message = f"the server points to {where}; the key does not go there by itself: set the base URL"
+    where = neutralise_line(f"{to.scheme}://{to.hostname}") if to.hostname else "another URL"
+    message = f"the server redirects to {where}; redirects are not followed, to protect the key: set the base URL"
     return Fault("invalid_request", message, 502, "redirect", retryable=False)

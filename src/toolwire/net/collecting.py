@@ -1,4 +1,4 @@
-"""What a generator gives, as a list. A tool may never come to an end, so there is one."""
+"""Collect a generator into a list, capped at 100,000 items, because a tool may yield forever."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CHARACTERS = 64 * 1024 * 1024
 
 
 class TooMuch(Exception):
-    """More than anybody would read."""
+    """The generator exceeded a limit, or its call was given up."""
 
 
 class _Basket:
@@ -27,19 +27,19 @@ class _Basket:
         if isinstance(item, (str, bytes)):
             self._room -= len(item)
         if len(self.items) > _ITEMS:
-            raise TooMuch(f"it gave more than {_ITEMS:,} items, and was stopped")
+            raise TooMuch(f"stopped after more than {_ITEMS:,} items")
         if self._room < 0:
-            raise TooMuch(f"it gave more than {_CHARACTERS:,} characters, and was stopped")
+            raise TooMuch(f"stopped after more than {_CHARACTERS:,} characters")
 
 
 def collected(items: Generator[Any, Any, Any], is_given_up: Callable[[], bool] = lambda: False) -> list[Any]:
-    """All of them; TooMuch where they do not end, or end too late for anybody to wait."""
+    """Collect all items. Raise TooMuch if there are too many, or if the call has been given up."""
     basket = _Basket()
     try:
         for item in items:
             basket.add(item)
             if is_given_up():
-                raise TooMuch("nobody waits for it any more")
+                raise TooMuch("stopped because the call was given up")
     finally:
         items.close()
     return basket.items

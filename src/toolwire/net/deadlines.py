@@ -1,4 +1,4 @@
-"""Limits of time: one timer for all that have the same one. A timer each would cost more than most calls do."""
+"""Time limits with one timer per limit. A timer per call would cost more than most calls do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Deadlines", "Due", "SharedTimers"]
 
 
 class Due:
-    """Something that is told to expire, unless it is cancelled before."""
+    """A callback that is called at its deadline, unless it is cancelled before."""
 
     __slots__ = ("_deadlines", "expire")
 
@@ -22,7 +22,7 @@ class Due:
 
 
 class Deadlines:
-    """For one event loop and one limit: what was added first is due first."""
+    """The deadlines of one event loop and one limit: they expire in the order in which they were added."""
 
     __slots__ = ("_armed", "_due", "loop")
 
@@ -32,7 +32,7 @@ class Deadlines:
         self._armed = False
 
     def add(self, expire: Callable[[], object], at: float) -> Due:
-        """`expire` is called at this time of the loop."""
+        """Call `expire` at this time of the loop."""
         due = Due(self, expire)
         self._due[due] = at
         if not self._armed:
@@ -58,7 +58,7 @@ class Deadlines:
 
 
 class SharedTimers:
-    """`call_later` for those who ask for the same few seconds again and again."""
+    """A `call_later` for a small set of recurring delays."""
 
     __slots__ = ("_by_limit",)
 

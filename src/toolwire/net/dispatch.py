@@ -1,4 +1,4 @@
-"""The calls of one turn, as they come: started when the schedule allows, results in their order."""
+"""Run the calls of one turn as they arrive: start each when the schedule allows, return the results in call order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Dispatch", "could_not_be_run"]
 
 
 class Dispatch:
-    """The calls of one turn, as they come."""
+    """The calls of one turn, added as they arrive."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class Dispatch:
 
     @property
     def guesses(self) -> bool:
-        """Whether any tool wants to start on its first argument."""
+        """True if any tool may start on its first argument."""
         return any(entry.options.first_argument for entry in self._settings.box)
 
     def guess(self, call: ToolCall) -> None:
-        """A call whose first argument is there. A tool that asked for it starts now; if more comes, that was for nothing."""
+        """Start a call on its first argument if its tool allows it. The work is discarded if more arguments arrive."""
         entry = self._settings.box.find(call.name)
         if entry is None or not entry.options.first_argument or entry.tool.effect not in ("pure", "read"):
             return
@@ -60,17 +60,17 @@ class Dispatch:
             self._guesses[call.id] = (call, work)
 
     def add(self, call: ToolCall) -> None:
-        """Starts the call if it may start now."""
+        """Add a call, and start it if it may start now."""
         run = CallRun(call, self._settings, occurrence=self._occurrence(call), key=self._keys.get(call.id))
         number = self._schedule.add(call)
         self._runs.append(run)
         if number >= self._most:
-            words = f"More than {self._most} calls in one turn. This one was not run; make fewer at a time."
+            words = f"More than {self._most} calls in one turn. This call was not run; make fewer calls at a time."
             self._results[number] = refusal(call, "over_budget", words)
         self._start()
 
     def _occurrence(self, call: ToolCall) -> int:
-        """How many identical calls of the run came before; only a claim asks for it."""
+        """Return the number of identical earlier calls of the run; only a claim needs it."""
         if not self._settings.has_store:
             return 0
         same = _same(call)
@@ -78,7 +78,10 @@ class Dispatch:
         return self._seen[same] - 1
 
     async def results(self) -> list[ToolResult]:
-        """When all are done. Cancelled, it waits for writes that have begun, and starts nothing more."""
+        """Return the results when all calls are done.
+
+        On cancellation, await the writes that have begun and start no other calls.
+        """
         self._writes = True
         try:
             while len(self._results) < len(self._runs):
@@ -91,7 +94,7 @@ class Dispatch:
         return [self._results[number] for number in range(len(self._runs))]
 
     async def abort(self) -> list[ToolResult]:
-        """Nothing new starts; writes that have begun are awaited and recorded, the rest is cancelled."""
+        """Start no more calls, await and record the writes that have begun, and cancel the rest."""
         for number in self._schedule.cancel_waiting():
             self._results.setdefault(number, self._cancelled(number))
         for _, guessed in self._guesses.values():
@@ -106,7 +109,7 @@ class Dispatch:
         return [self._results[number] for number in range(len(self._runs))]
 
     def _cancelled(self, number: int) -> ToolResult:
-        return refusal(self._runs[number].call, "cancelled", "The run was stopped before this call was made.")
+        return refusal(self._runs[number].call, "cancelled", "The run was cancelled before this call was made.")
 
     def _does_something(self, number: int) -> bool:
         entry = self._settings.box.find(self._runs[number].call.name)
@@ -136,7 +139,7 @@ class Dispatch:
             self._changed.set()
 
     async def _guessed(self, run: CallRun, guess: ToolCall, work: asyncio.Task[ToolResult]) -> ToolResult:
-        """What was guessed, if it was guessed right."""
+        """Return the result of the early start if its arguments are those of the complete call; else run the call."""
         call = run.call
         if guess.name == call.name and guess.arguments == call.arguments and call.state == "complete":
             return await work
@@ -145,7 +148,7 @@ class Dispatch:
 
 
 def could_not_be_run(call: ToolCall, error: Exception) -> ToolResult:
-    """A gate or a check of somebody else's failed: the call does not run, and says why."""
+    """Build the result of a call that was not run because a user-defined gate or check raised."""
     return refusal(call, "failed", f"{call.name} could not be run: {spoken(error)}")
 
 

@@ -1,7 +1,8 @@
-"""Where a model is: a `provider/model` string, a base URL and the environment in, URLs and headers out.
+"""Resolve a `provider/model` string, a base URL and the environment to URLs and headers.
 
-A key belongs to an origin. One from the environment goes to the provider's own address, or to the one that the provider's
-own variable names, and to no other: whoever gives a `base_url` gives the `key` for it, too. Nothing here shows a key.
+A key belongs to an origin. A key from the environment is sent only to the provider's own address, or to the address
+in the provider's own variable. A caller that passes another `base_url` must also pass its `key`. Keys are never
+shown.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Endpoint:
         self._urls: dict[bool, str] = {}
         self.headers: Mapping[str, str] = {"content-type": "application/json", **wire.headers}
         self.secrets: Mapping[str, str] = {} if key is None else {key[0].header: key[0].prefix + key[1]}
-        """The headers that nobody may see."""
+        """Headers that must not be logged or shown."""
 
     @property
     def origin(self) -> str:
@@ -65,7 +66,7 @@ def resolve(
     wire: str | None = None,
     insecure: bool = False,
 ) -> Endpoint:
-    """The endpoint that a user means; ConfigError for what cannot be meant."""
+    """Resolve the model string of a user. Raise ConfigError if it is not valid."""
     vendor, name = _split(model, base_url)
     return endpoint_of(vendor, name, environment, base_url=base_url, key=key, wire=wire, insecure=insecure)
 
@@ -80,7 +81,7 @@ def endpoint_of(
     wire: str | None = None,
     insecure: bool = False,
 ) -> Endpoint:
-    """The same where it is known whose model it is."""
+    """Resolve a model of a known vendor."""
     address = base_url
     if address is None and vendor.base_variable is not None:
         address = environment.get(vendor.base_variable) or None
@@ -93,9 +94,7 @@ def endpoint_of(
         found = _from(environment, vendor)
     if found is None and own and not vendor.keyless:
         variables = " or ".join(one.variable for one in vendor.keys)
-        raise ConfigError(
-            f"no key for {vendor.name}", hint=f"set {variables}, or give a key of your own (key=…, --key-env)"
-        )
+        raise ConfigError(f"no key for {vendor.name}", hint=f"set {variables}, or pass a key (key=…, --key-env)")
     return Endpoint(vendor, codec_of(vendor, wire), model, base, found)
 
 
@@ -103,14 +102,14 @@ def _split(model: str, base_url: str | None) -> tuple[Vendor, str]:
     head, mark, rest = model.partition(min((one for one in "/:" if one in model), key=model.index, default="/"))
     if mark and head.lower() in names():
         if not rest:
-            raise ConfigError(f"{model!r} names a provider and no model", hint=f"write {head}/MODEL")
+            raise ConfigError(f"{model!r} names a provider but no model", hint=f"write {head}/MODEL")
         return find(head), rest
     if base_url is not None and model:
         return COMPATIBLE, model
     if not mark:
         raise ConfigError(
-            f"{model!r} does not say whose model it is",
-            hint="write PROVIDER/MODEL, or say where it is (base_url=…, --base-url)",
+            f"{model!r} has no provider",
+            hint="write PROVIDER/MODEL, or pass the address of the server (base_url=…, --base-url)",
         )
     return find(head), rest
 
@@ -125,26 +124,28 @@ def _from(environment: Mapping[str, str], vendor: Vendor) -> tuple[Key, str] | N
 def _sound(key: str, what: str) -> str:
     key = key.strip()
     if not _IN_A_HEADER(key):
-        raise ConfigError(f"{what} is empty, or has characters that cannot stand in a header")
+        raise ConfigError(f"{what} is empty or contains characters that are not allowed in a header")
     return key
 
 
 def _base(url: str, insecure: bool) -> SplitResult:
-    """A base URL that a key may be sent to. Credentials in it are refused, and not shown."""
+    """Check a base URL that a key will be sent to. Credentials in it are refused and not shown."""
     if not _SCHEME(url) or _ODD(url):
-        raise ConfigError("a base URL begins with https:// and has no spaces", hint="such as https://example.com/v1")
+        raise ConfigError(
+            "a base URL must begin with https:// and have no spaces", hint="such as https://example.com/v1"
+        )
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise ConfigError(f"not a base URL: {error}") from None
+        raise ConfigError(f"invalid base URL: {error}") from None
     if parts.username is not None or parts.password is not None:
-        raise ConfigError("a base URL with a user or a password in it", hint="pass key=… instead")
+        raise ConfigError("a base URL must not contain a user or a password", hint="pass key=… instead")
     if not host or parts.fragment or parts.scheme not in ("http", "https"):
-        raise ConfigError("a base URL is http(s)://host/path", hint="such as https://example.com/v1")
+        raise ConfigError("a base URL must have the form http(s)://host/path", hint="such as https://example.com/v1")
     if parts.scheme == "http" and not insecure and not is_loopback(host):
-        hint = "use https, or pass insecure=True where the network is your own"
-        raise ConfigError(f"keys and prompts would go to {host} in the clear", hint=hint)
+        hint = "use https, or pass insecure=True if you trust the network"
+        raise ConfigError(f"keys and prompts would be sent to {host} unencrypted", hint=hint)
     return parts
 
 
@@ -153,6 +154,6 @@ def _origin(parts: SplitResult) -> str:
 
 
 def _joined(base: str, path: str) -> str:
-    """Base and path, where the base may already have the path, or its version, at the end."""
+    """Join base and path; the base may already end with the path, or with its version."""
     version = "/" + path.split("/")[1]
     return base.rstrip("/").removesuffix(path).removesuffix(version) + path

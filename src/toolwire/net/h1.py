@@ -1,8 +1,8 @@
-"""HTTP/1.1 on the event loop itself: for model clients, and for who makes thousands of requests a second.
+"""HTTP/1.1 directly on the event loop: for model clients, and for thousands of requests per second.
 
-The same face as `HttpTransport`, without its crossing between threads: a third of the cost of a request, a stream's pieces
-taken as many at a time as there are, and whoever is cancelled closes the connection at once, answer or not. It speaks TLS; it
-knows no proxy and no HTTP/2. Redirects are not followed.
+The interface is that of `HttpTransport`, without its switch between threads: a request costs a third, all chunks that
+have arrived are read at once, and cancellation closes the connection immediately, even without a response. It
+supports TLS, but no proxy and no HTTP/2. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["H1Transport"]
 
 _NEXT_ADDRESS = 0.25  # seconds
-_IDLE = 50.0  # seconds; servers close what is idle for a minute
-_SMALL = 64 * 1024  # bytes that are copied rather than written apart
+_IDLE = 50.0  # seconds; servers close connections that are idle for a minute
+_SMALL = 64 * 1024  # bytes; up to this size the body is copied and written together with the head
 _ALWAYS = ("user-agent: toolwire", "accept-encoding: identity")
 _UNFIT = re.compile(r"[\r\n\0]").search
 
@@ -40,14 +40,16 @@ class Origin(NamedTuple):
 
 
 class Unconnected(ConnectionRefusedError, TimeoutError):
-    """There was no connection in time: nothing was sent."""
+    """The connection was not established in time: nothing was sent."""
 
 
 class H1Transport:
-    """Connections by origin, at most so many in use at a time at each. `roots`: certificates in PEM beside the system's own.
+    """A pool of connections.
 
-    `resends`: a request on a connection that turns out to be gone is sent once more on a fresh one. Not for what must not happen
-    twice. Connections belong to the event loop that they were opened in, and end with it.
+    `connections`: the maximum in use per origin. `roots`: PEM certificates that are trusted beside the system's own.
+    `resends`: a request on a reused connection that the server has closed is sent once more on a new one. Do not use
+    it for requests that must not be executed twice. Connections belong to the event loop that opened them, and are
+    closed with it.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class H1Transport:
         self.connect_timeout = connect_timeout
         self.roots = tuple(roots)
         self.pools: dict[asyncio.AbstractEventLoop, Pool] = {}
-        self._head_of = lru_cache(256)(_head_of)  # most requests have the head of an earlier one
+        self._head_of = lru_cache(256)(_head_of)  # most requests have the same head as an earlier one
 
     def post(
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
@@ -74,20 +76,20 @@ class H1Transport:
     def send(
         self, method: str, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
     ) -> AbstractAsyncContextManager[Reply]:
-        """`post`, by any method. ConnectionRefusedError where there was no connection, so that nothing was sent."""
+        """Send a request with any method. Raise ConnectionRefusedError if there was no connection: nothing was sent."""
         origin, head = self._head_of(method, url, (*headers.items(), *secrets.items()))
         length = b"content-length: %d\r\n\r\n" % len(body) if body or method == "POST" else b"\r\n"
         return _Post(self, origin, head + length, body, seconds)
 
     async def pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
-        """A new one, for this loop."""
+        """Create the pool of this loop."""
         self.pools = {one: pool for one, pool in self.pools.items() if not one.is_closed()}
         pool = self.pools[loop] = Pool(self, loop)
         await anext(pool.tending)
         return pool
 
     async def aclose(self) -> None:
-        """What is under way comes to its end, and is closed then."""
+        """Close idle connections now, and those of in-flight requests when these end."""
         here, pools = asyncio.get_running_loop(), self.pools
         self.pools = {}
         for loop, pool in pools.items():
@@ -95,7 +97,7 @@ class H1Transport:
                 await pool.tending.aclose()
             elif not loop.is_closed():
                 loop.call_soon_threadsafe(pool.close)
-        await asyncio.sleep(0)  # for the loop to close them
+        await asyncio.sleep(0)  # lets the loop close them
 
 
 class Pool:
@@ -112,7 +114,7 @@ class Pool:
         self.tending = self._tended()
 
     async def _tended(self) -> AsyncGenerator[None, None]:
-        """A loop that ends closes its generators, and so these connections."""
+        """Close the connections when the loop ends: it closes its asynchronous generators."""
         try:
             yield
         finally:
@@ -132,7 +134,7 @@ class Pool:
         return found
 
     async def take(self, origin: Origin, deadline: float, *, fresh: bool = False) -> Connection:
-        """A connection to `origin`, one that has been used before if there is one."""
+        """Return a connection to `origin`, preferably an idle one."""
         loop = self._loop
         waiting = self._idle.get(origin, [])
         while waiting:
@@ -153,7 +155,7 @@ class Pool:
                     **_options(loop),
                 )
         except TimeoutError:
-            raise Unconnected("no connection in time") from None
+            raise Unconnected("no connection was established in time") from None
         except OSError as error:
             raise ConnectionRefusedError(_words(error)) from None
         return connection
@@ -166,7 +168,7 @@ class Pool:
 
 
 class _Post:
-    """A request on its way."""
+    """An in-flight request."""
 
     __slots__ = ("_body", "_connection", "_free", "_head", "_origin", "_pool", "_seconds", "_transport")
 
@@ -193,7 +195,7 @@ class _Post:
             except Lost:
                 if not self._transport.resends:
                     raise
-                # a connection that the server had closed while it was idle, as it shows at once
+                # the server had closed the idle connection, which shows immediately
                 return await self._ask(deadline, fresh=True)
         except BaseException:
             self._leave()
@@ -228,11 +230,11 @@ async def _in_turn(free: asyncio.Semaphore, deadline: float) -> None:
         async with asyncio.timeout_at(deadline):
             await free.acquire()
     except TimeoutError:
-        raise Unconnected("no connection was free in time") from None
+        raise Unconnected("no connection became free in time") from None
 
 
 def _options(loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
-    """A host of several addresses is not given up for one of them that does not answer; uvloop knows no such thing."""
+    """Enable happy eyeballs, so that one unreachable address of a host does not matter; uvloop does not support it."""
     return {"happy_eyeballs_delay": _NEXT_ADDRESS} if isinstance(loop, asyncio.BaseEventLoop) else {}
 
 
@@ -245,26 +247,26 @@ def _context(roots: tuple[bytes, ...]) -> ssl.SSLContext:
 
 
 def _head_of(method: str, url: str, fields: tuple[tuple[str, str], ...]) -> tuple[Origin, bytes]:
-    """Where a request goes, and its head but for the length of its body."""
+    """Return the origin of a request, and its head without the content length."""
     origin, target, host = _split(url)
     lines = [f"{method} {target} HTTP/1.1", f"host: {host}", *_ALWAYS, *(f"{name}: {value}" for name, value in fields)]
     if any(map(_UNFIT, lines)):
-        raise ConfigError("a header with a line break in it")
+        raise ConfigError("a header must not contain a line break or a NUL character")
     return origin, ("\r\n".join(lines) + "\r\n").encode("latin-1", "replace")
 
 
 def _split(url: str) -> tuple[Origin, str, str]:
-    """(where, what to ask for there, the name to ask under)."""
+    """Split a URL into origin, request target and Host header."""
     if _UNFIT(url) or " " in url:
-        raise ConfigError("a URL that cannot be used")
+        raise ConfigError("invalid URL: it contains a space, a line break or a NUL character")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise ConfigError(f"a URL that cannot be used: {error}") from None
+        raise ConfigError(f"invalid URL: {error}") from None
     tls = parts.scheme == "https"
     if parts.hostname is None or parts.scheme not in ("http", "https"):
-        raise ConfigError("a URL that cannot be used", hint="http(s)://host/path")
+        raise ConfigError("invalid URL", hint="use http(s)://host/path")
     origin = Origin(parts.hostname, port or (443 if tls else 80), tls)
     target = parts.path or "/"
     return origin, f"{target}?{parts.query}" if parts.query else target, parts.netloc
@@ -272,8 +274,8 @@ def _split(url: str) -> tuple[Origin, str, str]:
 
 def _words(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not to be trusted: {error.verify_message}"
-    # what asyncio writes into it is the call and not the reason
+        return f"its certificate is not trusted: {error.verify_message}"
+    # the message of asyncio describes the call and not the reason
     return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or str(error)
 
 
@@ -281,4 +283,4 @@ def _needs_httptools() -> None:
     try:
         import httptools  # noqa: F401
     except ImportError:
-        raise MissingExtra("this needs httptools", hint="pip install 'toolwire[net]'") from None
+        raise MissingExtra("H1Transport needs the package httptools", hint="pip install 'toolwire[net]'") from None

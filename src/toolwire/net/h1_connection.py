@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: a request written, its answer read as it comes, with no more of it in memory than somebody wants."""
+"""One HTTP/1.1 connection: it writes a request and reads the response as a stream, with back-pressure."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, cast
 
 __all__ = ["Connection", "Lost"]
 
-_MOST_WAITING = 256 * 1024  # bytes that nobody has read yet
+_MOST_WAITING = 256 * 1024  # bytes that have not been read yet
 _MOST_HEAD = 64 * 1024
 _AT_ONCE = 0.1  # seconds
-_PACKINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}  # zlib's numbers for them
+_PACKINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}  # zlib's wbits
 
 
 class Lost(ConnectionError):
-    """A used connection that was gone at once, before a server could have done anything."""
+    """A reused connection that was closed immediately, before the server could have processed the request."""
 
 
 class Connection(asyncio.Protocol):
-    """Also the reply: `status`, `headers`, `read`."""
+    """A connection that is also the reply: `status`, `headers`, `read`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         from httptools import HttpParserError, HttpResponseParser
@@ -42,9 +42,7 @@ class Connection(asyncio.Protocol):
         self._parser = self._new_parser(self)
         self._pieces: list[bytes] = []
         self._size = 0
-        self._head_size = (
-            0  # bytes since the last ones of a body: of a head, of trailers, whether they are lines yet or not
-        )
+        self._head_size = 0  # bytes of a head or of trailers since the last body bytes, complete lines or not
         self._has_head = False
         self._is_complete = False
         self._keeps_alive = False
@@ -74,7 +72,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def limit(self, deadline: float | None) -> None:
-        """The answer has until then. The timer of an earlier one does for it, too: it looks, and waits on."""
+        """Set the deadline of the response. The timer of an earlier deadline is reused: it checks, and waits on."""
         self._deadline = deadline
         if deadline is not None and (self._timer is None or self._looks_at > deadline):
             self._look_at(deadline)
@@ -92,10 +90,10 @@ class Connection(asyncio.Protocol):
         if self._deadline > self._loop.time():
             self._look_at(self._deadline)
         else:
-            self._fail(TimeoutError("the time is over"))
+            self._fail(TimeoutError("the deadline passed"))
 
     async def head(self) -> None:
-        """Until the head of the answer is there."""
+        """Wait for the head of the response."""
         while not self._has_head:
             self._raise()
             await self._news()
@@ -103,13 +101,13 @@ class Connection(asyncio.Protocol):
             raise self._error
 
     async def read(self) -> bytes:
-        """What has come since; nothing at the end."""
+        """Return the bytes that have arrived since the last read; b"" at the end."""
         data = b""
         while not data:
             while not self._pieces:
                 if self._is_complete:
                     if self._is_packed and not self._unpacker.eof:
-                        raise ConnectionError("the answer is packed, and cut short")
+                        raise ConnectionError("the compressed response is truncated")
                     return b""
                 self._raise()
                 await self._news()
@@ -128,14 +126,14 @@ class Connection(asyncio.Protocol):
         return data
 
     def _unpacked(self, data: bytes) -> bytes:
-        """A piece of bounded size; what is packed behind it waits."""
+        """Decompress a chunk of bounded size; the remaining compressed bytes wait."""
         self._is_packed = True
         try:
             piece: bytes = self._unpacker.decompress(data, _MOST_WAITING)
         except zlib.error:
-            raise ConnectionError("the answer is not packed as it says") from None
+            raise ConnectionError("the response does not match its content-encoding") from None
         rest: bytes = self._unpacker.unconsumed_tail
-        if self._unpacker.eof and self._unpacker.unused_data:  # packed in several parts
+        if self._unpacker.eof and self._unpacker.unused_data:  # several compressed members
             rest = self._unpacker.unused_data
             self._unpacker = zlib.decompressobj(_PACKINGS[self.headers["content-encoding"].lower()])
         if rest:
@@ -152,7 +150,7 @@ class Connection(asyncio.Protocol):
     def _gone(self) -> Exception:
         if self.used and not self._heard and self._loop.time() - self._asked_at < _AT_ONCE:
             return Lost("the connection was closed")
-        return ConnectionError("the connection was closed before the end of the answer")
+        return ConnectionError("the connection was closed before the end of the response")
 
     async def _news(self) -> None:
         self._waiter = self._loop.create_future()
@@ -170,24 +168,24 @@ class Connection(asyncio.Protocol):
             self._error = error
             self._tell()
 
-    # what the loop tells
+    # callbacks of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's are none by birth
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class does not derive from it
 
     def data_received(self, data: bytes) -> None:
         if self._is_complete:
-            self.abort()  # an answer to nothing, which must not be taken for the next one
+            self.abort()  # unsolicited data, which must not be read as the next response
             return
         self._heard = True
         self._head_size += len(data)
         try:
             self._parser.feed_data(data)
         except self._not_http as error:
-            self._fail(ConnectionError(f"not HTTP: {error}"))  # of no consequence to an answer that is whole
+            self._fail(ConnectionError(f"not HTTP: {error}"))  # no effect on a complete response
             self.abort()
         if self._head_size > _MOST_HEAD and not self._is_complete:
-            self._fail(ConnectionError("a head of more than 64 KiB"))
+            self._fail(ConnectionError("the head of the response exceeds 64 KiB"))
             self.abort()
         self._tell()
 
@@ -196,15 +194,15 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
         ends_here = self._has_head and not {"content-length", "transfer-encoding"} & self.headers.keys()
         if ends_here and error is None:
-            self._is_complete = True  # an answer that lasts as long as its connection
+            self._is_complete = True  # a response that ends with its connection
         self._fail(self._gone())
         self._tell()
 
-    # what the parser tells
+    # callbacks of the parser
 
     def on_message_begin(self) -> None:
         if self._is_complete:
-            raise ConnectionError("an answer to nothing")
+            raise ConnectionError("a response without a request")
         self.headers = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -212,13 +210,13 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
-        self._has_head = self.status >= 200  # before that it is only a word on the way
+        self._has_head = self.status >= 200  # 1xx is an interim response
         self._head_size = 0 if self._has_head else self._head_size
         packing = self.headers.get("content-encoding", "identity").lower()
-        if packing in _PACKINGS:  # some do it unasked
+        if packing in _PACKINGS:  # some servers compress although we ask for identity
             self._unpacker = zlib.decompressobj(_PACKINGS[packing])
         elif packing != "identity":
-            self._fail(ConnectionError(f"the answer is packed in a way that nobody asked for: {packing[:40]}"))
+            self._fail(ConnectionError(f"the response has an unsupported content-encoding: {packing[:40]}"))
         self._keeps_alive = self._parser.should_keep_alive()
 
     def on_body(self, data: bytes) -> None:

@@ -1,8 +1,8 @@
-"""HTTP, by pyreqwest: the only module that knows it.
+"""HTTP with pyreqwest; no other module uses it.
 
-A transport is a pool of connections; several clients may share one. What goes wrong on the way is a built-in exception:
-TimeoutError where the time is over, ConnectionError for everything else, with words that hold no secret. Redirects are not
-followed: they would carry the key to another place.
+A transport is a pool of connections; several clients may share one. Failures are built-in exceptions: TimeoutError
+for a timeout, ConnectionError for everything else. Their messages contain no secrets. Redirects are not followed:
+they would send the key to another server.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _LETTING_GO = 0.05
 
 
 class Reply(Protocol):
-    """The head of an answer, and its body piece by piece."""
+    """The head of a response, and its body in chunks."""
 
     @property
     def status(self) -> int: ...
     @property
     def headers(self) -> Mapping[str, str]:
-        """Names in lower case."""
+        """Headers; their names are in lower case."""
         ...
 
     async def read(self) -> bytes:
-        """The next piece; nothing at the end."""
+        """Return the next chunk; b"" at the end."""
         ...
 
 
@@ -45,10 +45,11 @@ class Transport(Protocol):
     def post(
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
     ) -> AbstractAsyncContextManager[Reply]:
-        """One request, for at most so many seconds.
+        """Send one request with a timeout of `seconds`.
 
-        Leaving the context closes the connection, unless the answer was read to its end. Who is cancelled leaves at once, and
-        closes it, too; but where there is no answer yet, pyreqwest does so when it begins, or when the time is over.
+        Leaving the context closes the connection, unless the response was read to its end. Cancellation returns
+        immediately and closes it, too; but before the response begins, pyreqwest closes it only when the response
+        begins or the timeout ends.
         """
         ...
 
@@ -56,7 +57,7 @@ class Transport(Protocol):
 
 
 class HttpTransport:
-    """A pool of connections. `roots`: certificates in PEM that are trusted besides the system's own."""
+    """A pool of connections. `roots`: PEM certificates that are trusted beside the system's own."""
 
     def __init__(self, *, connections: int = 256, connect_timeout: float = 10.0, roots: Sequence[bytes] = ()) -> None:
         self._connections = connections
@@ -72,11 +73,11 @@ class HttpTransport:
     def send(
         self, method: str, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
     ) -> AbstractAsyncContextManager[Reply]:
-        """`post`, by any method. ConnectionRefusedError where there was no connection, so that nothing was sent."""
+        """Send a request with any method. Raise ConnectionRefusedError if there was no connection: nothing was sent."""
         try:
             builder = self._pool(url).request(method, url)
         except ValueError as error:
-            raise ConfigError(f"a URL that cannot be used: {error}") from None
+            raise ConfigError(f"invalid URL: {error}") from None
         builder = builder.timeout(timedelta(seconds=max(seconds, 0.001)))
         if body:
             builder = builder.body_bytes(body)
@@ -84,14 +85,14 @@ class HttpTransport:
             builder = builder.header(name, value)
         for name, value in secrets.items():
             builder = builder.header(name, value, is_sensitive=True)
-        # without this the first bytes are held back until 64 KiB have come
+        # without this the first bytes are buffered until 64 KiB have arrived
         return _Sent(builder.streamed_read_buffer_limit(0).build_streamed())
 
     async def aclose(self) -> None:
         used = bool(self._pools)
         while self._pools:
             await self._pools.popitem()[1].close()
-        if used:  # its threads let go of Python a moment later; a program that ends meanwhile would be aborted
+        if used:  # its threads release the interpreter a little later; a program that exits before that is aborted
             await asyncio.sleep(_LETTING_GO)
 
     def _pool(self, url: str) -> Client:
@@ -104,7 +105,7 @@ class HttpTransport:
         try:
             from pyreqwest.client import ClientBuilder
         except ImportError:
-            raise MissingExtra("model clients need pyreqwest", hint="pip install 'toolwire[net]'") from None
+            raise MissingExtra("model clients need the package pyreqwest", hint="pip install 'toolwire[net]'") from None
         builder = (
             ClientBuilder()
             .follow_redirects(False)
@@ -113,14 +114,14 @@ class HttpTransport:
             .user_agent("toolwire")
         )
         if clear:
-            builder = builder.no_proxy()  # a proxy would read what is in the clear
+            builder = builder.no_proxy()  # a proxy could read unencrypted requests
         for pem in self._roots:
             builder = builder.add_root_certificate_pem(pem)
         return builder.build()
 
 
 class _Sent:
-    """A request on its way."""
+    """An in-flight request."""
 
     __slots__ = ("_request",)
 
@@ -132,13 +133,13 @@ class _Sent:
         before = 0 if task is None else task.cancelling()
         try:
             response = await self._request.__aenter__()
-        except Exception as error:  # noqa: BLE001  # what is not pyreqwest's stays as it is
+        except Exception as error:  # noqa: BLE001  # exceptions of other packages are raised unchanged
             if task is not None and task.cancelling() > before:
                 raise asyncio.CancelledError from None
             raise _plain(error) from None
         if task is not None and task.cancelling() > before:
-            # pyreqwest forgets that it was cancelled where its result, or its failure, is ready in the same moment; the
-            # task remembers
+            # pyreqwest drops the cancellation if its result or failure is ready at the same moment; the task still
+            # counts it
             await self._request.__aexit__(None, None, None)
             raise asyncio.CancelledError
         return _Reply(response)
@@ -148,7 +149,7 @@ class _Sent:
 
 
 def transport_to(way: str) -> Transport:
-    """The way that a vendor has of its own: `module:class`, of a room above this one."""
+    """Open the transport of a vendor that has its own: `module:class`, in a package above this one."""
     module, _, name = way.partition(":")
     own: Transport = getattr(import_module(module), name)()
     return own
@@ -169,7 +170,7 @@ class _Reply:
             piece = await self._body.read_chunk()
             while piece is not None and not len(piece):
                 piece = await self._body.read_chunk()
-        except Exception as error:  # noqa: BLE001  # what is not pyreqwest's stays as it is
+        except Exception as error:  # noqa: BLE001  # exceptions of other packages are raised unchanged
             if task is not None and task.cancelling() > before:
                 raise asyncio.CancelledError from None
             raise _plain(error) from None
@@ -187,6 +188,6 @@ def _plain(error: Exception) -> Exception:
     words = causes[-1]["message"] if causes else str(error)
     if isinstance(error, TimeoutError):
         return TimeoutError(words)
-    # its ConnectError is also raised for connections that broke later on
+    # its ConnectError is also raised for connections that were lost later
     unsent = any(cause["message"] == "client error (Connect)" for cause in causes)
     return ConnectionRefusedError(words) if unsent else ConnectionError(words)

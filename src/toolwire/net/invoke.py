@@ -1,4 +1,4 @@
-"""Calling a tool's function: natively, in a thread of a bounded pool, or in a process that can be killed."""
+"""Call a tool's function: on the event loop, in a thread of a bounded pool, or in a process that can be killed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Outcome: TypeAlias = Returned | Failed | TimedOut | Unfit
 
 
 class Invoker:
-    """Performs `Invoke`. Functions that do not come back are counted against the pool until they do."""
+    """Performs `Invoke`. A function that does not return occupies its thread of the pool until it does."""
 
     def __init__(self, threads: int = 32) -> None:
         self._pool = Threads(threads)
@@ -39,7 +39,7 @@ class Invoker:
         self._pool.close()
 
     def begin(self, step: Invoke) -> Outcome | Awaitable[Outcome]:
-        """What came of it, where it waited for nothing; else what to await, in the task at hand."""
+        """Return the outcome if the function did not wait for anything; else an awaitable for the current task."""
         entry = step.entry
         declared = signature(entry.function)
         if not declared.is_async or entry.options.rate is not None or entry.options.isolation == "process":
@@ -51,12 +51,12 @@ class Invoker:
             return _stopped()
         try:
             coroutine = step.entry.function(**arguments)
-        except TypeError as error:  # something that it needs is not there; nothing of it has run
+        except TypeError as error:  # a required argument is missing; none of its code has run
             return Unfit(spoken(error))
         return self._limited(step, coroutine)
 
     async def _waiting(self, step: Invoke, arguments: Object, declared: Signature) -> Outcome:
-        """What waits in any case: for its turn, for a process, for a thread."""
+        """Run a call that has to wait for its rate limit, a process or a thread."""
         entry = step.entry
         if entry.options.rate is not None:
             await self._rates.take(entry.name, entry.options.rate)
@@ -79,7 +79,7 @@ class Invoker:
             done, _ = await asyncio.wait({asyncio.wrap_future(work)}, timeout=limit)
         except asyncio.CancelledError:
             given_up.set()
-            work.cancel()  # if no thread was free yet
+            work.cancel()  # if it has no thread yet
             raise
         if not done:
             given_up.set()
@@ -97,18 +97,18 @@ class Invoker:
 
 
 def _rest(value: object) -> Coroutine[Any, Any, Any] | None:
-    """What is still to be done where a plain function gave something to await."""
+    """Return the coroutine that finishes the work if a plain function returned an awaitable; else None."""
     if inspect.isawaitable(value):
         return _awaited(value)
     return collected_as_it_comes(value) if inspect.isasyncgen(value) else None
 
 
 def _stopped() -> Failed:
-    return Failed(NotExecuted("it was stopped before it began"))
+    return Failed(NotExecuted("stopped before it began"))
 
 
 def _guarded(step: Invoke, arguments: Any, is_given_up: Callable[[], bool]) -> Returned | Failed:
-    """Whatever a function raises, `SystemExit` and the like included, is its failure and not ours."""
+    """Call the function; anything that it raises, even `SystemExit`, is a failure of the call."""
     if not step.start.begin():
         return _stopped()
     try:

@@ -13,10 +13,11 @@ __all__ = ["disk_jail"]
 
 
 def disk_jail(argument: str, root: str) -> Check:
-    """Like `path_jail`, but follow symbolic links: the tool receives the real path, and it is below the real `root`.
+    """Keep an argument below `root` like `path_jail`, but follow symbolic links: the tool receives the real path.
 
-    The links are followed when the call is checked, before each attempt to run it. A process that changes directories below
-    `root` in the moment between the check and the use is not kept out: that takes `openat2` or a sandbox around the tool.
+    The links are followed when the call is checked, before each attempt to run it. A process that changes directories
+    below `root` between the check and the use can still escape: preventing that takes `openat2` or a sandbox around
+    the tool.
     """
     return _DiskJail(argument, root)
 
@@ -28,10 +29,10 @@ class _DiskJail(PathJail):
     def _resolve(self, path: str) -> str:
         try:
             real = os.path.realpath(Path(self.root, path))
-        except ValueError as error:  # characters that no file name has
+        except ValueError as error:  # characters that are invalid in a file name
             raise Outside(f"{shown(path)} is not a plain path") from error
         if not _is_below(real, self.root):
-            raise Outside(f"{shown(path)} leads elsewhere")
+            raise Outside(f"{shown(path)} leads outside")
         return real
 
     def _is_absolute(self, path: str) -> bool:

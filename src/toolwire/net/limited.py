@@ -1,4 +1,4 @@
-"""A function's coroutine up to its limit of time, in the task at hand."""
+"""Run a function's coroutine with a timeout in the current task."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _log = logging.getLogger("toolwire.net")
 
 
 class Limits:
-    """Those who have the same limit share a timer."""
+    """Runs coroutines with timeouts; equal timeouts share a timer."""
 
     def __init__(self) -> None:
         self._timers = SharedTimers()
 
     def run(self, coroutine: Coroutine[Any, Any, Any], context: CallContext, limit: float | None) -> Ran | Limited:
-        """Runs it until it waits for something: what waits for nothing is done by then, and nobody has to watch it."""
+        """Run a coroutine to its first suspension. One that never suspends is done by then and needs no timer."""
         began = time.monotonic()
         outside = running.get()
         running.set(context)
@@ -46,10 +46,10 @@ class Limits:
 
 
 class Limited:
-    """Awaits a coroutine that has begun, in the task at hand, up to a limit.
+    """Awaits a coroutine that has begun, in the current task, up to a limit.
 
-    At the limit it is cancelled and has a moment to clean up; what goes on all the same is left behind. So nothing costs a
-    task of its own, and nothing can hold us up.
+    At the limit the coroutine is cancelled and has a grace period to clean up. A coroutine that ignores the
+    cancellation is abandoned. Therefore a call needs no task of its own, and cannot block the caller.
     """
 
     __slots__ = ("_cancelled", "_coroutine", "_due", "_grace", "_limit", "_outside", "_task", "_waits", "loop")
@@ -68,7 +68,7 @@ class Limited:
         self._cancelled = 0
 
     def watch(self, deadlines: Deadlines, spent: float) -> None:
-        """From now on the limit holds, of which so many seconds are gone."""
+        """Start the timer; `spent` seconds of the limit have already passed."""
         assert self._limit is not None
         self._due = deadlines.add(self.expire, self.loop.time() + self._limit - spent)
 
@@ -83,7 +83,7 @@ class Limited:
                 try:
                     yield self._waits
                     raised = None
-                except BaseException as error:  # noqa: BLE001  # what the tool waited for has failed, or we are to stop
+                except BaseException as error:  # noqa: BLE001  # the awaited object failed, or this task was cancelled
                     raised = error
                 if self._cancelled > 1 and isinstance(raised, asyncio.CancelledError):
                     return self._leave()
@@ -99,8 +99,8 @@ class Limited:
     def _leave(self) -> TimedOut:
         try:
             self._coroutine.close()
-        except BaseException:  # noqa: BLE001  # it does not even want to end
-            _log.warning("a tool ignores that it was cancelled")
+        except BaseException:  # noqa: BLE001  # even closing the coroutine failed
+            _log.warning("a tool ignored its cancellation")
         return TimedOut(self._limit or 0)
 
     def _forget(self) -> None:
@@ -114,7 +114,7 @@ class Limited:
 
 
 def _ended(error: BaseException, limit: float | None = None, cancelled: int = 0) -> Ran:
-    """What a coroutine came to, by what it raised: that is the tool's own affair, unless we are to stop."""
+    """Return the outcome of a coroutine that raised. Re-raise only the cancellation of the current task."""
     if isinstance(error, asyncio.CancelledError):
         if _current_task(asyncio.get_running_loop()).cancelling() > cancelled:
             raise error

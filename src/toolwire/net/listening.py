@@ -1,4 +1,4 @@
-"""Refuse to listen for other machines without authentication."""
+"""Refuse to listen on an address that other machines can reach without authentication."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["refuse_open"]
 
 
 def refuse_open(host: str, *, without: str, hint: str) -> None:
-    """ConfigError if other machines can reach `host`, an address or a name to listen on."""
+    """Raise ConfigError if other machines can reach `host`, an address or a name to listen on."""
     if not _is_local(host):
         reached = host or "every interface"
-        raise ConfigError(f"without {without}, {reached} would be open to everybody who can reach it", hint=hint)
+        raise ConfigError(f"without {without}, {reached} would be open to every client that can reach it", hint=hint)
 
 
 def _is_local(host: str) -> bool:
-    """True if all addresses of the host are loopback addresses: a resolver may know another `x.localhost`."""
+    """Return True if all addresses of the host are loopback addresses: a resolver may map `x.localhost` elsewhere."""
     if not is_loopback(host):
         return False
     try:

@@ -1,10 +1,10 @@
-"""OpenTelemetry, by the conventions for generative AI (extra `otel`).
+"""OpenTelemetry with the conventions for generative AI (extra `otel`).
 
     agent = Agent("openai/gpt-5.6", [get_weather], observers=[OtelObserver()])
 
-One `chat MODEL` span an answer, one `execute_tool NAME` span a call, and histograms of both. An observer is told when a thing
-is over, so spans are made then, with the times that they had. What was said is left out unless
-OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says `true`.
+There is one `chat MODEL` span per response, one `execute_tool NAME` span per call, and histograms of both. An
+observer is called after the operation, so the span is created then, with the actual start and end time. Message
+content is omitted unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT is `true`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Attributes = dict[str, Any]
 
 
 class Instruments:
-    """A tracer and the histograms. Without providers, those that the program has set."""
+    """A tracer and the histograms. By default they use the providers that the program has set."""
 
     def __init__(self, tracers: TracerProvider | None = None, meters: MeterProvider | None = None) -> None:
         try:
@@ -56,7 +56,7 @@ class Instruments:
         self._tools = histogram("gen_ai.execute_tool.duration", "s", "calls of tools", _SECONDS)
 
     def answered(self, about: Attributes, seconds: float, usage: Usage | None, first: float | None = None) -> None:
-        """`about` has few values: provider, models, the kind of error."""
+        """Record a response. `about` must have low cardinality: provider, models, the kind of error."""
         self._duration.record(seconds, about)
         if first is not None:
             self._first.record(first, about)
@@ -69,7 +69,7 @@ class Instruments:
 
 
 class OtelObserver:
-    """For a `Runner` or an `Agent`."""
+    """An observer for a `Runner` or an `Agent`."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ def captures_content(environment: Mapping[str, str]) -> bool:
 
 
 def asked_for(request: Request, provider: str) -> Attributes:
-    """What a request says about how it is to be answered; nothing of what it says."""
+    """Return the attributes of a request: model and parameters, but no content."""
     params, reasoning = request.params, request.reasoning
     found: Attributes = {
         "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
@@ -161,7 +161,7 @@ def spent(usage: Usage | None) -> Attributes:
 
 
 def _few(about: Attributes) -> Attributes:
-    """Of these, what a histogram may be split by."""
+    """Keep the attributes with low cardinality, for a histogram."""
     kept = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model", "error.type")
     return {name: about[name] for name in kept if name in about}
 

@@ -1,4 +1,4 @@
-"""Calling a function in a process of its own, which a timeout kills."""
+"""Call a function in a separate process, which is killed on timeout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["in_process"]
 
 
 async def in_process(step: Invoke, arguments: Object) -> Returned | Failed | TimedOut:
-    """A thread of its own watches it, so that nobody has to wait for one."""
+    """Call the function in a process. A new thread waits for it, so that no thread of the pool is occupied."""
     child = _Child(step, arguments)
     watching: Future[Returned | Failed | TimedOut] = Future()
     threading.Thread(target=_settle, args=(watching, child.run), daemon=True).start()
@@ -40,12 +40,12 @@ def _settle(future: Future[Any], work: Callable[[], Any]) -> None:
     future.set_running_or_notify_cancel()
     try:
         future.set_result(work())
-    except BaseException as error:  # noqa: BLE001  # whoever asked for it gets it
+    except BaseException as error:  # noqa: BLE001  # the waiting caller receives it
         future.set_exception(error)
 
 
 class _Child:
-    """`run` is for a thread, `stop` for any other one, at any time."""
+    """A child process. One thread calls `run`; any other thread may call `stop` at any time."""
 
     def __init__(self, step: Invoke, arguments: Object) -> None:
         methods = multiprocessing.get_context("spawn")
@@ -61,7 +61,7 @@ class _Child:
                 with self._theirs:
                     self._process.start()
             except Exception as error:  # noqa: BLE001  # a function that cannot be sent to another process
-                return Failed(NotExecuted(f"it cannot be run in a process of its own: {error}"))
+                return Failed(NotExecuted(f"it cannot be run in a separate process: {error}"))
             try:
                 return self._outcome()
             finally:
@@ -75,8 +75,8 @@ class _Child:
             kind, value = self._ours.recv()
         except EOFError:
             return Failed(_Elsewhere("the process died"))
-        except Exception as error:  # noqa: BLE001  # what it gave may refuse to be read in any way
-            return Failed(_Elsewhere(f"what it gave cannot be read: {spoken(error)}"))
+        except Exception as error:  # noqa: BLE001  # unpickling a user-defined value may raise anything
+            return Failed(_Elsewhere(f"the return value cannot be unpickled: {spoken(error)}"))
         return Failed(_Elsewhere(value)) if kind == "error" else Returned(value)
 
     def stop(self) -> None:
@@ -86,11 +86,11 @@ class _Child:
 
 
 class _Elsewhere(Exception):
-    """A failure in another process, of which only the words came back."""
+    """A failure in another process, of which only the message is known."""
 
 
 def _sendable(function: Any) -> Any:
-    """A function that a tool has taken the name of goes as that name."""
+    """Return the module and name of a function that its FunctionTool replaced in the module; else the function."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     named = getattr(sys.modules.get(module or ""), name, None)
     return (module, name) if isinstance(named, FunctionTool) and named.function is function else function
@@ -107,7 +107,7 @@ def _child(pipe: Connection, function: Any, arguments: Any, context: CallContext
 
 
 def _whole(value: Any) -> Any:
-    """What can be sent: what comes one by one is sent together."""
+    """Collect a generator or await a coroutine, so that the value can be pickled."""
     if inspect.isasyncgen(value):
         value = collected_as_it_comes(value)
     elif inspect.isgenerator(value):

@@ -1,9 +1,9 @@
-"""One request on its way to one endpoint, and the way back of its answer. No I/O here.
+"""Prepare one request for one endpoint and restore its response. No I/O.
 
 question = Question(request, endpoint, stream=True, text=None, losses=losses)
-question.body                            # what is posted
-question.whole(data)                     # a whole answer, restored
-reading = question.reading()             # … or a stream of it, restored as it comes
+question.body                            # the body to post
+question.whole(data)                     # a whole response, restored
+reading = question.reading()             # … or a stream, restored as it arrives
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .endpoint import Endpoint
 
 __all__ = ["Question", "Reading", "without"]
 
-_SECRET = 8  # characters; what is shorter is no secret, and is part of many words
+_SECRET = 8  # characters; a shorter key is not a secret, and occurs by chance in many texts
 
 
 class Question:
@@ -44,8 +44,11 @@ class Question:
         client: Capabilities | None = None,
         is_alias: bool = False,
     ) -> None:
-        """`client` is what the wire can say that the answer will be written on, where it is going to be written on one, and
-        `is_alias` says that the model which the request names is this one under another name."""
+        """Prepare the request.
+
+        `client`: the capabilities of the wire on which the response will be written, if there is one. `is_alias`: the
+        request names this model by an alias.
+        """
         self.endpoint = endpoint
         self._client = client
         self.stream = stream
@@ -68,7 +71,7 @@ class Question:
         self.body = to_bytes({endpoint.vendor.fields.get(name, name): value for name, value in body.items()})
 
     def whole(self, data: bytes) -> Response:
-        """The answer as the model gave it, in the request's own names; `restored` reads the calls in its text."""
+        """Decode a whole response, with the names of the request; `restored` parses the calls in its text."""
         response = self.endpoint.wire.decode_response(parse_object(data))
         return self._exchange.restore(response, self.losses, self._client)
 
@@ -79,7 +82,7 @@ class Question:
         return Reading(self)
 
     def fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
-        """What an error says, in the request's own names, and never with the key in it."""
+        """Decode an error response, with the names of the request and without the key."""
         body: JSON
         try:
             body = parse(data)
@@ -92,7 +95,7 @@ class Question:
 
 
 class Reading:
-    """A stream, read as it comes: the wire's decoder, the names of the request, the calls in the text."""
+    """Decodes a stream as it arrives: the wire's decoder, the names of the request, the calls in the text."""
 
     def __init__(self, question: Question) -> None:
         self._decoder = question.endpoint.wire.stream_decoder()
@@ -102,14 +105,14 @@ class Reading:
 
     @property
     def should_stop(self) -> bool:
-        """Nothing that comes now counts."""
+        """True if the rest of the stream is ignored."""
         return self._calls is not None and self._calls.should_stop
 
     def feed(self, data: bytes) -> Iterator[Event]:
         return self._restored(self._decoder.feed(data))
 
     def close(self) -> Iterator[Event]:
-        """The end; TruncatedStream where it came too early."""
+        """End the stream. Raise TruncatedStream if it is truncated."""
         if self._calls is not None and self._calls.should_stop:
             return iter(self._calls.close())
         return self._restored(self._decoder.close())
@@ -124,7 +127,7 @@ class Reading:
 
 
 def without(key: str | None, fault: Fault) -> Fault:
-    """Some servers repeat the key that they do not know."""
+    """Remove the key from a fault: some servers repeat an invalid key in the error."""
     if key is None or len(key) < _SECRET or key not in repr(fault):
         return fault
     told = {

@@ -1,4 +1,4 @@
-"""So many calls a second of one tool: whoever comes too early waits its turn."""
+"""Limit the calls per second of a tool: a call that is too early waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one does with a reply, whoever asked."""
+"""Read replies: the body, the losses, the rest of a stream."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from .http import Reply
 __all__ = ["LOST", "drain", "is_document", "lost_there", "telling", "whole_body"]
 
 LOST = "x-toolwire-lost"
-"""The header in which a model in this process says what it could not be told."""
+"""The header in which a model in this process reports losses of the request."""
 _GRACE = 0.25  # seconds
 _losses = msgspec.json.Decoder(tuple[Loss, ...])
 
 
 def telling(losses: Iterable[Loss]) -> dict[str, str]:
-    """The header that says so."""
+    """Build the header that reports losses."""
     told = list(losses)
     return {LOST: msgspec.json.encode(told).decode()} if told else {}
 
 
 def lost_there(reply: Reply) -> tuple[Loss, ...]:
-    """What a model in this process says that it could not be told."""
+    """Return the losses that a model in this process reported."""
     said = reply.headers.get(LOST)
     return () if said is None else _losses.decode(said)
 
 
 async def whole_body(reply: Reply, limit: int) -> bytes:
-    """All of it; ProtocolError where it is more than `limit` bytes."""
+    """Read the whole body. Raise ProtocolError if it exceeds `limit` bytes."""
     pieces, size = [], 0
     while data := await reply.read():
         size += len(data)
         if size > limit:
-            raise ProtocolError(f"an answer of more than {limit} bytes", hint="raise the limit", status=502)
+            raise ProtocolError(f"the response exceeds {limit} bytes", hint="raise the limit", status=502)
         pieces.append(data)
     return b"".join(pieces)
 
 
 async def drain(reply: Reply) -> None:
-    """The rest of an answer that is whole, so that its connection can be used again."""
+    """Read the rest of a complete response, so that its connection can be reused."""
     try:
         async with asyncio.timeout(_GRACE):
             while await reply.read():
@@ -53,5 +53,5 @@ async def drain(reply: Reply) -> None:
 
 
 def is_document(reply: Reply) -> bool:
-    """A JSON document, and not a stream."""
+    """Return True for a JSON document, False for a stream."""
     return reply.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"

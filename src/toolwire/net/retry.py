@@ -1,4 +1,4 @@
-"""When to ask again: after faults that pass, before anything of an answer has come, and while there is time."""
+"""Decide when to retry: after transient faults, before the first byte of a response, and within the timeout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PASSING = frozenset({"rate_limit", "overloaded", "timeout", "server"})
 
 
 class Retries:
-    """How often, and how long to wait: longer each time and by chance, or as long as the provider asks for."""
+    """The number of retries and the waits between them: exponential with jitter, or as the provider demands."""
 
     __slots__ = ("_first", "_longest", "_most", "_random")
 
@@ -28,9 +28,9 @@ class Retries:
         self._random = random or Random()
 
     def wait(self, fault: Fault, attempt: int, left: float) -> float | None:
-        """Seconds until the attempt after number `attempt`, which ended in `fault`; None: there is none.
+        """Return the seconds until the next attempt after number `attempt` ended in `fault`; None: no retry.
 
-        A provider that wants more patience than there is gets no second request: it would be refused as well.
+        If the provider demands a longer wait than is left, there is no retry: it would be refused as well.
         """
         passing = fault.kind in _PASSING if fault.retryable is None else fault.retryable
         if not passing or attempt >= self._most:
@@ -38,19 +38,19 @@ class Retries:
         if fault.retry_after is None:
             wait = min(self._first * 2**attempt, self._longest) * self._random.uniform(0.5, 1.0)
         else:
-            wait = fault.retry_after * self._random.uniform(1.0, 1.1)  # not all who were refused at once
+            wait = fault.retry_after * self._random.uniform(1.0, 1.1)  # so that not all refused clients retry at once
         return wait if wait <= self._longest and wait < left else None
 
 
 def fault_of(error: TimeoutError | ConnectionError, origin: str) -> Fault:
-    """A network that failed, as a fault."""
+    """Convert a network error to a fault."""
     if isinstance(error, TimeoutError):
-        return Fault("timeout", f"no answer from {origin} in time: {error}", 504, "timeout")
+        return Fault("timeout", f"no response from {origin} in time: {error}", 504, "timeout")
     return Fault("server", f"no connection to {origin}: {error}", 502, "connection")
 
 
 def with_date(fault: Fault, headers: Mapping[str, str], now: datetime | None = None) -> Fault:
-    """`retry-after` as a date, which only who has a clock can read."""
+    """Add a `retry-after` header that is a date; the decoders cannot evaluate it because they have no clock."""
     value = headers.get("retry-after")
     if fault.retry_after is not None or value is None:
         return fault

@@ -1,9 +1,9 @@
-"""Runs the calls of a turn: performs what each `CallRun` asks for, as many at a time as the schedule allows.
+"""Run the calls of a turn: perform the steps of each `CallRun`, as many calls in parallel as the schedule allows.
 
     runner = Runner(Toolbox(get_weather, book_flight), store=open_store("runs.db"))
     results = await runner.run(calls)                # or runner.run_sync(calls)
 
-Results come in the order of the calls, whatever order they ended in. One call that fails takes none of the others down.
+Results have the order of the calls, in whatever order the calls end. A call that fails does not affect the others.
 """
 
 from __future__ import annotations
@@ -60,8 +60,10 @@ _CLERKS = 8
 
 
 class Runner:
-    """A toolbox that can be run. `approve` is asked where the policy wants a person to agree; without one, nobody does.
-    `keeps_keyless`: the store remembers calls that came without a key, too, for whoever takes up their run.
+    """Runs the calls of a toolbox.
+
+    `approve` is called if the policy requires approval; without it, no call is approved. `keeps_keyless`: the store
+    also keeps calls without a key, for a process that continues their run.
     """
 
     def __init__(
@@ -89,12 +91,12 @@ class Runner:
         self._most = most_parallel
         self._most_per_turn = most_per_turn
         self._invoker = Invoker(threads)
-        self._clerks = Threads(_CLERKS)  # no tool that keeps threads busy shall keep leases from being renewed
+        self._clerks = Threads(_CLERKS)  # separate: tools that occupy all threads must not block lease renewal
         self._settings = Settings(
             self.box,
             time.time,
             lambda: secrets.token_hex(16),
-            jitter=lambda base: base * (0.5 + random.random()),  # spreads retries, guards nothing
+            jitter=lambda base: base * (0.5 + random.random()),  # spreads retries; not for security
             caller=caller,
             tenant=tenant,
             policy=policy,
@@ -124,15 +126,15 @@ class Runner:
         keys: Mapping[str, str] | None = None,
         tainted: bool = False,
     ) -> list[ToolResult]:
-        """The results of `calls`, in their order.
+        """Run `calls` and return their results in the same order.
 
-        `earlier` calls of the same run tell a deliberate second identical call from a repeated one. `keys` are idempotency
-        keys of the caller, by call id.
+        `earlier`: the previous calls of the run; they distinguish a deliberate second identical call from a retry.
+        `keys`: idempotency keys of the caller, by call id.
         """
         if type(calls) is not list and isinstance(calls, ToolCall):
-            raise ConfigError("run takes a list of calls", hint="run([call])")
+            raise ConfigError("run takes a list of calls, got a single call", hint="use run([call])")
         if len(calls) == 1 and not keys and calls[0].name in self._harmless:
-            began = time.perf_counter()  # no schedule: it may be cancelled at any time
+            began = time.perf_counter()  # no schedule: the call may be cancelled at any time
             result = await self.perform(CallRun(calls[0], self._of_run(run_id, tainted)))
             self.observe(calls[0], result, began, run_id)
             return [result]
@@ -142,11 +144,11 @@ class Runner:
         return await dispatch.results()
 
     def run_sync(self, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
-        """The same for programs without an event loop."""
+        """Run `calls` in a program without an event loop."""
         return asyncio.run(self.run(calls, **options))
 
     def _of_run(self, run_id: str, tainted: bool) -> Settings:
-        """The settings of a run; most calls come from the same one as the last."""
+        """Return the settings of a run, cached because most calls belong to the same run as the previous one."""
         tainted = tainted or run_id in self._tainted
         latest = self._latest
         if latest.run_id != run_id or latest.tainted != tainted:
@@ -161,15 +163,16 @@ class Runner:
         keys: Mapping[str, str] | None = None,
         tainted: bool = False,
     ) -> Dispatch:
-        """For calls that come one by one, while the model still speaks: pure and read calls start at once.
+        """Return a Dispatch for calls that arrive one by one while the model is generating.
 
-        Those that change something start when `results` is awaited: by then the answer is whole, and was accepted.
+        Pure and read calls start at once. Other calls start when `results` is awaited: by then the response is
+        complete and has been accepted.
         """
         settings = self._of_run(run_id or secrets.token_hex(8), tainted)
         return Dispatch(self, settings, Schedule(self.box, most=self._most), earlier, keys or {}, self._most_per_turn)
 
     async def perform(self, run: CallRun) -> ToolResult:
-        """One call to its end. A gate or a check of somebody else's may fail: then its call does, and no other."""
+        """Run one call to its end. If a user-defined gate or check raises, only this call fails."""
         call = run.call
         try:
             ran = None
@@ -194,7 +197,7 @@ class Runner:
             return way
 
     async def _by_steps(self, run: CallRun, ran: Outcome | None) -> ToolResult:
-        """`ran`: what came of the function, where it has been called already."""
+        """Perform the steps of a call. `ran`: the outcome of the function if it has been called already."""
         step = run.next()
         try:
             while type(step) is not Finished:
@@ -221,7 +224,7 @@ class Runner:
             self._release(held.key, held.token)
 
     def _release(self, key: str, token: str) -> None:
-        """In its own time; if it fails, the lease passes."""
+        """Release a claim in the background; if that fails, its lease expires."""
         assert self._store is not None
         self._clerks.submit(partial(self._store.release, key, token))
 
@@ -236,7 +239,7 @@ class Runner:
         return await self._stored(step)
 
     async def _kept_alive(self, step: Invoke, work: Awaitable[Outcome]) -> Outcome:
-        """What the function comes to, and while it runs the lease of its claim."""
+        """Await the function, and renew the lease of its claim while it runs."""
         assert step.token is not None
         assert step.context.idempotency_key is not None
         beat = asyncio.create_task(self._renew(step.context.idempotency_key, step.token, step.lease))
@@ -255,7 +258,7 @@ class Runner:
                 continue
 
     async def _stored(self, step: Step) -> Any:
-        """What a store is asked for; that it cannot be reached is an answer. A result is worth several tries."""
+        """Perform a store operation; return a StoreError as a value. Storing a result is tried several times."""
         store = self._store
         assert store is not None
         tries = _SAVES if isinstance(step, CompleteIt) else 1
@@ -278,7 +281,7 @@ class Runner:
         claiming = self._clerks.submit(partial(self._store.claim, claim))
         try:
             return await asyncio.wrap_future(claiming)
-        except asyncio.CancelledError:  # the claim may be taken all the same, and nothing will come of it
+        except asyncio.CancelledError:  # the claim may still succeed, and the call will not run
             claiming.add_done_callback(lambda _: self._release(claim.key, claim.token))
             raise
 
@@ -286,13 +289,13 @@ class Runner:
         return await asyncio.wrap_future(self._clerks.submit(partial(work, *arguments)))
 
     def _taint(self, run_id: str) -> None:
-        """From now on this run has heard a stranger. So many runs are remembered."""
+        """Mark a run as tainted by untrusted output. The number of runs kept is bounded."""
         self._tainted[run_id] = None
         while len(self._tainted) > _RUNS:
             self._tainted.popitem(last=False)
 
     def observe(self, call: ToolCall, result: ToolResult, began: float, run_id: str) -> None:
-        """What has become of a call that began then, by `time.perf_counter`."""
+        """Notify the observers of a call that started at `began` (`time.perf_counter`)."""
         if call.name in self._untrusted and run_id:
             self._taint(run_id)
         if self._observers:
@@ -304,5 +307,5 @@ async def _asked(step: Reconcile) -> Returned | Failed:
     try:
         value = step.entry.options.reconcile(step.key, step.arguments)
         return Returned(await value if inspect.isawaitable(value) else value)
-    except Exception as error:  # noqa: BLE001  # the author's own function
+    except Exception as error:  # noqa: BLE001  # a user-defined function
         return Failed(error)

@@ -1,7 +1,7 @@
-"""Calls with nothing in their way: of an async function that changes nothing, with arguments that fit as they are.
+"""The fast path for calls of an async function without side effects, with valid arguments that need no conversion.
 
-They are most calls. What `CallRun` does step by step is done for them in one go: the function is called, and what it returns
-is the result. Whatever else comes of it, a failure or a timeout, goes on as the answer to `CallRun`'s own `Invoke`.
+Most calls are of this kind. Instead of the steps of `CallRun`, the function is called directly, and its return value
+is the result. Any other outcome, a failure or a timeout, continues as the outcome of the `Invoke` step of `CallRun`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Straight", "straight"]
 
 
 class Straight:
-    """A tool whose calls may go this way."""
+    """A tool whose calls may take the fast path."""
 
     __slots__ = ("_accept", "_function", "_is_plain", "_limits", "_output_limit", "_shelf", "_timeout")
 
@@ -37,7 +37,7 @@ class Straight:
         self._limits = limits
 
     def begin(self, call: ToolCall, settings: Settings) -> Ran | Unfit | Limited | None:
-        """What came of the function, or what to await; None for a call that has to go step by step."""
+        """Call the function. Return its outcome or an awaitable; None for a call that needs the steps of `CallRun`."""
         arguments = call.arguments
         if arguments is None or call.state == "truncated" or ARGUMENT in arguments:
             return None
@@ -45,7 +45,7 @@ class Straight:
             return None
         try:
             coroutine = self._function(**arguments)
-        except TypeError as error:  # something that it needs is not there; nothing of it has run
+        except TypeError as error:  # a required argument is missing; none of its code has run
             return Unfit(spoken(error))
         context = CallContext(call.id, call.name, settings.run_id, settings.caller)
         return self._limits.run(coroutine, context, self._timeout)
@@ -53,7 +53,7 @@ class Straight:
     def result(self, call: ToolCall, returned: Returned) -> ToolResult:
         try:
             result, size = sized_result(call, returned.value)
-        except Exception as error:  # noqa: BLE001  # values may refuse to be written in any way
+        except Exception as error:  # noqa: BLE001  # encoding a user-defined value may raise anything
             return untold(call, error)
         if size is None or size > self._output_limit:
             return cap(result, self._output_limit, self._shelf)
@@ -61,7 +61,10 @@ class Straight:
 
 
 def straight(entry: Entry, settings: Settings, limits: Limits) -> Straight | None:
-    """None for a tool that a policy, a gate of somebody's own, a cache, a rate, a thread or a process stands before."""
+    """Return the fast path of a tool.
+
+    None if a policy, user-defined gates, a cache, a rate limit, a thread or a process applies to it.
+    """
     options = entry.options
     if settings.policy is not None or settings.gates is not GATES or entry.tool.effect not in ("pure", "read"):
         return None
@@ -70,7 +73,7 @@ def straight(entry: Entry, settings: Settings, limits: Limits) -> Straight | Non
     declared = signature(entry.function)
     try:
         asked = settings.box.parameters[entry.name].names
-    except SchemaError:  # every call of it will say so
+    except SchemaError:  # every call of the tool reports it
         return None
     takes_all = declared.names is None or (asked is not None and asked <= declared.names)
     return Straight(entry, settings, limits) if declared.is_async and takes_all else None

@@ -1,4 +1,4 @@
-"""A bounded pool of threads that nobody has to wait for: a tool that never returns does not keep the program alive."""
+"""A bounded pool of daemon threads: a tool that never returns does not keep the program alive."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _PATIENCE = 0.5
 
 @atexit.register
 def _leave_all() -> None:
-    """An interpreter that ends under an idle daemon thread may crash; so they end first."""
+    """End idle threads first, because an interpreter that exits under an idle daemon thread may crash."""
     for threads in list(_open):
         threads.leave(_PATIENCE)
 
 
 class Threads:
-    """Like the standard executor, but its threads are daemons and a call that has not begun can be taken back."""
+    """Like the standard executor, but its threads are daemons and a call that has not begun can be cancelled."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -45,7 +45,7 @@ class Threads:
         self.close()
 
     def submit(self, work: Callable[[], Any]) -> Future[Any]:
-        """A future whose work may still be taken back. NotExecuted is what comes of it once the pool is closed."""
+        """Return a future; it can be cancelled until its work begins. After `close` it fails with NotExecuted."""
         future: Future[Any] = Future()
         with self._lock:
             if self._closed.is_set():
@@ -60,14 +60,14 @@ class Threads:
         return future
 
     def close(self) -> None:
-        """What has begun goes on; nothing new begins."""
+        """Start no more work; work that has begun continues."""
         with self._lock:
             self._closed.set()
             for _ in self._threads:
                 self._queue.put(None)
 
     def leave(self, patience: float) -> None:
-        """Ends the threads that have nothing to do; the others are left behind."""
+        """End the idle threads; abandon the others."""
         self.close()
         until = time.monotonic() + patience
         for thread in self._threads:
@@ -75,11 +75,11 @@ class Threads:
 
 
 def _closed() -> NotExecuted:
-    return NotExecuted("its threads are closed")
+    return NotExecuted("the thread pool is closed")
 
 
 def _work(queue: SimpleQueue[_Work | None], idle: threading.Semaphore, closed: threading.Event) -> None:
-    """One thread. It does not know its pool, so that a pool that nobody uses any more can end it."""
+    """Run one thread. It has no reference to its pool, so that an unreferenced pool can be collected and end it."""
     while True:
         item = queue.get()
         if item is None:
@@ -90,7 +90,7 @@ def _work(queue: SimpleQueue[_Work | None], idle: threading.Semaphore, closed: t
                 if closed.is_set():
                     raise _closed()
                 future.set_result(work())
-            except BaseException as error:  # noqa: BLE001  # whoever asked for it gets it
+            except BaseException as error:  # noqa: BLE001  # the waiting caller receives it
                 future.set_exception(error)
         del item, future, work
         idle.release()

@@ -1,4 +1,4 @@
-"""The quickest way there is to a server."""
+"""Choose the fastest available transport."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 def open_transport(
     environment: Mapping[str, str], *, connections: int = 256, resends: bool = True
 ) -> H1Transport | HttpTransport:
-    """On the event loop itself, unless a proxy is in between or httptools is not there."""
+    """Open an H1Transport, or an HttpTransport if a proxy is configured or httptools is not installed."""
     if any(environment.get(name) for name in _PROXIES) or find_spec("httptools") is None:
         return HttpTransport(connections=connections)
     return H1Transport(connections=connections, resends=resends)

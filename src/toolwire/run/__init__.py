@@ -1,1 +1,1 @@
-"""Running tools: toolboxes, gates, scheduling, idempotency, the agent loop. Sans-IO: drivers are in `toolwire.net`."""
+"""Run tools: toolboxes, gates, scheduling, idempotency, the agent loop. Sans-IO: the drivers are in `toolwire.net`."""

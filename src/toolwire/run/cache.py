@@ -1,4 +1,4 @@
-"""Results of pure and read tools that may be reused for a while, by tool and arguments."""
+"""Cache the results of pure and read tools, keyed by tool, arguments and tenant."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ResultCache"]
 
 
 class ResultCache:
-    """Bounded; what was used longest ago goes first. The clock is whoever asks."""
+    """A bounded cache that evicts the least recently used result. The caller passes the current time."""
 
     def __init__(self, size: int = 1024) -> None:
         self._size = size

@@ -1,14 +1,14 @@
-"""One call from the model's wish to its result, sans-IO.
+"""Run one tool call from the model's request to its result, sans-IO.
 
     run = CallRun(call, settings)
     step = run.next()
     while not isinstance(step, Finished):
-        step = run.next(<what came of it>)         # a driver performs the step: toolwire.net.runner
+        step = run.next(<outcome of the step>)     # a driver performs the step: toolwire.net.runner
     step.result
 
-Gates first, then approval, the claim, the function, and the record of what it gave. After the claim two rules hold: a write
-whose outcome is not known is recorded as unknown and never run again by itself; a claim is given back only where surely
-nothing has happened.
+The order is: gates, approval, claim, function, record of the result. Two rules hold after the claim. A write whose
+outcome is not known is recorded as unknown and never retried automatically. A claim is released only if the call
+certainly had no effect.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _LONGEST_WAIT = 30.0
 
 
 class Settings(Value, frozen=True):
-    """What holds for all calls of a run. `now` and `token` come from outside: this code has no clock and no dice."""
+    """Settings of all calls of a run. `now` and `token` are passed in: this code has no clock and no random numbers."""
 
     box: Toolbox
     now: Callable[[], float]
@@ -68,7 +68,7 @@ class Settings(Value, frozen=True):
     policy: Policy | None = None
     gates: tuple[Gate, ...] = GATES
     has_store: bool = False
-    keeps_keyless: bool = True  # False: nobody can come back with a key that we made up, so what it led to is not kept
+    keeps_keyless: bool = True  # False: no client can present a derived key again, so its result is not stored
     lease: float = 60.0
     ttl: float = DAY
     while_running: str = "wait"  # or "refuse"
@@ -80,7 +80,7 @@ class Settings(Value, frozen=True):
 
 
 class CallRun:
-    """Call `next` with what came of the last step; the last step is Finished."""
+    """One call as a sequence of steps. Pass the outcome of each step to `next`; the last step is Finished."""
 
     __slots__ = ("_invoke", "_occurrence", "_steps", "call", "given_key", "settings")
 
@@ -102,11 +102,11 @@ class CallRun:
             return Finished(done.value)
 
     def stop(self) -> bool:
-        """Whether nothing has been run, and nothing will be. Else the call goes on, and is to be awaited."""
+        """Stop the call. Return False if its function has begun: the call then continues and must be awaited."""
         return self._invoke is None or self._invoke.start.stop()
 
     def abandoned(self) -> ReleaseIt | None:
-        """What is to be done for a call that goes no further: its claim is given back where surely nothing has happened."""
+        """Return the step that releases the claim of an abandoned call; None if the call may have had an effect."""
         step = self._invoke
         if step is None or step.token is None:
             return None
@@ -137,7 +137,7 @@ class CallRun:
         outcome = (yield step) if pending.unfit is None else Unfit(pending.unfit)
         if not isinstance(outcome, Returned):
             outcome = yield from self._again(pending, step, outcome)
-        step.start.begin()  # nobody stops it any more: what came of it is recorded
+        step.start.begin()  # from here on the call cannot be stopped: its outcome is recorded
         result, size, ending = classify(pending.call, effect, outcome)
         limit = options.output_limit or settings.output_limit
         if size is None or size > limit:
@@ -160,32 +160,32 @@ class CallRun:
         )
 
     def _converted(self, pending: Pending) -> Pending | Deny:
-        """The call with the values that the function will be called with: those are checked, and no others are run."""
+        """Convert the arguments to the types of the function: it receives exactly the values that are checked."""
         policy = self.settings.policy
         found = pending if policy is None else policy.rewrite(pending)
         if isinstance(found, Deny):
             return found
         try:
             values = signature(found.tool.function).fit(found.arguments)
-        except Exception as error:  # noqa: BLE001  # types of the author's own may refuse in any way
+        except Exception as error:  # noqa: BLE001  # user-defined types may raise anything
             return msgspec.structs.replace(found, values=None, unfit=spoken(error))
         return msgspec.structs.replace(found, values=values)
 
     def _refused(self, pending: Pending, verdict: Deny | Ask) -> Generator[Step, Any, ToolResult | None]:
-        """The refusal of a call that is denied, or that a person does not approve; None for a call that may run."""
+        """Return the refusal of a call that is denied or not approved; None for a call that may run."""
         call, policy = pending.call, self.settings.policy
         if isinstance(verdict, Deny):
             return _denied(pending, verdict)
         asked = approval_hash(call.name, pending.arguments)
         agreed = yield Approve(call.name, pending.arguments, verdict.why, asked)
         if agreed is True:
-            later = None if policy is None else policy.check(pending)  # a person may take hours
+            later = None if policy is None else policy.check(pending)  # approval may take hours
             return _denied(pending, later) if isinstance(later, Deny) else None
-        words = f"A person has to agree to this and did not: {verdict.why}. Nothing was run."
+        words = f"This call needs approval and was not approved: {verdict.why}. Nothing was run."
         return refusal(call, "needs_approval", words)
 
     def _cleared(self, pending: Pending, verdict: Deny | Ask | None) -> Generator[Step, Any, Claim | ToolResult | None]:
-        """What there is to know before the function runs: a refusal, a result that is there already, or the claim."""
+        """Check approval, cache and store before the call. Return a refusal, an existing result, or the claim."""
         refused = None if verdict is None else (yield from self._refused(pending, verdict))
         if refused is not None:
             return refused
@@ -196,7 +196,7 @@ class CallRun:
         return self._told(pending, claim) if isinstance(claim, ToolResult) else claim
 
     def _told(self, pending: Pending, result: ToolResult) -> ToolResult:
-        """The result for the model, and for whoever asks the same soon."""
+        """Cache the result if the tool allows it, and add the notes."""
         if pending.tool.options.cache is not None and not result.is_error:
             self._keep(pending, result)
         return self._noted(pending, result)
@@ -221,11 +221,11 @@ class CallRun:
             cache.put(pending.tool.name, pending.arguments, result, until, settings.tenant)
 
     def _cache(self, entry: Entry) -> ResultCache | None:
-        """Where results of this tool are kept for a while; None where they are not."""
+        """Return the cache for the results of this tool; None if they are not cached."""
         return self.settings.cache if entry.options.cache and entry.tool.effect in ("pure", "read") else None
 
     def _claimed(self, pending: Pending) -> Generator[Step, Any, Claim | ToolResult | None]:
-        """The claim, or why there is none to have; None where the tool does nothing to the world and nobody gave a key."""
+        """Claim the key. Return the claim or a refusal; None if the tool has no side effect and the call has no key."""
         careful = pending.tool.tool.effect in ("write", "idempotent")
         if not (careful or pending.key):
             return None
@@ -234,7 +234,7 @@ class CallRun:
         if isinstance(record, StoreError):
             if not careful:
                 return None
-            words = f"Not run: what keeps it from running twice cannot be reached ({record.message})."
+            words = f"Not run: the store that prevents a second execution cannot be reached ({record.message})."
             return refusal(pending.call, "store_down", words)
         if record.token == claim.token:
             return claim
@@ -252,23 +252,23 @@ class CallRun:
             entry.name,
             fingerprint(entry.name, pending.identity, settings.tenant),
             settings.token(),
-            settings.lease,  # it is renewed for as long as the function runs
+            settings.lease,  # renewed while the function runs
             settings.ttl,
             reclaim=entry.tool.effect != "write",
             durable=entry.tool.effect == "write",
         )
 
     def _may_come_back(self, pending: Pending) -> bool:
-        """Whether somebody may present the key of this call again."""
+        """Return True if the key of this call may be presented again."""
         return self.settings.keeps_keyless or pending.key is not None or pending.tool.options.key is not None
 
     def _settled(self, pending: Pending, claim: Claim, record: Record) -> Generator[Step, Any, ToolResult | None]:
-        """The answer of an earlier run of the same call; None once the claim is ours after all."""
+        """Return the result of an earlier execution of the same call; None if the claim succeeds after all."""
         call, settings = pending.call, self.settings
         until = settings.now() + settings.patience
         while record.token != claim.token:
             if record.fingerprint != claim.fingerprint:
-                words = "This idempotency key was used for a call with other arguments. Nothing was run."
+                words = "This idempotency key was used for a call with different arguments. Nothing was run."
                 return refusal(call, "key_conflict", words)
             if record.state == "done":
                 return from_record(record.result or "", call)
@@ -290,15 +290,15 @@ class CallRun:
             if isinstance(outcome, Returned) and outcome.value is not None:
                 return told(value_result(call, outcome.value), reconciled=True)
         words = (
-            "An earlier try of this call may or may not have taken effect; it is not run again by itself. "
-            "Find out what happened before you ask for it again."
+            "An earlier attempt of this call may or may not have taken effect; it is not retried automatically. "
+            "Find out what happened before you make the call again."
         )
         return told(refusal(call, "outcome_unknown", words), key=claim.key)
 
     def _again(self, pending: Pending, step: Invoke, outcome: Any) -> Generator[Step, Any, Any]:
-        """Run the function again where that cannot do harm.
+        """Retry the function where a retry does no harm.
 
-        The function may have changed its values: they are made anew, and checked anew.
+        The function may have changed its values, so they are converted and checked again.
         """
         for attempt in range(step.entry.options.retries):
             delay = self._worth_another(outcome, step.entry.tool.effect, attempt)
@@ -316,7 +316,7 @@ class CallRun:
         return pending.unfit is not None or (policy is not None and isinstance(policy.check(pending), Deny))
 
     def _worth_another(self, outcome: Any, effect: Effect, attempt: int) -> float | None:
-        """How long to wait before the next try; None where there is none."""
+        """Return the seconds to wait before the next attempt; None if there is none."""
         if not isinstance(outcome, Failed):
             return None
         error = outcome.error
@@ -334,7 +334,7 @@ class CallRun:
             return result
         try:
             record = to_record(result)
-        except Exception as error:  # noqa: BLE001  # a result of the author's own, with anything in it
+        except Exception as error:  # noqa: BLE001  # a ToolResult built by the tool may contain anything
             result = untold(self.call, error)
             record = to_record(result)
         kept = yield CompleteIt(claim.key, claim.token, record, self.settings.ttl, ending)

@@ -1,4 +1,4 @@
-"""What became of a function's run: the result that the model reads, and what is known of its effect."""
+"""Classify the outcome of a function: the result that the model reads, and whether the call had an effect."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .results import refusal, sized_result, spoken, told, untold
 __all__ = ["Ending", "classify"]
 
 Ending: TypeAlias = Literal["done", "unknown", "nothing"]
-"""It ran to its end; it may or may not have had its effect; surely it had none."""
+"""`done`: the function finished. `unknown`: the call may or may not have had an effect. `nothing`: it had none."""
 
 
 def classify(
     call: ToolCall, effect: Effect, outcome: Returned | Failed | TimedOut | Unfit
 ) -> tuple[ToolResult, int | None, Ending]:
-    """The result, how many characters it has at most where that is known, and how it ended."""
+    """Return the result, the upper bound of its length in characters (None if not known), and the ending."""
     if isinstance(outcome, Returned):
         try:
             return *sized_result(call, outcome.value), "done"
-        except Exception as error:  # noqa: BLE001  # values may refuse to be written in any way
+        except Exception as error:  # noqa: BLE001  # encoding a user-defined value may raise anything
             return untold(call, error), None, "done"
     if isinstance(outcome, TimedOut):
         return _timed_out(call, effect, outcome.seconds)
@@ -48,5 +48,5 @@ def _failed(call: ToolCall, effect: Effect, error: BaseException) -> tuple[ToolR
     untouched = isinstance(error, NotExecuted) or (isinstance(error, Transient) and error.before_effect)
     if untouched or effect in ("pure", "read", "idempotent"):
         return refusal(call, "failed", f"{call.name} failed: {spoken(error)}"), None, "nothing"
-    said = f"{call.name} failed, and may have taken effect before it did: {spoken(error)}"
+    said = f"{call.name} failed and may have taken effect before that: {spoken(error)}"
     return refusal(call, "outcome_unknown", said), None, "unknown"

@@ -1,4 +1,4 @@
-"""What a tool's function may ask about the call that it runs for."""
+"""The context of a call, for the tool's function that runs it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["CallContext", "current_call", "running"]
 
 
 class CallContext(Value, frozen=True):
-    """`idempotency_key` is for the backend: hand it on, and it can refuse to do the same thing twice."""
+    """The call that a function runs for. Pass `idempotency_key` to the backend, so that it can reject duplicates."""
 
     call_id: str
     tool: str
@@ -20,7 +20,7 @@ class CallContext(Value, frozen=True):
 
     @property
     def headers(self) -> dict[str, str]:
-        """For a request that the tool makes."""
+        """Headers for an HTTP request that the tool makes."""
         return {} if self.idempotency_key is None else {"Idempotency-Key": self.idempotency_key}
 
 
@@ -28,5 +28,5 @@ running: ContextVar[CallContext | None] = ContextVar("toolwire_call", default=No
 
 
 def current_call() -> CallContext | None:
-    """The call that is being run, inside of a tool's function; None elsewhere."""
+    """Return the current call inside a tool's function; None elsewhere."""
     return running.get()

@@ -1,4 +1,4 @@
-"""What a tool raises to say how it failed. Anything else that it raises is a failure whose effect is not known."""
+"""Exceptions that a tool raises to report how it failed. After any other exception the effect is unknown."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ __all__ = ["NotExecuted", "ToolError", "Transient"]
 
 
 class ToolError(Exception):
-    """The tool did its work and the answer is no: the model should read why, and try something else."""
+    """The tool ran and refuses the request. The model reads the message and can try something else."""
 
 
 class NotExecuted(Exception):
-    """Nothing has happened yet, and nothing will: running the call again does no harm."""
+    """The call had no effect and will have none: it is safe to retry it."""
 
 
 class Transient(Exception):
-    """It may work in a moment. `before_effect`: nothing has happened yet, so that even a write may be tried again."""
+    """A temporary failure. `before_effect`: the call had no effect yet, so even a write may be retried."""
 
     def __init__(self, message: str = "", *, retry_after: float | None = None, before_effect: bool = False) -> None:
         super().__init__(message)

@@ -1,8 +1,8 @@
-"""What a call passes before anything happens: each gate passes it on, or ends it with a result that the model can read.
+"""The gates that a call passes before it is executed. A gate returns the call, or ends it with a result for the model.
 
     find → whole → take_key → lift → mend → validate → policy
 
-Gates are functions of what is known so far, and nothing else. The list is a value: extend it, leave one out.
+A gate is a pure function of the `Pending` call. The list of gates is a value: gates can be added and left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["GATES", "Gate", "Pending", "find", "lift", "mend", "take_key", "vali
 
 
 class Pending(Value, frozen=True, gc=False):
-    """A call on its way. The collector of garbage need not look at it: nothing that it holds leads back to it."""
+    """A call on its way through the gates. `gc=False` is safe: nothing that it holds refers back to it."""
 
     call: ToolCall
     box: Toolbox
@@ -39,20 +39,20 @@ class Pending(Value, frozen=True, gc=False):
     tainted: bool = False
     repair: RepairPolicy | None = None
     steps: tuple[str, ...] = ()
-    checked: Object | None = None  # the very arguments that are known to fit
+    checked: Object | None = None  # the arguments object that has been validated
     lifts: Mapping[str, Lowered] | None = None
-    values: Object | None = None  # `arguments` converted to the types of the function: what it is called with
-    unfit: str | None = None  # why they cannot be converted: the function will not be called
+    values: Object | None = None  # `arguments` converted to the types of the function, which is called with them
+    unfit: str | None = None  # the reason why they cannot be converted; the function is not called then
     asked: Object | None = None  # `arguments` before a policy rewrote them
 
     @property
     def tool(self) -> Entry:
-        assert self.entry is not None, "the first gate finds it"
+        assert self.entry is not None, "the first gate sets the entry"
         return self.entry
 
     @property
     def identity(self) -> Object:
-        """The arguments that identify the call: as they were asked for, so that a repeated call has the same key."""
+        """The arguments as the model gave them. They identify the call, so that a repeated call has the same key."""
         return self.arguments if self.asked is None else self.asked
 
 
@@ -60,13 +60,13 @@ Gate: TypeAlias = Callable[[Pending], Pending | ToolResult]
 
 
 def find(pending: Pending) -> Pending | ToolResult:
-    """The tool by its name; only what is in the toolbox can be called."""
+    """Look up the tool by name; only tools of the toolbox can be called."""
     name = pending.call.name
     entry = pending.entry or pending.box.find(name)
     if entry is not None:
         why = None if entry.options.withdrawn is None else entry.withdrawn
         if why is not None:
-            return refusal(pending.call, "withdrawn", f"The tool {name} is withdrawn, and nothing was run: {why}")
+            return refusal(pending.call, "withdrawn", f"The tool {name} is withdrawn and was not run: {why}")
         return pending if pending.entry is entry else replace(pending, entry=entry)
     near = pending.box.nearest(name)
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
@@ -74,10 +74,10 @@ def find(pending: Pending) -> Pending | ToolResult:
 
 
 def whole(pending: Pending) -> Pending | ToolResult:
-    """A call that was cut off is never run, however much of it is there."""
+    """Refuse a truncated call, however complete it looks."""
     call = pending.call
     if call.state == "truncated":
-        words = "The call was cut off before its end and was not run. Make it again, with shorter arguments."
+        words = "The call was truncated and was not run. Make it again with shorter arguments."
         return refusal(call, "truncated", words)
     if call.arguments is None or call.arguments is pending.arguments:
         return pending
@@ -85,7 +85,7 @@ def whole(pending: Pending) -> Pending | ToolResult:
 
 
 def take_key(pending: Pending) -> Pending | ToolResult:
-    """A key that the caller wrote into the arguments is taken out of them, unless the tool has such a parameter."""
+    """Take an idempotency key out of the arguments, unless the tool has a parameter of that name."""
     if ARGUMENT not in pending.arguments:
         return pending
     given = pending.arguments[ARGUMENT]
@@ -102,7 +102,7 @@ def take_key(pending: Pending) -> Pending | ToolResult:
 
 
 def lift(pending: Pending) -> Pending | ToolResult:
-    """Arguments in the shape that a provider was told, back in the tool's own."""
+    """Convert arguments from the schema that was sent to the provider back to the tool's own schema."""
     lowered = None if pending.lifts is None else pending.lifts.get(pending.call.name)
     if lowered is None or pending.call.arguments is None:
         return pending
@@ -111,12 +111,12 @@ def lift(pending: Pending) -> Pending | ToolResult:
 
 
 def mend(pending: Pending) -> Pending | ToolResult:
-    """What is broken is repaired as far as the tool's effect allows, and no further."""
+    """Repair invalid arguments as far as the tool's effect allows."""
     call = pending.call
     try:
         parameters = pending.box.parameters[call.name]
     except SchemaError as error:
-        return refusal(call, "failed", f"The tool {call.name} has a schema that cannot be used: {error}")
+        return refusal(call, "failed", f"The tool {call.name} has an unusable schema: {error}")
     if call.arguments is not None and parameters.accept(pending.arguments):
         return replace(pending, checked=pending.arguments)
     policy = pending.repair or ("aggressive" if pending.tool.tool.effect in ("pure", "read") else "safe")
@@ -130,7 +130,7 @@ def mend(pending: Pending) -> Pending | ToolResult:
 
 
 def validate(pending: Pending) -> Pending | ToolResult:
-    """The last word on the arguments has the tool's own schema."""
+    """Validate the final arguments against the tool's own schema."""
     if pending.checked is pending.arguments:
         return pending
     parameters = pending.box.parameters[pending.call.name]
@@ -149,7 +149,7 @@ GATES: tuple[Gate, ...] = (find, whole, take_key, lift, mend, validate)
 
 
 def pass_gates(pending: Pending, gates: tuple[Gate, ...]) -> Pending | ToolResult:
-    """Through all of them; the first result ends it."""
+    """Pass a call through all gates; the first result ends it."""
     for gate in gates:
         found = gate(pending)
         if isinstance(found, Pending):
@@ -157,5 +157,5 @@ def pass_gates(pending: Pending, gates: tuple[Gate, ...]) -> Pending | ToolResul
         elif isinstance(found, ToolResult):
             return found
         else:
-            raise ConfigError(f"the gate {gate!r} gave {found!r}", hint="a gate gives the call on, or a ToolResult")
+            raise ConfigError(f"the gate {gate!r} returned {found!r}", hint="return the Pending call or a ToolResult")
     return pending

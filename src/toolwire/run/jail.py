@@ -1,7 +1,7 @@
 """Keep the paths of a call below a directory.
 
-A relative path names one file below the root and another in the working directory of the tool. Therefore the argument is
-rewritten to an absolute path before it is checked, and the tool receives the path that was checked.
+A relative path names one file below the root and another in the working directory of the tool. Therefore the argument
+is rewritten to an absolute path before it is checked, and the tool receives the path that was checked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .verdicts import Deny
 __all__ = ["Outside", "PathJail"]
 
 _LONGEST = 4096  # characters of one path; PATH_MAX of Linux
-# Every component of a path may cost a look at the disk, so the paths of an argument have a limit together.
+# Every component of a path may cost a system call, so the total size of the paths of an argument is limited.
 _MOST = 1000
 _LONGEST_TOGETHER = 65536  # characters below the root
 _URL = re.compile(r"file:|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -29,14 +29,14 @@ _DRIVE = re.compile(r"[a-z]:", re.IGNORECASE)
 
 
 class Outside(Exception):
-    """A path that is not accepted. The message follows "path must stay below /files; "."""
+    """A path that is not accepted. The message is appended to "path must stay below /files; "."""
 
 
 class PathJail:
     """A check on one argument of every tool that has it.
 
-    `rewrite` makes the paths absolute. The check itself accepts absolute paths below the root only, so that it is safe without
-    the rewrite, too.
+    `rewrite` makes the paths absolute. The check itself accepts only absolute paths below the root, so it is also
+    safe without the rewrite.
     """
 
     def __init__(self, argument: str, root: str) -> None:
@@ -44,7 +44,7 @@ class PathJail:
         self.root = self._absolute_root(root)
 
     def rewrite(self, pending: Pending) -> Pending | Deny:
-        """The call with absolute paths; the very same call where they are absolute already."""
+        """Return the call with absolute paths; the same object if they are absolute already."""
         name, *rest = segments_of(self.argument)
         given = pending.arguments[name] if name in pending.arguments else _default(pending, name)
         try:
@@ -74,12 +74,12 @@ class PathJail:
 
     def _absolute_root(self, root: str) -> str:
         if not posixpath.isabs(root):
-            hint = "give an absolute POSIX path; toolwire.net.jail.disk_jail takes every path of this machine"
+            hint = "pass an absolute POSIX path, or use toolwire.net.jail.disk_jail for any path of this machine"
             raise ConfigError(f"the root of path_jail must be absolute, got {root!r}", hint=hint)
         return posixpath.normpath(root)
 
     def _resolve(self, path: str) -> str:
-        """The absolute path; Outside where it is not below the root."""
+        """Return the absolute path. Raise Outside if it is not below the root."""
         absolute = posixpath.normpath(posixpath.join(self.root, path))
         if absolute != self.root and not absolute.startswith(self.root.rstrip("/") + "/"):
             raise Outside(f"{shown(path)} does not")
@@ -89,21 +89,21 @@ class PathJail:
         return posixpath.isabs(path)
 
     def _is_foreign(self, path: str) -> bool:
-        """True for drive letters and backslashes, which mean something else on another system."""
+        """Return True for drive letters and backslashes, which mean something else on another system."""
         return _DRIVE.match(path) is not None or "\\" in path
 
     def _refuse_odd(self, path: str) -> None:
         if len(path) > _LONGEST:
-            raise Outside(f"a path has at most {_LONGEST} characters, not {len(path)}")
+            raise Outside(f"a path may have at most {_LONGEST} characters, got {len(path)}")
         if "\x00" in path or path.startswith("~") or _URL.match(path) or self._is_foreign(path):
             raise Outside(f"{shown(path)} is not a plain path")
 
     def _refuse_many(self, paths: Sequence[str]) -> None:
         if len(paths) > _MOST:
-            raise Outside(f"{len(paths)} paths are more than {_MOST}; give fewer at a time")
+            raise Outside(f"{len(paths)} paths are more than {_MOST}; pass fewer at a time")
         size = sum(len(path.removeprefix(self.root)) for path in paths)
         if size > _LONGEST_TOGETHER:
-            raise Outside(f"{size} characters of paths are more than {_LONGEST_TOGETHER}; give fewer at a time")
+            raise Outside(f"{size} characters of paths are more than {_LONGEST_TOGETHER}; pass fewer at a time")
 
     def _check(self, path: str) -> None:
         self._refuse_odd(path)
@@ -112,7 +112,7 @@ class PathJail:
         self._resolve(path)
 
     def _rewritten(self, value: Any, rest: Sequence[str]) -> Any:
-        """`value` with every path in it made absolute. Anything else stays, for the check to refuse."""
+        """Make every path in `value` absolute. Leave anything else unchanged; the check refuses it."""
         if isinstance(value, list):
             return [self._rewritten(item, rest) for item in value]
         if rest:
@@ -129,7 +129,7 @@ class PathJail:
 
 
 def _default(pending: Pending, name: str) -> Any:
-    """The default of an argument that was left out, as JSON; ABSENT for one that the schema does not have."""
+    """Return the default of an omitted argument as JSON; ABSENT if the schema does not declare it."""
     properties = (pending.tool.tool.input_schema or {}).get("properties")
     if not isinstance(properties, dict) or name not in properties:
         return ABSENT
@@ -144,7 +144,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _paths(value: Any, rest: Sequence[str]) -> Iterator[str]:
-    """The paths of an argument that is still JSON."""
+    """Iterate over the paths of an argument that is still JSON."""
     if isinstance(value, list):
         for item in value:
             yield from _paths(item, rest)
@@ -156,8 +156,8 @@ def _paths(value: Any, rest: Sequence[str]) -> Iterator[str]:
 
 
 def _text(value: Any) -> str:
-    """A path as the tool receives it: text, or a path object."""
+    """Return a path, text or a path object, as text."""
     text = _as_json(value)
     if not isinstance(text, str):
         raise Uncheckable(f"got {shown(value)}")
-    return str.__str__(text)  # the text itself, also of an enum that is a str
+    return str.__str__(text)  # the plain text, also for an enum that derives from str

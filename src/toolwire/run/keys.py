@@ -1,7 +1,8 @@
-"""Idempotency keys: the caller's, the tool's own, or made of what is asked.
+"""Idempotency keys: given by the caller, made by the tool, or derived from the call.
 
-`tool_call_id` is not one: a model makes a new id for every try. What identifies a call is the run, the tool, the arguments,
-and the how-manieth identical call of the conversation it is, so that a deliberate second one is not swallowed.
+`tool_call_id` is not a key: a model makes a new id for every attempt. A call is identified by the run, the tool, the
+arguments and its ordinal number among the identical calls of the conversation, so that a deliberate second call is
+not dropped.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from ..ir.text import to_bytes
 __all__ = ["ARGUMENT", "canonical", "derived_key", "fingerprint", "given_key"]
 
 ARGUMENT = "idempotency_key"
-"""A caller may put its key into the arguments; it is taken out before they are checked."""
+"""The argument in which a caller may pass its key; it is removed before the arguments are validated."""
 
 _LONGEST = 255
 
 
 def canonical(value: JSON) -> bytes:
-    """JSON with its keys in order: equal values, equal bytes."""
+    """Encode JSON with sorted keys, so that equal values have equal bytes."""
     return to_bytes(_ordered(value))
 
 
@@ -34,7 +35,7 @@ def _ordered(value: JSON) -> JSON:
 
 
 def fingerprint(tool: str, arguments: Object, tenant: str = "") -> str:
-    """What was asked: the same key with another fingerprint is a conflict."""
+    """Hash a call. The same key with a different fingerprint is a conflict."""
     return sha256(b"\x00".join((tenant.encode(), tool.encode(), canonical(arguments)))).hexdigest()
 
 
@@ -44,7 +45,7 @@ def derived_key(run_id: str, tool: str, arguments: Object, occurrence: int, tena
 
 
 def given_key(key: str, tenant: str = "") -> str:
-    """A key that somebody chose; each tenant has its own."""
+    """Return the store key for a key that the caller or the tool chose; each tenant has its own namespace."""
     if not key or len(key) > _LONGEST:
-        raise ConfigError(f"an idempotency key has 1 to {_LONGEST} characters, not {len(key)}")
+        raise ConfigError(f"an idempotency key must have 1 to {_LONGEST} characters, got {len(key)}")
     return f"{tenant}/{key}" if tenant else key

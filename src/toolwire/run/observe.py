@@ -1,4 +1,4 @@
-"""Who wants to know: tracing, metrics, a live view. And who chooses tools among thousands. Both plug in from above."""
+"""Interfaces for plug-ins: observers (tracing, metrics, a live view), retrievers (tool selection among thousands)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger("toolwire.run")
 
 
 class Observer(Protocol):
-    """Told of what happened. What an observer raises is logged and changes nothing."""
+    """Receives completed calls and model responses. An exception in an observer is logged and has no other effect."""
 
     def called(self, call: ToolCall, result: ToolResult, seconds: float) -> None: ...
 
@@ -25,19 +25,19 @@ class Observer(Protocol):
 
 
 class Retriever(Protocol):
-    """Chooses the tools that a request offers."""
+    """Selects the tools that a request offers."""
 
     def choose(self, request: Request, tools: Sequence[Tool]) -> Sequence[Tool]: ...
 
 
 def observed(observers: Sequence[Observer], call: ToolCall, result: ToolResult, seconds: float) -> None:
-    """Tells all of a call."""
+    """Notify all observers of a completed call."""
     for observer in observers:
         _safely(lambda one=observer: one.called(call, result, seconds))  # type: ignore[misc]
 
 
 def told(observers: Sequence[Observer], request: Request, response: Response, seconds: float) -> None:
-    """Tells all of an answer."""
+    """Notify all observers of a model response."""
     for observer in observers:
         _safely(lambda one=observer: one.asked(request, response, seconds))  # type: ignore[misc]
 
@@ -45,5 +45,5 @@ def told(observers: Sequence[Observer], request: Request, response: Response, se
 def _safely(tell: Callable[[], None]) -> None:
     try:
         tell()
-    except Exception:  # noqa: BLE001  # an observer is a guest
-        _log.exception("an observer failed")
+    except Exception:  # noqa: BLE001  # a failing observer must not fail the call
+        _log.exception("an observer raised an exception")

@@ -1,4 +1,4 @@
-"""Large results: the beginning and the end for the model, the rest behind a handle."""
+"""Shorten large results: the model gets the beginning and the end; the full text can be read by a handle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST = 64
 
 
 class Shelf:
-    """What was cut out of results, by handle: the latest only, and no more than `size` characters together."""
+    """The full texts of shortened results, by handle. Keeps the latest ones, at most `size` characters in total."""
 
     def __init__(self, size: int = 256 * 1024 * 1024) -> None:
         self._size = size
@@ -33,13 +33,13 @@ class Shelf:
             self._held -= len(gone)
 
     def read(self, handle: str, start: int = 0, length: int = LIMIT) -> str | None:
-        """A piece of it; None where it is not, or no longer, there."""
+        """Return a slice of the text; None if it is not stored, or no longer stored."""
         text = self._texts.get(handle)
         return None if text is None else text[start : start + length]
 
 
 def cap(result: ToolResult, limit: int, shelf: Shelf | None) -> ToolResult:
-    """At most `limit` characters of text; media are left alone."""
+    """Limit the text of a result to `limit` characters; media are not changed."""
     text = result.text
     if len(text) <= limit:
         return result
@@ -48,7 +48,7 @@ def cap(result: ToolResult, limit: int, shelf: Shelf | None) -> ToolResult:
     handle = f"output:{result.call_id}"
     if shelf is not None:
         shelf.keep(text, handle)
-    words = f"{head}\n\n[… {left_out:,} of {len(text):,} characters are left out …]\n\n{tail}"
+    words = f"{head}\n\n[… {left_out:,} of {len(text):,} characters omitted …]\n\n{tail}"
     media = tuple(part for part in result.parts if not isinstance(part, Text))
     short = replace(result, parts=(Text(words), *media), structured=None)
     return told(short, left_out=left_out, handle=handle)

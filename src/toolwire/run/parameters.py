@@ -1,4 +1,4 @@
-"""What a tool takes, worked out once: every call asks."""
+"""The parameters of a tool, computed once because every call needs them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _ANYTHING: Object = {"type": "object"}
 
 
 class Parameters:
-    """`names` is None where only the schema knows. SchemaError where it is none."""
+    """A tool's schema and parameter names. `names` is None if only the schema restricts them.
+
+    Raises SchemaError for an invalid schema.
+    """
 
     __slots__ = ("_validator", "names", "schema")
 
@@ -25,11 +28,11 @@ class Parameters:
         self._validator = validator(self.schema)
 
     def accept(self, arguments: Object) -> bool:
-        """Whether a call with these arguments may be made."""
+        """Return True if the arguments are valid for the tool."""
         return (self.names is None or self.names.issuperset(arguments)) and self._validator.accepts(arguments)
 
     def unknown(self, arguments: Object) -> list[str]:
-        """Arguments that the function does not take. A schema may leave the door open; a function does not."""
+        """List the arguments that the function does not take, even if the schema allows additional ones."""
         names = self.names
         return [] if names is None else [name for name in arguments if name not in names]
 

@@ -1,4 +1,4 @@
-"""Rules beyond the schema: may this call be made, by this caller, now?
+"""Rules beyond the schema that decide whether a caller may make a call.
 
     policy = Policy(
         checks=(deny("delete_*"), path_jail("path", "/files"), hosts("url", "api.example.com"), at_most("amount", 100)),
@@ -6,9 +6,10 @@
         taint="enforce",
     )
 
-A check looks at a `Pending` call and returns None, a `Deny` or an `Ask`. The checks here look at the values that the tool will
-receive: converted to its types, with defaults filled in (`toolwire.run.values`). A value that they cannot judge is denied.
-They name an argument, or point into one: `amount`, `/order/amount`. Of a list they judge every item.
+A check takes a `Pending` call and returns None, a `Deny` or an `Ask`. The checks of this module use the values that
+the tool will receive: converted to its types, with defaults filled in (`toolwire.run.values`). A value that cannot be
+checked is denied. A check names an argument (`amount`) or a JSON pointer into one (`/order/amount`). It checks every
+item of a list.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ _ODD_HOST = re.compile(r"[^\w.:-]")
 
 
 class Policy(Value, frozen=True):
-    """All checks have to agree. `approve`: effects that a person has to agree to.
+    """A call runs only if no check denies it. `approve`: effects that need the approval of a person.
 
-    `taint`: once a tool whose output is untrusted has spoken, writes need approval (`enforce`) or are reported (`warn`).
+    `taint`: after a result of an untrusted tool, writes need approval (`enforce`) or are reported (`warn`).
     """
 
     checks: tuple[Check, ...] = ()
@@ -67,20 +68,20 @@ class Policy(Value, frozen=True):
     def __post_init__(self) -> None:
         for effect in self.approve:
             if effect not in get_args(Effect):
-                raise ConfigError(f"unknown effect {effect!r}", hint=f"one of {', '.join(get_args(Effect))}")
+                raise ConfigError(f"unknown effect {effect!r}", hint=f"use one of {', '.join(get_args(Effect))}")
         if self.taint not in ("off", "warn", "enforce"):
-            raise ConfigError(f"taint is off, warn or enforce, not {self.taint!r}")
+            raise ConfigError(f"taint must be off, warn or enforce, got {self.taint!r}")
 
     def verdict(self, pending: Pending) -> Deny | Ask | None:
-        """`rewrite` and `check` in one step."""
+        """Rewrite and check the call in one step."""
         rewritten = self.rewrite(pending)
         return rewritten if isinstance(rewritten, Deny) else self.check(rewritten)
 
     def rewrite(self, pending: Pending) -> Pending | Deny:
-        """The call with its arguments in the form in which they are checked and run.
+        """Return the call with its arguments in the form in which they are checked and run.
 
-        A check with a method `rewrite` may replace arguments: `path_jail` makes paths absolute. They have to fit the schema
-        of the tool as before.
+        A check with a method `rewrite` may replace arguments: `path_jail` makes paths absolute. The new arguments
+        must still be valid for the schema of the tool.
         """
         before = pending
         for check in self.checks:
@@ -90,12 +91,12 @@ class Policy(Value, frozen=True):
                 if type(found) is Deny:
                     return found
                 if not isinstance(found, Pending):
-                    raise ConfigError(f"rewrite gave {found!r}", hint="rewrite returns the Pending call, or Deny(why)")
+                    raise ConfigError(f"rewrite returned {found!r}", hint="return the Pending call or Deny(why)")
                 pending = found
         return pending if pending.arguments is before.arguments else _refitted(before, pending)
 
     def check(self, pending: Pending) -> Deny | Ask | None:
-        """Judge the call as it is."""
+        """Check the call without rewriting it."""
         if not self.checks and not self.approve and self.taint != "enforce":
             return None
         found = [_known(verdict) for check in self.checks if (verdict := check(pending)) is not None]
@@ -106,49 +107,49 @@ class Policy(Value, frozen=True):
         if effect in self.approve:
             found.append(Ask(f"{pending.call.name} is a {effect} tool"))
         if self.taint == "enforce" and pending.tainted and effect in ("write", "idempotent"):
-            found.append(Ask("the conversation contains output of strangers, which may have asked for this"))
+            found.append(Ask("the conversation contains untrusted tool output, which may have caused this call"))
         return found[0] if found else None
 
 
 def approval_hash(tool: str, arguments: Object) -> str:
-    """What an approval is bound to: this tool with these arguments, and nothing else."""
+    """Hash the tool and the arguments. An approval is valid for this hash only."""
     return sha256(tool.encode() + b"\x00" + canonical(arguments)).hexdigest()
 
 
 def allow(*patterns: str) -> Check:
-    """Only tools of these names."""
+    """Allow only tools whose name matches a pattern."""
     return lambda pending: (
-        None if _named(pending, patterns) else Deny(f"{pending.call.name} is not among the tools that may be used here")
+        None if _named(pending, patterns) else Deny(f"{pending.call.name} is not one of the allowed tools")
     )
 
 
 def deny(*patterns: str) -> Check:
-    """No tools of these names."""
-    return lambda pending: Deny(f"{pending.call.name} may not be used here") if _named(pending, patterns) else None
+    """Deny tools whose name matches a pattern."""
+    return lambda pending: Deny(f"{pending.call.name} is a denied tool") if _named(pending, patterns) else None
 
 
 def only_effects(*effects: Effect) -> Check:
-    """Only tools that do no more than this."""
+    """Allow only tools with one of these effects."""
     return lambda pending: (
         None
         if pending.tool.tool.effect in effects
         else Deny(
-            f"{pending.call.name} is a {pending.tool.tool.effect} tool; here only {', '.join(effects)} ones may run"
+            f"{pending.call.name} is a {pending.tool.tool.effect} tool; only {', '.join(effects)} tools are allowed"
         )
     )
 
 
 def path_jail(argument: str, root: str) -> Check:
-    """The argument, a path or a list of paths, stays below `root`, as it is written: links are not followed.
+    """Keep an argument, a path or a list of paths, below `root`. Symbolic links are not followed.
 
-    The tool receives absolute paths: a relative path is taken as one below `root`. `toolwire.net.jail.disk_jail` also
-    follows the links on the disk.
+    The tool receives absolute paths: a relative path is resolved against `root`. `toolwire.net.jail.disk_jail` also
+    follows symbolic links.
     """
     return PathJail(argument, root)
 
 
 def hosts(argument: str, *allowed: str) -> Check:
-    """The argument, a URL, goes to one of these hosts (`*.example.com` for those below one), by https or http."""
+    """Allow only http and https URLs of these hosts in an argument (`*.example.com` for subdomains)."""
 
     def check(pending: Pending) -> Deny | None:
         try:
@@ -160,14 +161,14 @@ def hosts(argument: str, *allowed: str) -> Check:
             if host is None:
                 return Deny(f"{argument} must be a plain http or https URL, got {shown(url)}")
             if not any(fnmatchcase(host, pattern) for pattern in allowed):
-                return Deny(f"{argument} may only go to {', '.join(allowed)}")
+                return Deny(f"{argument} must be a URL of {', '.join(allowed)}")
         return None
 
     return check
 
 
 def at_most(argument: str, most: float | Decimal) -> Check:
-    """The argument, a number or a list of numbers, is no larger than `most`. Text is no number, even if it has only digits."""
+    """Deny an argument, a number or a list of numbers, above `most`. Text is not a number, even with digits only."""
     if not (_is_number(most) and _is_finite(most)):
         raise ConfigError(f"the limit of at_most must be a finite number, got {most!r}")
 
@@ -177,7 +178,7 @@ def at_most(argument: str, most: float | Decimal) -> Check:
                 if not (_is_number(value) and _is_finite(value)):
                     return Deny(f"{argument} must be a number of at most {most}, got {shown(value)}")
                 if not value <= most:
-                    return Deny(f"{argument} may be {most} at most, not {shown(value)}")
+                    return Deny(f"{argument} must be at most {most}, got {shown(value)}")
         except Uncheckable as error:
             return Deny(f"{argument} must be a number of at most {most}; {error}")
         return None
@@ -189,13 +190,13 @@ def _refitted(before: Pending, pending: Pending) -> Pending | Deny:
     parameters, arguments = pending.box.parameters[pending.call.name], pending.arguments
     if parameters.accept(before.arguments) and not parameters.accept(arguments):
         problem = next(iter(parameters.problems(arguments)), "an argument is unknown")
-        return Deny(f"the policy rewrites arguments, and {pending.call.name} does not accept the result: {problem}")
+        return Deny(f"{pending.call.name} does not accept the arguments that the policy rewrote: {problem}")
     return replace(pending, asked=before.identity, checked=None, values=None, unfit=None)
 
 
 def _known(verdict: Any) -> Deny | Ask:
-    if type(verdict) not in (Deny, Ask):  # a bool, from somebody who guessed
-        raise ConfigError(f"a check gave {verdict!r}", hint="a check gives None, Deny(why) or Ask(why)")
+    if type(verdict) not in (Deny, Ask):  # such as a bool
+        raise ConfigError(f"a check returned {verdict!r}", hint="return None, Deny(why) or Ask(why)")
     return verdict  # type: ignore[no-any-return]
 
 
@@ -219,7 +220,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _url(value: Any) -> str:
-    """A URL as the tool receives it: text, or one of pydantic's URL types."""
+    """Return a URL, text or one of pydantic's URL types, as text."""
     if isinstance(value, str):
         return str.__str__(value)
     if hasattr(value, "unicode_string"):
@@ -228,7 +229,7 @@ def _url(value: Any) -> str:
 
 
 def _host(url: str) -> str | None:
-    """The host of a plain http or https URL; None where clients may disagree about the host."""
+    """Return the host of a plain http or https URL; None if clients may disagree about the host."""
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").rstrip(".")

@@ -1,14 +1,16 @@
-"""At most once: what is remembered of a call, and what a store has to do.
+"""At-most-once execution: the records of calls and the interface of a store.
 
     absent ──claim──▶ running ──complete──▶ done ──ttl──▶ absent
                         │  └────release (not executed)──▶ absent
-                        └──lease passed──▶ unknown ──resolve──▶ done | absent
+                        └──lease expired─▶ unknown ──resolve──▶ done | absent
 
-A claim has a token, and only who holds the token can complete it. A record in `unknown` means that the call may or may not
-have had its effect: it is reported, and never run again by itself unless the tool says that running twice does no harm.
+A claim has a fencing token, and only the holder of the token can complete it. The state `unknown` means that the call
+may or may not have had its effect. It is reported, and never retried automatically unless the tool declares a second
+run harmless.
 
-The promise: at most one execution per key, within the time to live, as long as the store does not lose acknowledged writes.
-Exactly-once effects need the tool's backend to take the key, or the effect and the record to commit in one transaction.
+The guarantee: at most one execution per key, within the time to live, as long as the store does not lose acknowledged
+writes. Exactly-once effects need a backend that takes the key, or a transaction that commits the effect and the
+record together.
 """
 
 from __future__ import annotations
@@ -24,10 +26,11 @@ DAY = 24 * 60 * 60.0
 
 
 class Claim(Value, frozen=True):
-    """The wish to run a call. `fingerprint` is what was asked: the same key with another one is a conflict.
+    """A request to run a call.
 
-    `reclaim`: the tool may be run again where the outcome is unknown. `durable`: the claim must survive a power failure
-    before the call is run.
+    `fingerprint` identifies tool and arguments: the same key with another fingerprint is a conflict. `reclaim`: the
+    tool may be run again if the outcome is unknown. `durable`: the call may run only after the claim can survive a
+    power failure.
     """
 
     key: str
@@ -41,7 +44,7 @@ class Claim(Value, frozen=True):
 
 
 class Record(Value, frozen=True):
-    """What a store knows of a key. Times are seconds since the epoch, by the store's clock."""
+    """The stored state of a key. Times are seconds since the epoch, by the store's clock."""
 
     key: str
     tool: str
@@ -55,46 +58,49 @@ class Record(Value, frozen=True):
 
 
 class Store(Protocol):
-    """Six operations, each atomic, safe between threads, processes and machines as far as the store itself is.
+    """A store of records. Every operation is atomic across threads, and across processes and machines if supported.
 
-    A store that cannot be reached raises StoreError: whoever wanted to write something must not go on.
+    A store that cannot be reached raises StoreError. The caller must not run a write after that.
     """
 
     def claim(self, claim: Claim) -> Record:
-        """Ours if the record that comes back is running and has our token; else what is there, its lease judged by the store's clock.
+        """Claim a key. The claim succeeded if the returned record is running and has the token of the claim.
 
-        Taken: an absent key; a done one whose time is over; with `reclaim`, one that is unknown or whose lease has passed
-        and whose fingerprint is the same. A running one whose lease has passed becomes unknown otherwise.
+        Otherwise the existing record is returned, its lease compared with the store's clock. A claim succeeds for an
+        absent key, for a done record whose time to live is over and, with `reclaim`, for a record with the same
+        fingerprint that is unknown or whose lease has expired. Without `reclaim`, a running record whose lease has
+        expired becomes unknown.
         """
         ...
 
     def renew(self, key: str, token: str, lease: float) -> bool:
-        """A longer lease; False where the token is no longer ours."""
+        """Extend the lease. Return False if the record no longer has this token."""
         ...
 
     def complete(self, key: str, token: str, result: str, ttl: float, state: RecordState = "done") -> bool:
-        """The result, if the token is still ours, also after the lease; False where it is not: then it is not recorded.
+        """Store the result if the record still has this token, even after its lease expired. Otherwise return False.
 
-        What is done stays: to complete it again with the same words is True, for an answer may be lost and be retried.
+        A done record does not change. Completing it again with an identical result returns True, because the response
+        to the first attempt may have been lost.
         """
         ...
 
     def release(self, key: str, token: str) -> bool:
-        """Forget a claim whose call was not executed; False where the token is no longer ours."""
+        """Delete a claim whose call was not executed. Return False if the record no longer has this token."""
         ...
 
     def get(self, key: str) -> Record | None: ...
 
     def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
-        """The newest first; a running one whose lease has passed is told as unknown."""
+        """List records, the newest first. A running record whose lease has expired is listed as unknown."""
         ...
 
     def resolve(self, key: str, result: str | None, ttl: float = DAY) -> bool:
-        """A person knows what happened: with a result the record is done, without one it is forgotten. Only for `unknown`."""
+        """Resolve an `unknown` record by hand: with a result it becomes done, without one it is deleted."""
         ...
 
     def sweep(self) -> int:
-        """Deletes what is done and over; never what is running or unknown."""
+        """Delete done records whose time to live is over; never running or unknown ones."""
         ...
 
     def close(self) -> None: ...

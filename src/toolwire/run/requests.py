@@ -1,4 +1,4 @@
-"""What a call asks of the world while it runs. A driver performs each, and gives back what came of it."""
+"""The steps that a call yields while it runs. A driver performs each step and returns its outcome."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Approve(Value, frozen=True):
-    """May this call be run? → bool. `hash` is what the answer is bound to."""
+    """Ask for approval → bool. The approval is valid for `hash` only."""
 
     tool: str
     arguments: Object
@@ -41,13 +41,13 @@ class Approve(Value, frozen=True):
 
 
 class ClaimIt(Value, frozen=True):
-    """→ Record, or StoreError as a value."""
+    """Claim a key → Record, or StoreError as a value."""
 
     claim: Claim
 
 
 class CompleteIt(Value, frozen=True):
-    """→ bool, or StoreError as a value."""
+    """Store a result → bool, or StoreError as a value."""
 
     key: str
     token: str
@@ -57,24 +57,24 @@ class CompleteIt(Value, frozen=True):
 
 
 class ReleaseIt(Value, frozen=True):
-    """→ bool, or StoreError as a value."""
+    """Release a claim → bool, or StoreError as a value."""
 
     key: str
     token: str
 
 
 class Wait(Value, frozen=True):
-    """→ None, after so many seconds."""
+    """Wait for `seconds` → None."""
 
     seconds: float
 
 
 class Invoke(Value, frozen=True, gc=False):
-    """→ Returned | Failed | TimedOut | Unfit. The lease of `key` is kept alive meanwhile; `start` is asked before the function is
-    called, however long it had to wait for its turn.
+    """Call the function → Returned | Failed | TimedOut | Unfit.
 
-    `arguments` are the values to call the function with, converted to its types. They have been checked: convert them no further.
-    The collector of garbage need not look at it: nothing that it holds leads back to it.
+    The driver renews the lease of the key meanwhile. It calls `start.begin()` before the function, however long the
+    call waited for its turn. `arguments` are the values to call the function with, converted to its types. They have
+    been checked and must not be converted again. `gc=False` is safe: nothing that the step holds refers back to it.
     """
 
     entry: Entry
@@ -86,7 +86,7 @@ class Invoke(Value, frozen=True, gc=False):
 
 
 class Reconcile(Value, frozen=True):
-    """What became of the call with this key? → Returned (None: still unknown) | Failed."""
+    """Ask the tool for the outcome of the call with this key → Returned (None: still unknown) | Failed."""
 
     entry: Entry
     key: str
@@ -94,7 +94,7 @@ class Reconcile(Value, frozen=True):
 
 
 class Finished(Value, frozen=True):
-    """The end."""
+    """The last step, with the result of the call."""
 
     result: ToolResult
 
@@ -108,13 +108,13 @@ class Failed(Value, frozen=True):
 
 
 class Unfit(Value, frozen=True):
-    """The function cannot take these arguments; it was not called."""
+    """The function does not accept these arguments and was not called."""
 
     words: str
 
 
 class TimedOut(Value, frozen=True):
-    """`stopped`: the function is surely not running any more."""
+    """The function exceeded its timeout. `stopped`: it is certainly not running any more."""
 
     seconds: float
     stopped: bool = False

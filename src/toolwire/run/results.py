@@ -1,4 +1,4 @@
-"""Results that the runtime itself gives: refusals, failures, values of any kind. Each says in words what to do."""
+"""Build tool results: refusals, failures and return values. The text of an error instructs the model how to proceed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 MARK = "toolwire~"
-"""Under this name a result says what became of its call: never sent to a model."""
+"""The `extra` field of a result with the notes of the runtime, such as its code; never sent to a model."""
 
 Code: TypeAlias = Literal[
     "ok",
@@ -50,19 +50,19 @@ _decode = msgspec.json.Decoder(ToolResult).decode
 
 
 def refusal(call: ToolCall, code: Code, words: str) -> ToolResult:
-    """An answer to a call that was not run, or not to its end."""
+    """Build the result of a call that was not run, or did not finish."""
     result = call.result(words, is_error=True)
     return told(result, code=code)
 
 
 def untold(call: ToolCall, error: Exception) -> ToolResult:
-    """The answer to a call that ran to its end, and gave what cannot be written."""
-    words = f"{call.name} ran, but what it gave cannot be told: {spoken(error)}"
+    """Build the result of a call that finished with a value that cannot be encoded."""
+    words = f"{call.name} ran, but its return value cannot be encoded: {spoken(error)}"
     return told(call.result(words, is_error=True), code="failed")
 
 
 def told(result: ToolResult, **notes: Any) -> ToolResult:
-    """The result with notes for the program."""
+    """Add notes for the program to a result."""
     known: Object = result.extra.get(MARK, {})
     return msgspec.structs.replace(result, extra={**result.extra, MARK: {**known, **notes}})
 
@@ -73,12 +73,12 @@ def code_of(result: ToolResult) -> str:
 
 
 def value_result(call: ToolCall, value: Any) -> ToolResult:
-    """What a function returned: text, media, parts, a result, or anything that has a meaning in JSON."""
+    """Build a result from a return value: text, media, parts, a result, or any value with a JSON representation."""
     return sized_result(call, value)[0]
 
 
 def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
-    """The result of a value, and how many characters it has at most, where that is known without writing it again."""
+    """Build a result from a value, with the upper bound of its length in characters; None if not known."""
     if type(value) is str:
         return call.result(_whole_characters(value)), len(value)
     if type(value) in _SCALARS:
@@ -97,16 +97,16 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
 
 
 def _whole_characters(text: str) -> str:
-    """Half a character cannot be sent to anybody."""
+    """Replace lone surrogates, which cannot be encoded."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def spoken(error: BaseException, *, name: bool = True) -> str:
-    """An exception in words, even one that cannot say what it is."""
+    """Describe an exception, even one whose `__str__` raises."""
     try:
         words = _whole_characters(str(error))
-    except Exception:  # noqa: BLE001  # the author's own __str__
-        words = "it cannot say what happened"
+    except Exception:  # noqa: BLE001  # a user-defined __str__
+        words = "the exception has no readable message"
     if not name:
         return words
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
@@ -121,7 +121,7 @@ def _parts(value: Any) -> tuple[Text | Media | Opaque, ...] | None:
 
 
 def _plain(value: Any) -> Any:
-    """JSON's own types; pydantic models, dataclasses and structs become objects."""
+    """Convert a value to JSON types; pydantic models, dataclasses and structs become objects."""
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     dump = getattr(value, "model_dump", None)
@@ -139,11 +139,11 @@ def _hook(value: Any) -> Any:
 
 
 def to_record(result: ToolResult) -> str:
-    """As a store keeps it."""
+    """Encode a result for a store."""
     return msgspec.json.encode(result).decode()
 
 
 def from_record(record: str, call: ToolCall) -> ToolResult:
-    """A kept result as the answer to this call."""
+    """Decode a stored result as the result of this call."""
     result = _decode(record)
     return told(msgspec.structs.replace(result, call_id=call.id, name=call.name), replayed=True)

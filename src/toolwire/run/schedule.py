@@ -1,8 +1,8 @@
-"""Which calls may run now: side by side where nothing can go wrong, in the model's order where it can.
+"""Decide which calls may start: in parallel where that is safe, otherwise in the model's order.
 
-Pure and read calls run as soon as there is room. Idempotent and write calls of one resource run one after the other, in the
-order in which the model asked for them; those of different resources do not wait for each other. A read that names its
-resource keeps its place among the writes on it.
+Pure and read calls start as soon as the limit of parallel calls allows. Idempotent and write calls on one resource
+run one after the other, in the order of the model's calls; calls on different resources do not wait for each other. A
+read that names its resource keeps its position among the writes on it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RUN = "\x00run"
 
 
 class _Lane:
-    """The calls on one resource, in their order."""
+    """The queue of calls on one resource."""
 
     __slots__ = ("reading", "waiting", "writing")
 
@@ -30,7 +30,7 @@ class _Lane:
 
 
 class Schedule:
-    """`add` calls as they come, `ready` gives what may start now, `finished` makes room.
+    """A queue of calls: `add` a call, start the calls that `ready` returns, report each end with `finished`.
 
     >>> schedule = Schedule(Toolbox(), most=8)
     >>> schedule.add(ToolCall("a", "unknown")), schedule.add(ToolCall("b", "unknown")), schedule.ready()
@@ -50,7 +50,7 @@ class Schedule:
         self._waiting = 0
 
     def add(self, call: ToolCall) -> int:
-        """The number of the call in this turn."""
+        """Add a call and return its number in this turn."""
         number = len(self._calls)
         entry = self._box.find(call.name)
         writes = entry is not None and entry.tool.effect not in ("pure", "read")
@@ -64,7 +64,7 @@ class Schedule:
         return number
 
     def ready(self, *, writes: bool = True) -> list[int]:
-        """Calls that may start now, writes only if they may; they count as running from here on."""
+        """Return the calls that may start now and count them as running. Skip writes unless `writes` is True."""
         chosen: list[int] = []
         while self._waiting and self._count < self._most:
             number = min((head for head in self._heads() if self._may_start(head, writes=writes)), default=None)
@@ -84,7 +84,7 @@ class Schedule:
             lane.reading -= 1
 
     def cancel_waiting(self) -> list[int]:
-        """Nothing that has not started will start."""
+        """Remove all calls that have not started, and return their numbers."""
         queues = [*(lane.waiting for lane in self._lanes.values()), *self._free.values()]
         cancelled = sorted(number for queue in queues for number in queue)
         for queue in queues:
@@ -93,7 +93,7 @@ class Schedule:
         return cancelled
 
     def _heads(self) -> Iterator[int]:
-        """The first call that waits in each queue: nothing overtakes on a resource."""
+        """Iterate over the first call of each queue: calls on a resource keep their order."""
         for lane in self._lanes.values():
             if lane.waiting:
                 yield lane.waiting[0]
@@ -124,11 +124,11 @@ class Schedule:
 
 
 def _resource(entry: Entry, call: ToolCall, *, writes: bool) -> str | None:
-    """What the call works on: as its tool says; else all writes of a run share one, and reads have none."""
+    """Return the resource that the tool names. By default all writes of a run share one and reads have none."""
     resource = entry.options.resource
     if callable(resource):
         try:
             return str(resource(call.arguments or {}))
-        except Exception:  # noqa: BLE001  # the author's function, on arguments that nobody has checked yet
+        except Exception:  # noqa: BLE001  # a user-defined function, on arguments that have not been validated
             return _RUN
     return resource or (_RUN if writes else None)

@@ -1,4 +1,4 @@
-"""The agent loop, sans-IO: ask the model, run what it asks for, tell it what came of it, until it has nothing more to ask.
+"""The agent loop, sans-IO: ask the model, run its tool calls and send the results, until a response has no more calls.
 
     session = Session(request, budget=Budget(iterations=8), now=time.time)
     match session.next():
@@ -7,7 +7,7 @@
         case Done(response):    …
         case GiveUp(reason):    …
 
-After every step `session.dump()` is the whole state; `Session.load` continues it in another process.
+After every step `session.dump()` returns the whole state; `Session.load` continues the run in another process.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ __all__ = ["AskModel", "Budget", "Done", "GiveUp", "RunState", "RunTools", "Sess
 
 
 class Budget(Value, frozen=True):
-    """How much a run may take. `same_call`: how often the model may ask for the very same thing. `failures`: how many turns in
-    a row may bring nothing but errors; so long the model may adapt.
+    """The limits of a run.
+
+    `same_call`: how often the model may repeat an identical call. `failures`: how many consecutive turns may return
+    only errors; until then the model may adapt.
     """
 
     iterations: int = 16
@@ -48,7 +50,7 @@ class AskModel(Value, frozen=True):
 
 
 class RunTools(Value, frozen=True):
-    """`earlier` calls of the run, and whether somebody untrusted has spoken in it."""
+    """Run `calls`. `earlier`: the previous calls of the run. `tainted`: the run contains untrusted tool output."""
 
     calls: tuple[ToolCall, ...]
     earlier: tuple[ToolCall, ...] = ()
@@ -60,7 +62,7 @@ class Done(Value, frozen=True):
 
 
 class GiveUp(Value, frozen=True):
-    """The end without an answer, and why."""
+    """The run ended without an answer, for this reason."""
 
     reason: str
     response: Response | None = None
@@ -70,7 +72,7 @@ Next: TypeAlias = AskModel | RunTools | Done | GiveUp
 
 
 class RunState(Value, frozen=True):
-    """All that a run is. `version` is the version of this shape."""
+    """The complete state of a run. `version` is the version of this format."""
 
     version: int
     run_id: str
@@ -93,7 +95,7 @@ _decode = msgspec.json.Decoder(RunState).decode
 
 
 class Session:
-    """One run. `untrusted` are tools whose output may contain instructions of strangers; `price` the cost of an answer."""
+    """One run. `untrusted`: tools whose output may contain third-party instructions. `price`: cost of a response."""
 
     def __init__(
         self,
@@ -132,19 +134,22 @@ class Session:
         untrusted: Iterable[str] = (),
         price: Callable[[Response], float] | None = None,
     ) -> Session:
-        """A session where another process left it."""
+        """Load a session that another process dumped."""
         try:
             state = _decode(dumped)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise ProtocolError(f"not the state of a run: {error}") from None
+            raise ProtocolError(f"the dumped state of a run cannot be decoded: {error}") from None
         if state.version != _VERSION:
-            raise ConfigError(f"a run of version {state.version}", hint="continue it with the version that wrote it")
+            raise ConfigError(
+                f"the state of a run has version {state.version}, expected {_VERSION}",
+                hint="continue the run with the version of toolwire that dumped it",
+            )
         session = cls.__new__(cls)
         session._open(state, now, budget, untrusted, price)
         return session
 
     def adopt(self, untrusted: Iterable[str], budget: Budget | None, price: Callable[[Response], float] | None) -> None:
-        """Whoever goes on with this run has rules of its own; they hold as well."""
+        """Add the settings of the agent that continues this run; the untrusted tools of both apply."""
         self._untrusted |= frozenset(untrusted)
         self.budget = budget or self.budget
         self._price = price or self._price
@@ -153,7 +158,7 @@ class Session:
         return msgspec.json.encode(self.state).decode()
 
     def next(self) -> Next:
-        """What to do now. Asking twice gives the same."""
+        """Return the next step. Calling it twice returns the same step."""
         state = self.state
         if state.phase == "done":
             assert state.response is not None
@@ -167,16 +172,16 @@ class Session:
 
     @property
     def time_left(self) -> float | None:
-        """Seconds that the budget leaves; None where it does not say."""
+        """Seconds that the budget leaves; None if it has no time limit."""
         seconds = self.budget.seconds
         return None if seconds is None else max(0.0, seconds - (self._now() - self.state.started))
 
     def out_of_time(self) -> None:
-        """The model was still speaking when the time was over."""
+        """Give up because the time limit passed while the model was answering."""
         self._give_up(self.state, f"max time reached ({self.budget.seconds:g} seconds)")
 
     def answered(self, response: Response) -> None:
-        """The model's answer to the last AskModel."""
+        """Take the model's response to the last AskModel."""
         self._expect("ask")
         state, budget = self.state, self.budget
         calls = tuple(part for part in response.parts if isinstance(part, ToolCall))
@@ -197,29 +202,29 @@ class Session:
         elif budget.calls is not None and spent.calls > budget.calls:
             self._give_up(spent, f"max calls reached ({budget.calls})")
         elif self._repeats(calls):
-            self._give_up(spent, f"the model asked for the same call more than {budget.same_call} times")
+            self._give_up(spent, f"the model repeated the same call more than {budget.same_call} times")
         else:
             self.state = replace(spent, phase="run", pending=calls)
 
     def ran(self, results: Sequence[ToolResult]) -> None:
-        """The results of the last RunTools, one for each call, in their order."""
+        """Take the results of the last RunTools, one per call, in the order of the calls."""
         self._expect("run")
         state = self.state
         if [result.call_id for result in results] != [call.id for call in state.pending]:
-            raise ConfigError("the results are not those of the calls", hint="one result a call, in the same order")
+            raise ConfigError("the results do not match the calls", hint="pass one result per call, in the same order")
         failures = state.failures + 1 if all(result.is_error for result in results) else 0
         tainted = state.tainted or any(call.name in self._untrusted for call in state.pending)
         messages = (*state.request.messages, Message("user", tuple(results)))
         request = replace(state.request, messages=messages)
         told = replace(state, phase="ask", pending=(), request=request, tainted=tainted, failures=failures)
         if failures >= self.budget.failures:
-            self._give_up(told, f"{failures} turns in a row brought nothing but errors")
+            self._give_up(told, f"{failures} consecutive turns returned only errors")
         else:
             self.state = told
 
     def _expect(self, phase: str) -> None:
         if self.state.phase != phase:
-            raise ConfigError(f"the run is not waiting for this; it is at {self.state.phase!r}", hint="call next()")
+            raise ConfigError(f"expected phase {phase!r}, the run is in {self.state.phase!r}", hint="call next()")
 
     def _give_up(self, state: RunState, reason: str) -> None:
         self.state = replace(state, phase="gave_up", reason=reason)
@@ -237,7 +242,7 @@ class Session:
         return ""
 
     def _earlier(self) -> tuple[ToolCall, ...]:
-        """The calls of all turns before the pending one."""
+        """Return the calls of all turns before the pending one."""
         messages = self.state.request.messages[:-1]
         return tuple(part for message in messages for part in message.parts if isinstance(part, ToolCall))
 
@@ -253,5 +258,5 @@ def _asked(call: ToolCall) -> tuple[str, bytes]:
 
 
 def _declaration(tool: Tool) -> Tool:
-    """Without the function: a state is data."""
+    """Return the tool without its function: the state of a run is plain data."""
     return Tool(**{name: getattr(tool, name) for name in Tool.__struct_fields__}) if type(tool) is not Tool else tool

@@ -20,8 +20,11 @@ _PLAIN = frozenset({str, int, float, bool, list, dict, object, Any, None, type(N
 
 
 class Signature:
-    """`names` is None where the function takes any argument. `adapters` build types that JSON does not have. `defaults` are
-    the values that the function uses for arguments that are left out."""
+    """The parameters of a function.
+
+    `names` is None if the function takes any argument. `adapters` build types that JSON does not have. `defaults` are
+    the values that the function uses for omitted arguments.
+    """
 
     __slots__ = ("_fields", "adapters", "defaults", "integers", "is_async", "names")
 
@@ -45,21 +48,21 @@ class Signature:
             self.names = frozenset(parameters)
 
     def fit(self, arguments: Object) -> Object:
-        """The values to call the function with; TypeError for an argument that it does not take.
+        """Return the values to call the function with. Raise TypeError for an argument that it does not take.
 
-        The adapters raise whatever the author's own types raise.
+        The adapters may raise anything that user-defined types raise.
         """
         names = self.names
         if names is not None and not names.issuperset(arguments):
-            raise TypeError(f"there is no parameter {', '.join(sorted(arguments.keys() - names))}")
+            raise TypeError(f"unknown parameter {', '.join(sorted(arguments.keys() - names))}")
         return self.convert(arguments)
 
     def convert(self, arguments: Object) -> Object:
-        """Like `fit`, but pass on arguments that the function does not take."""
+        """Convert like `fit`, but also pass on arguments that the function does not take."""
         return arguments if self.is_plain(arguments) else self._converted(arguments)
 
     def is_plain(self, arguments: Object) -> bool:
-        """True if the function takes the values as they are. In JSON, 3.0 is an integer; in Python it is not."""
+        """Return True if no value needs conversion. In JSON, 3.0 is an integer; in Python it is not."""
         if self.adapters or self._fields:
             return False
         if self.integers:
@@ -84,7 +87,7 @@ class Signature:
 
 
 def signature(function: Callable[..., Any]) -> Signature:
-    """The inspected signature, cached per function."""
+    """Return the inspected signature, cached per function."""
     try:
         return _cached(function)
     except TypeError:  # not hashable: inspected every time
@@ -103,7 +106,7 @@ def _is_async(function: Any) -> bool:
 
 
 def _is_field(default: Any) -> bool:
-    """True for `Field(5)` as a default. pydantic is not imported for it: without pydantic there is no such value."""
+    """Return True for `Field(5)` as a default. pydantic is not imported: without it there is no such value."""
     fields = sys.modules.get("pydantic.fields")
     return fields is not None and isinstance(default, fields.FieldInfo)
 

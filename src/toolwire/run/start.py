@@ -1,4 +1,4 @@
-"""Whether a function may begin, decided once: who wants to stop a call and who is about to run it may be two threads."""
+"""Decide once whether a function may begin: one thread may stop a call while another one is about to run it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["Start"]
 
 
 class Start:
-    """Either the function begins, or it is stopped for good: what is said first holds."""
+    """A one-time decision between begin and stop: the first call wins."""
 
     __slots__ = ("_said",)
 
@@ -14,9 +14,9 @@ class Start:
         self._said: dict[str, bool] = {}
 
     def begin(self) -> bool:
-        """False where it was stopped: then nothing may be run."""
-        return self._said.setdefault("begins", True)  # in one go, whatever other threads do
+        """Begin. Return False if the call was stopped: the function must not run then."""
+        return self._said.setdefault("begins", True)  # setdefault is atomic between threads
 
     def stop(self) -> bool:
-        """False where it has begun: then it is to be awaited."""
+        """Stop. Return False if the function has begun: it must be awaited then."""
         return not self._said.setdefault("begins", False)

@@ -1,4 +1,4 @@
-"""Tools with what they do: from functions, modules and other toolboxes.
+"""Collect runnable tools from functions, modules and other toolboxes.
 
 box = Toolbox(get_weather, my_module, others.prefix("mail_"))
 box.find("get_weather")
@@ -24,14 +24,15 @@ __all__ = ["Entry", "Options", "Source", "Toolbox"]
 
 
 class Options(Value, frozen=True):
-    """How a tool is run.
+    """The execution options of a tool.
 
-    `resource`: writes on the same one keep the model's order; by default all of a run do. `timeout` in seconds.
-    `isolation`: "process" where a timeout has to kill. `key`: makes the idempotency key out of the arguments.
-    `cache`: how many seconds a result of a pure or read tool may be reused. `rate`: calls a second. `reconcile`: asked, with
-    the key and the arguments, what became of a call whose outcome is unknown. `untrusted`: its results may contain
-    instructions of strangers. `first_argument`: a pure or read tool that may start before its call is complete.
-    `withdrawn`: says why the tool cannot be used now, None where it can; while it says so, no model is offered the tool.
+    `resource`: writes on the same resource keep the model's order; by default all writes of a run do. `timeout`: in
+    seconds. `isolation`: "process" if a timeout must kill the function. `key`: makes the idempotency key from the
+    arguments. `cache`: the seconds for which a result of a pure or read tool may be reused. `rate`: calls per second.
+    `reconcile`: called with the key and the arguments to find the outcome of a call whose outcome is unknown.
+    `untrusted`: its results may contain third-party instructions. `first_argument`: a pure or read tool that may
+    start before its call is complete. `withdrawn`: returns the reason why the tool cannot be used now, or None; a
+    withdrawn tool is not offered to models.
     """
 
     timeout: float | None = 60.0
@@ -50,15 +51,15 @@ class Options(Value, frozen=True):
 
     def __post_init__(self) -> None:
         if self.isolation not in ("thread", "process"):
-            raise ConfigError(f"isolation is thread or process, not {self.isolation!r}")
+            raise ConfigError(f"isolation must be thread or process, got {self.isolation!r}")
         for name in ("timeout", "rate", "cache", "most_parallel", "output_limit"):
             value = getattr(self, name)
             if value is not None and value <= 0:
-                raise ConfigError(f"{name} has to be more than nothing, not {value}")
+                raise ConfigError(f"{name} must be positive, got {value}")
 
 
 class Entry(Value, frozen=True):
-    """One tool that can be run."""
+    """A tool with its function and options."""
 
     tool: Tool
     function: Callable[..., Any]
@@ -70,7 +71,7 @@ class Entry(Value, frozen=True):
 
     @property
     def withdrawn(self) -> str | None:
-        """Why it cannot be used now."""
+        """The reason why the tool cannot be used now; None if it can."""
         return None if self.options.withdrawn is None else self.options.withdrawn()
 
 
@@ -78,7 +79,7 @@ Source: TypeAlias = "Callable[..., Any] | Tool | Entry | Toolbox | ModuleType | 
 
 
 class _Takes(dict[str, Parameters]):
-    """What each tool takes, worked out when it is first asked for; SchemaError where its schema is none."""
+    """The parameters of each tool, computed on first access. Raises SchemaError for an invalid schema."""
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:
         super().__init__()
@@ -90,7 +91,7 @@ class _Takes(dict[str, Parameters]):
 
 
 class Toolbox:
-    """Tools by name. Two of the same name are a mistake, and said so. `parameters`: what each of them takes."""
+    """Tools by name; a duplicate name raises ConfigError. `parameters`: the parameters of each tool."""
 
     def __init__(self, *sources: Source) -> None:
         self._entries: dict[str, Entry] = {}
@@ -109,11 +110,11 @@ class Toolbox:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The declarations, for a request."""
+        """The tool declarations for a request."""
         return tuple(entry.tool for entry in self)
 
     def offered(self, tools: Iterable[Tool]) -> tuple[Tool, ...]:
-        """Those of `tools` that are not withdrawn."""
+        """Return the `tools` that are not withdrawn."""
         return tuple(tool for tool in tools if not self._is_withdrawn(tool.name))
 
     def _is_withdrawn(self, name: str) -> bool:
@@ -124,7 +125,7 @@ class Toolbox:
         return self._entries.get(name)
 
     def nearest(self, name: str) -> list[str]:
-        """Names like this one, for the error."""
+        """Return similar names, for the error message."""
         from difflib import get_close_matches
 
         return get_close_matches(name, list(self._entries), 3, 0.4)
@@ -138,11 +139,11 @@ class Toolbox:
     def rename(self, names: Mapping[str, str]) -> Toolbox:
         for name in names:
             if name not in self._entries:
-                raise ConfigError(f"no tool is called {name!r}", hint=f"there are {', '.join(self._entries)}")
+                raise ConfigError(f"no tool is called {name!r}", hint=f"use one of {', '.join(self._entries)}")
         return Toolbox(*(_renamed(entry, names.get(entry.name, entry.name)) for entry in self))
 
     def wrap(self, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Toolbox:
-        """The same tools, with `wrapper` around each function."""
+        """Return a toolbox with `wrapper` around each function."""
         return Toolbox(*(replace(entry, function=wrapper(entry.function)) for entry in self))
 
     def with_options(self, **options: Any) -> Toolbox:
@@ -166,14 +167,14 @@ def _entries(source: Source) -> Iterable[Entry]:
     if isinstance(source, (list, tuple)):
         return [entry for one in source for entry in _entries(one)]
     if isinstance(source, Tool):
-        raise ConfigError(f"the tool {source.name!r} has no function", hint="Entry(tool, function)")
+        raise ConfigError(f"the tool {source.name!r} has no function", hint="pass Entry(tool, function)")
     if not callable(source):
-        raise ConfigError(f"a toolbox is made of functions, not of {source!r}")
+        raise ConfigError(f"a toolbox is made of functions, got {source!r}")
     return (Entry(tool(source), source),)
 
 
 def _of_module(module: ModuleType) -> list[Entry]:
-    """Its tools; where none is marked as one, its own public functions."""
+    """Return the tools of a module; if none is marked, its own public functions."""
     members = [value for name, value in vars(module).items() if not name.startswith("_")]
     marked = [value for value in members if isinstance(value, (FunctionTool, Entry))]
     if marked:

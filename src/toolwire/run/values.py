@@ -1,7 +1,7 @@
-"""The values of an argument in the form in which the tool receives them: converted, with defaults filled in.
+"""Get the values of an argument as the tool receives them: converted, with defaults filled in.
 
-A check that looks at the JSON judges something else than the tool gets: `"5000"` is text in JSON and a number for a tool that
-declares `Decimal`, and an argument that is left out may have a default.
+A check on the JSON would see other values than the tool: `"5000"` is text in JSON and a number for a tool that declares
+`Decimal`, and an omitted argument may have a default.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ from .signature import signature
 __all__ = ["ABSENT", "Uncheckable", "default_of", "received", "segments_of", "shown"]
 
 ABSENT: Final = object()
-"""Stands for an argument that was left out and has no default."""
+"""Marks an omitted argument without a default."""
 
 _SHOWN = 80  # characters of a value in a message
 _SCALARS = (str, bytes, bytearray, int, float)
 
 
 class Uncheckable(Exception):
-    """The argument has no place of this name: the value cannot be judged."""
+    """The argument has no member of this name, so its value cannot be checked."""
 
 
 def segments_of(argument: str) -> list[str]:
-    """`amount` is the name of an argument, `/order/amount` a JSON pointer into the arguments."""
+    """Split the name of an argument (`amount`) or a JSON pointer into the arguments (`/order/amount`) into segments."""
     return split(argument) if argument.startswith("/") else [argument]
 
 
 def received(pending: Pending, argument: str) -> Iterator[Any]:
-    """Every value that the tool receives at `argument`; for a list, each of its items. Uncheckable if there is no telling.
+    """Yield every value that the tool receives at `argument`; for a list, each of its items.
 
-    Yields nothing for an argument that is left out and has no default.
+    Yields nothing for an omitted argument without a default. Raises Uncheckable if the values cannot be determined.
     """
     first, *rest = segments_of(argument)
     values = pending.values
-    if values is None:  # where nothing will be run, JSON is as good: the result of an earlier call may be at hand
+    # If the function will not be called, JSON is sufficient: a stored result of an earlier call may be returned.
+    if values is None:
         is_unfit = pending.unfit is not None
         values = pending.arguments if is_unfit else signature(pending.tool.function).convert(pending.arguments)
     value = values[first] if first in values else default_of(pending, first)
@@ -47,7 +48,7 @@ def received(pending: Pending, argument: str) -> Iterator[Any]:
 
 
 def default_of(pending: Pending, name: str) -> Any:
-    """The value that the tool uses where the argument is left out: the function's, else the schema's; or ABSENT."""
+    """Return the default of an omitted argument: the function's, else the schema's, else ABSENT."""
     defaults = signature(pending.tool.function).defaults
     if name in defaults:
         return defaults[name]
@@ -57,10 +58,10 @@ def default_of(pending: Pending, name: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value in a message: short, and never an exception."""
+    """Format a value for a message: short, and without raising."""
     try:
         text = repr(value[:_SHOWN]) if isinstance(value, str) else str(value)
-    except Exception:  # noqa: BLE001  # a __str__ of the author's own, or an int with too many digits
+    except Exception:  # noqa: BLE001  # a user-defined __str__, or an int with too many digits
         return f"a value of type {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
@@ -73,7 +74,7 @@ def _items(value: Any, path: Sequence[str]) -> Iterator[Any]:
             yield from _items(item, path)
     elif not path:
         yield value
-    elif value is not None:  # an object that was left out holds no values
+    elif value is not None:  # an omitted object has no values
         yield from _items(_member(value, path[0]), path[1:])
 
 
@@ -84,7 +85,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _member(value: Any, name: str) -> Any:
-    """A member of a dict, or of a model or dataclass that pydantic built."""
+    """Return a member of a dict, or of a model or dataclass that pydantic built."""
     if isinstance(value, Mapping):
         return value.get(name, ABSENT)
     for attribute, field in getattr(type(value), "model_fields", {}).items():

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from ..ir.pointer import Object
 from . import codec as codecs
 from . import leaves
-from .disjoint import disjoint
+from .disjoint import disjoint, resolved
 from .keys import Keys
 from .leaves import Emitted
-from .nodes import Any, Node, Null, Record, Ref, Union
+from .nodes import Any, Array, Node, Null, Record, Ref, Tuple, Union
 
 if TYPE_CHECKING:
     from .emit import Emitter
@@ -38,7 +38,7 @@ def union(emitter: Emitter, node: Union, depth: int) -> Emitted:
         only = branches[0]
         inner = emitter.emit(replace(only, notes={**only.notes, **node.notes}), depth)
         return Emitted(emitter.nullable(inner.schema) if null else inner.schema, inner.codec)
-    emitted = _apart(emitter, [emitter.emit(branch, depth) for branch in branches], node)
+    emitted = _apart(emitter, branches, [emitter.emit(branch, depth) for branch in branches], node)
     out: Object = {"anyOf": [inner for one in emitted for inner in _flat(one.schema)]}
     if null:
         out = emitter.nullable(out)
@@ -85,15 +85,16 @@ def _description_inside(emitter: Emitter, out: Object, node: Node) -> Object:
     return out
 
 
-def _apart(emitter: Emitter, emitted: list[Emitted], node: Node) -> list[Emitted]:
+def _apart(emitter: Emitter, branches: list[Node], emitted: list[Emitted], node: Node) -> list[Emitted]:
     """Branches that could be taken for another one there are put into an object of their own."""
     kinds = [_kinds(one.schema) for one in emitted]
     shared = {kind for kind, times in Counter(kind for each in kinds for kind in each).items() if times > 1}
     out: list[Emitted] = []
     names = Keys(None, {key for one in emitted for key in one.schema.get("properties", {})})
-    for one, own in zip(emitted, kinds, strict=True):
-        reshaped = one.codec is not None and one.codec.reshapes
-        if not reshaped or own.isdisjoint(shared):
+    ambiguous_lists = _ambiguous_lists(emitter, branches, emitted)
+    for number, (one, own) in enumerate(zip(emitted, kinds, strict=True)):
+        changed = one.codec is not None and (one.codec.reshapes or number in ambiguous_lists)
+        if not changed or own.isdisjoint(shared):
             out.append(one)
             continue
         name = names.new("value")
@@ -101,6 +102,35 @@ def _apart(emitter: Emitter, emitted: list[Emitted], node: Node) -> list[Emitted
         schema = emitter.closed({"type": "object", "properties": {name: one.schema}, "required": [name]})
         out.append(Emitted(schema, codecs.wrapped(name, one.codec)))
     return out
+
+
+def _ambiguous_lists(emitter: Emitter, branches: list[Node], emitted: list[Emitted]) -> frozenset[int]:
+    """The lists among the branches, if an item of one, as it is written there, can be taken for an item of another.
+
+    `["1"]` may be a list of strings or a list of JSON texts. An empty list fits several, but is written the same for each.
+    """
+    nodes = {number: resolved(branch, emitter.target) for number, branch in enumerate(branches)}
+    lists = {number: node for number, node in nodes.items() if isinstance(node, (Array, Tuple))}
+    if len(lists) < 2:
+        return frozenset()
+    written = [_item_kinds(emitter, emitted[number].schema) for number in lists]
+    if max(Counter(kind for kinds in written for kind in kinds).values(), default=0) < 2:
+        return frozenset()
+    items = [node.items for node in lists.values() if isinstance(node, Array) and node.items is not None]
+    objects = len(items) == len(lists) and all(kinds == {"object"} for kinds in written)
+    if objects and disjoint(list(items), emitter.target, emitter.steps):
+        return frozenset()
+    return frozenset(lists)
+
+
+def _item_kinds(emitter: Emitter, schema: Object) -> set[str]:
+    return _kinds(_definition(emitter, _definition(emitter, schema).get("items", {})))
+
+
+def _definition(emitter: Emitter, schema: Object) -> Object:
+    """The definition that a written reference leads to, as far as it has been written."""
+    ref = schema.get("$ref")
+    return emitter.defs.get(ref.rpartition("/")[2], {}) if type(ref) is str else schema
 
 
 def _flat(schema: Object) -> list[Object]:

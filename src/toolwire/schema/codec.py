@@ -17,7 +17,7 @@ from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
 from ..stream.strict import parse
 from .fits import Target, fits
-from .nodes import Node
+from .nodes import Node, hashable
 from .step_budget import StepBudget, size_of
 
 __all__ = [
@@ -105,13 +105,13 @@ def entries(inner: Maybe) -> Codec:
 def labels(values: Sequence[JSON], names: Sequence[str]) -> Codec:
     """Values of an enum, as strings."""
     by_name = dict(zip(names, values, strict=True))
-    by_value = {dumps(value): name for value, name in zip(values, names, strict=True)}
+    by_value = {hashable(value): name for value, name in zip(values, names, strict=True)}
 
     def lift(value: JSON) -> JSON:
         return by_name.get(value, value) if type(value) is str else value
 
     def encode(value: JSON) -> JSON:
-        return by_value.get(dumps(value), value)
+        return by_value.get(hashable(value), value)
 
     return Codec(lift, encode)
 
@@ -145,8 +145,8 @@ def tuples(nulls: Sequence[bool], rest_name: str | None) -> Codec:
         return [*found, *behind]
 
     def encode(value: JSON) -> JSON:
-        if type(value) is not list:
-            return value
+        if type(value) is not list or (rest_name is None and len(value) > width):
+            return value  # surplus items have no place there; dropping them would turn an invalid list into a valid one
         out: Object = {f"item_{index}": one for index, one in enumerate(value[:width])}
         if rest_name is not None and len(value) > width:
             out[rest_name] = value[width:]

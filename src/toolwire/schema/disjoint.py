@@ -9,7 +9,7 @@ from .fits import Target, fits
 from .nodes import Any, Array, Boolean, Enum, Node, Null, Number, Record, Ref, String, Tuple, Union
 from .step_budget import StepBudget
 
-__all__ = ["disjoint"]
+__all__ = ["disjoint", "resolved"]
 
 _KINDS: tuple[tuple[type, frozenset[str]], ...] = (
     (String, frozenset({"string"})),
@@ -29,7 +29,7 @@ _STEPS = 20_000
 def disjoint(branches: list[Node], target: Target, budget: StepBudget | None = None) -> bool:
     """True only where it can be proved within the budget."""
     budget = StepBudget(_STEPS) if budget is None else budget
-    known = [_resolved(branch, target) for branch in branches]
+    known = [resolved(branch, target) for branch in branches]
     if _told_apart_by_values(known, budget):
         return True
     pairs = combinations(known, 2)
@@ -61,7 +61,8 @@ def _enums_apart(nodes: Sequence[Node | None]) -> bool:
     return len(frozenset[Hashable]().union(*(enum.keys for enum in enums))) == sum(len(enum.keys) for enum in enums)
 
 
-def _resolved(node: Node, target: Target) -> Node:
+def resolved(node: Node, target: Target) -> Node:
+    """Follow references; the reference itself where it leads nowhere, or too far."""
     for _ in range(8):
         if not isinstance(node, Ref):
             return node
@@ -76,7 +77,7 @@ def _apart(one: Node, other: Node, target: Target, budget: StepBudget, depth: in
     if depth > _DEEPEST or not budget.spend():
         return False
     if isinstance(one, Union):
-        return all(_apart(_resolved(branch, target), other, target, budget, depth + 1) for branch in one.branches)
+        return all(_apart(resolved(branch, target), other, target, budget, depth + 1) for branch in one.branches)
     if isinstance(other, Union):
         return _apart(other, one, target, budget, depth + 1)
     if isinstance(one, (Any, Ref)) or isinstance(other, (Any, Ref)):
@@ -109,6 +110,6 @@ def _objects_apart(one: Record, other: Record, target: Target, budget: StepBudge
     for key in one.required & other.required:
         mine, theirs = one.properties.get(key), other.properties.get(key)
         if mine is not None and theirs is not None:
-            if _apart(_resolved(mine, target), _resolved(theirs, target), target, budget, depth):
+            if _apart(resolved(mine, target), resolved(theirs, target), target, budget, depth):
                 return True
     return False

@@ -12,7 +12,7 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from ..ir.losses import Losses
-from ..ir.pointer import Object, join
+from ..ir.pointer import JSON, Object, join
 from ..ir.text import dumps
 from . import branches, leaves, records
 from . import codec as codecs
@@ -58,6 +58,7 @@ class Emitter:
         self._free_names = Keys(None, ())
         self._codecs: dict[str, Codec | None] = {}
         self._stack: list[str] = []
+        self._root_record: Record | None = None
         self._writing = [""]  # the definitions being written; "" is the root
         self._refs: dict[str, set[str]] = {}  # definition → those that it refers to
         self._postponed: list[str] = []
@@ -107,6 +108,7 @@ class Emitter:
         if isinstance(node, Union) and not self.dialect.enforced:
             node = _one_record(node) or node
         if isinstance(node, Record):
+            self._root_record = node
             return records.record(self, node, 0, root=True)
         self.losses.add(node.at, "root", "rewritten", "arguments are an object: the value stands under `value`", "info")
         inner = self.emit(node, 1)
@@ -164,8 +166,7 @@ class Emitter:
         can = self.dialect.keywords
         notes = node.notes
         for keyword, value in node.residue.items():
-            written = keyword in can and not self.dialect.enforced and "$ref" not in dumps(value)
-            if written and not (node.at == "" and keyword in ("anyOf", "oneOf")):  # never at the root
+            if self._can_repeat(node, keyword, value):
                 schema.update(value if keyword == "if" else {keyword: value})
                 continue
             words = [*words, f"{keyword}: {leaves.short(value)}"]
@@ -191,8 +192,24 @@ class Emitter:
             schema["description"] = text
         return schema
 
+    def _can_repeat(self, node: Node, keyword: str, value: JSON) -> bool:
+        """Whether an assertion that nodes have no field for can be written as it is.
+
+        References may lead to what is not written here, and `unevaluated…` counts what other subschemas evaluate, which
+        are not there any more.
+        """
+        if keyword not in self.dialect.keywords or self.dialect.enforced:
+            return False
+        if keyword.startswith(("$", "unevaluated")) or "$ref" in dumps(value):
+            return False
+        return not (self._is_root(node) and keyword in ("anyOf", "oneOf", "allOf", "not"))
+
     def _is_read(self, node: Node) -> bool:
-        return node.at != "" or self.dialect.root_description
+        return not self._is_root(node) or self.dialect.root_description
+
+    def _is_root(self, node: Node) -> bool:
+        """Also where a reference or a combinator leads from the root to the node."""
+        return node.at == "" or node is self._root_record
 
     def unenforced(self, node: Node, keyword: str, detail: str = "") -> None:
         told = "told in the description" if self._is_read(node) else "told nowhere"

@@ -11,7 +11,7 @@ from . import codec as codecs
 from .codec import Codec
 from .conform import long_enum
 from .dialects import Dialect
-from .formats import ASSERTED, format_pattern
+from .formats import ASSERTED, INCOMPLETE, format_pattern
 from .nodes import Enum, Node, Number, String
 from .patterns import acceptable, length_pattern
 from .ranges import range_pattern
@@ -78,6 +78,8 @@ def _format(writer: Writer, node: String, name: str, pattern: str | None, out: O
         return pattern
     made = format_pattern(name)
     if made is not None and pattern is None and "pattern" in can and acceptable(made, writer.dialect.patterns):
+        if name in INCOMPLETE:
+            writer.remark(node, "format", f"as a pattern, which does not cover {INCOMPLETE[name]}")
         return made
     words.append(f"format: {name}")
     if name in ASSERTED:
@@ -140,6 +142,8 @@ def enum(writer: Writer, node: Enum) -> Emitted:
 
 def _enum_values(writer: Writer, node: Node, values: list[JSON]) -> tuple[Object, Codec | None]:
     policy = writer.dialect.enum
+    if policy == "any" and writer.dialect.anything == "string":
+        policy = "primitive"  # a list needs a schema for its items there
     bad = [value for value in values if not _allowed_in_enum(value, policy)]
     if not bad:
         return {"type": _types_of(values), "enum": values} if values else {"type": "string"}, None

@@ -48,16 +48,15 @@ def _rate(schema: Object) -> int:
 
 
 def _text_length(value: JSON) -> int:
-    """Characters of all strings and names in a value."""
-    total = 0
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
+    """Characters of all strings and names in a value, which is not deeper than the validator allows."""
+    if type(value) is str:
+        return len(value)
+    if type(value) is not dict and type(value) is not list:
+        return 0
+    total = sum(map(len, value)) if type(value) is dict else 0
+    for one in value.values() if type(value) is dict else value:
         if type(one) is str:
             total += len(one)
-        elif type(one) is dict:
-            total += sum(map(len, one))
-            waiting += one.values()
-        elif type(one) is list:
-            waiting += one
+        elif type(one) is dict or type(one) is list:
+            total += _text_length(one)
     return total

@@ -31,6 +31,7 @@ __all__ = [
     "String",
     "Tuple",
     "Union",
+    "any_of",
     "hashable",
 ]
 
@@ -132,3 +133,16 @@ class Ref(_Base, frozen=True):
 
 
 Node: TypeAlias = Any | Never | Null | Boolean | String | Number | Enum | Array | Tuple | Record | Union | Ref
+
+
+def any_of(branches: list[Node], one_of: bool, at: str) -> Node:
+    """A union, flat, without the branches that no value matches."""
+    flat: list[Node] = []
+    for branch in branches:
+        if isinstance(branch, Union) and not branch.notes and not branch.residue and not (branch.one_of or one_of):
+            flat.extend(branch.branches)
+        elif not isinstance(branch, Never):
+            flat.append(branch)
+    if not flat:
+        return Never(at=at)
+    return flat[0] if len(flat) == 1 else Union(tuple(flat), one_of, at=at)

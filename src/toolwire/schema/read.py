@@ -2,22 +2,47 @@
 
     read({"type": ["string", "null"]})  →  Union(String, Null)
 
-Where JSON Schema would accept more than anybody means, the reading is the one that generators and models follow: an
-object with `properties` is an object, and keys that are not mentioned are not meant, unless the source opens it
-(`additionalProperties`, `patternProperties`, or an object without any properties).
+Where JSON Schema would accept more than anybody means, the reading is the one that generators and models follow:
+
+- keywords of one type without a `type` mean that type, unless a combinator beside them names another;
+- a key that is not mentioned is not meant, unless the source opens the object: `additionalProperties`, `patternProperties`,
+  `unevaluatedProperties`, or no properties at all. Conditions (`if`, `dependentSchemas`, …) mention keys, too;
+- the arguments of a tool are an object, and an object at the root without properties has none.
+
+Keywords beside `$ref` count since draft 2019-09; a schema that declares an older draft is read as that draft.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from ..ir.pointer import JSON, Object, below, join, resolve
+from .conditions import Conditions, has_conditions
+from .fits import fits
+from .identifiers import Identifiers, draft_of
 from .intersect import Intersection
-from .nodes import Any, Array, Boolean, Enum, Never, Node, Null, Number, Record, Ref, String, Tuple, Union, hashable
+from .keywords import COMBINED, EVALUATING, NOTES, OF_TYPE, READ, REMARKS, RESIDUE, TYPED, TYPES
+from .nodes import (
+    Any,
+    Array,
+    Boolean,
+    Enum,
+    Never,
+    Node,
+    Null,
+    Number,
+    Record,
+    Ref,
+    String,
+    Tuple,
+    Union,
+    any_of,
+    hashable,
+)
+from .scalars import count, is_a, number, string
 from .step_budget import StepBudget, size_of
 from .unchecked import Unchecked, unchecked_patterns
 
@@ -30,46 +55,16 @@ _STEPS, _STEPS_PER_VALUE = 500, 4
 """What intersections may cost. The real tools of public servers need less than one step per JSON value."""
 _MOST_NESTING = 16
 """Nodes being read at once beyond which a reference is read later, from an empty stack."""
-_NOTES = ("title", "description", "default", "examples", "example", "deprecated")
-_RESIDUE = (
-    "not",
-    "if",
-    "dependentRequired",
-    "dependentSchemas",
-    "dependencies",
-    "contains",
-    "minContains",
-    "maxContains",
-    "uniqueItems",
-    "propertyNames",
-    "minProperties",
-    "maxProperties",
-    "unevaluatedProperties",
-    "unevaluatedItems",
-    "contentEncoding",
-    "contentMediaType",
-)
-_REMARKS = frozenset({*_NOTES, *_RESIDUE})
-_COMBINED = frozenset({"$ref", "$recursiveRef", "$dynamicRef", "allOf", "anyOf", "oneOf"})
-_OF_TYPE = {
-    "object": frozenset(
-        "properties required additionalProperties patternProperties propertyNames minProperties maxProperties "
-        "dependentRequired dependentSchemas unevaluatedProperties".split()
-    ),
-    "array": frozenset(
-        "items prefixItems additionalItems minItems maxItems uniqueItems contains minContains maxContains "
-        "unevaluatedItems".split()
-    ),
-    "string": frozenset({"minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType"}),
-    "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
+_KINDS: dict[type, str] = {
+    Record: "object",
+    Array: "array",
+    Tuple: "array",
+    String: "string",
+    Number: "number",
+    Boolean: "boolean",
+    Null: "null",
 }
-_OF_TYPE["integer"] = _OF_TYPE["number"]
-_READ = _REMARKS.union(_COMBINED, *_OF_TYPE.values()) | {"type", "enum", "const", "nullable", "then", "else"}
-_READ |= {"$defs", "definitions"}
-_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-
-
-_PERCENT = re.compile(r"%([0-7][0-9a-fA-F])")
+_MOST_HOPS = 3
 
 
 class Finding(NamedTuple):
@@ -110,8 +105,11 @@ class _Reader:
         self._reading: set[str] = set()
         self._nesting = 0
         self._postponed: list[str] = []
-        self._anchors: dict[str, str] | None = None
+        self._identifiers: Identifiers | None = None
+        self._ref_alone = draft_of(document) is not None
         self._intersection = Intersection(self._target, StepBudget(_STEPS + self.size * _STEPS_PER_VALUE))
+        budget = StepBudget(_STEPS + self.size * _STEPS_PER_VALUE)
+        self._conditions = Conditions(self.node, self._follow, self._resolved, budget)
 
     def node(self, schema: JSON, at: str, depth: int) -> Node:
         self._nesting += 1
@@ -131,38 +129,56 @@ class _Reader:
         if depth > DEPTH:
             self.findings.append(Finding(at, f"nested deeper than {DEPTH}"))
             return Any(at=at)
-        if not schema.keys() <= _READ:
-            self.unread += [at + join(keyword) for keyword in schema if keyword not in _READ]
+        if not schema.keys() <= READ:
+            self.unread += [at + join(keyword) for keyword in schema if keyword not in READ]
+        if self._ref_alone and "$ref" in schema:
+            schema = self._without_siblings(schema, at)
         node = self._own(schema, at, depth)
-        if not _COMBINED.isdisjoint(schema):
-            for part in self._combined(schema, at, depth):
-                node = self._intersect(node, part, at)
+        if not COMBINED.isdisjoint(schema):
+            node = self._with_combined(node, schema, at, depth)
+        if isinstance(node, (Record, Union)) and has_conditions(schema):
+            node = self._with_conditional(node, schema, at, depth)
         if schema.get("nullable") is True and not isinstance(node, (Any, Null)):
             node = Union((node, Null(at=at)), at=at) if not isinstance(node, Enum) else _with_null(node)
-        if _REMARKS.isdisjoint(schema):
+        if REMARKS.isdisjoint(schema):
             return node
-        notes = {key: schema[key] for key in _NOTES if key in schema}
-        residue = {key: schema[key] for key in _RESIDUE if _says_something(key, schema.get(key))}
+        notes = {key: schema[key] for key in NOTES if key in schema}
+        residue = {key: schema[key] for key in RESIDUE if _says_something(key, schema.get(key))}
         if "if" in residue:
             residue["if"] = {key: schema[key] for key in ("if", "then", "else") if key in schema}
         if not notes and not residue:
             return node
         return replace(node, notes={**node.notes, **notes}, residue={**node.residue, **residue})
 
+    def _with_combined(self, node: Node, schema: Object, at: str, depth: int) -> Node:
+        implied = TYPED.isdisjoint(schema)
+        for part in self._combined(schema, at, depth):
+            node = self._beside(node, part, at) if implied else self._intersect(node, part, at)
+            implied = implied and isinstance(part, Any)
+        return node
+
+    def _with_conditional(self, node: Record | Union, schema: Object, at: str, depth: int) -> Node:
+        extended = self._conditions.extend(node, schema, at, depth)
+        if extended is None:
+            self.findings.append(
+                Finding(at, "too many conditions: properties that only they mention are not described")
+            )
+        return node if extended is None else extended
+
     def _combined(self, schema: Object, at: str, depth: int) -> Iterable[Node]:
         """What references and combinators add."""
         for keyword in ("$ref", "$recursiveRef", "$dynamicRef"):
             if type(schema.get(keyword)) is str:
-                yield self._ref(schema[keyword], f"{at}/{keyword}", depth)
-        for number, part in enumerate(_schemas(schema.get("allOf"))):
-            yield self.node(part, f"{at}/allOf/{number}", depth + 1)
+                yield self._ref(schema[keyword], at, keyword)
+        for index, part in enumerate(_schemas(schema.get("allOf"))):
+            yield self.node(part, f"{at}/allOf/{index}", depth + 1)
         for keyword in ("anyOf", "oneOf"):
             branches = [
-                self.node(part, f"{at}/{keyword}/{number}", depth + 1)
-                for number, part in enumerate(_schemas(schema.get(keyword)))
+                self.node(part, f"{at}/{keyword}/{index}", depth + 1)
+                for index, part in enumerate(_schemas(schema.get(keyword)))
             ]
             if branches:
-                yield _union(branches, keyword == "oneOf", at)
+                yield any_of(branches, keyword == "oneOf", at)
 
     def _own(self, schema: Object, at: str, depth: int) -> Node:
         """What type, enum and their keywords say."""
@@ -171,21 +187,21 @@ class _Reader:
             return self._enum(schema, types, at)
         if types is None:
             return Any(at=at)
-        return _union([self._typed(name, schema, at, depth) for name in types], False, at)
+        return any_of([self._typed(name, schema, at, depth) for name in types], False, at)
 
     def _types(self, schema: Object, at: str) -> list[str] | None:
         """None: any."""
         said = schema.get("type")
         names = said if type(said) is list else [said]
         spelled = [name.lower() if type(name) is str and name.isupper() else name for name in names]  # Gemini's
-        known = [name for name in spelled if name in _TYPES]
+        known = [name for name in spelled if name in TYPES]
         if known:
             return ["number"] if set(known) == {"number", "integer"} else list(dict.fromkeys(known))
         if said is not None:
             self.findings.append(Finding(f"{at}/type", f"unknown type {said!r}"))
         if "const" in schema or "enum" in schema:
             return None
-        meant = [name for name in ("object", "array", "string", "number") if not _OF_TYPE[name].isdisjoint(schema)]
+        meant = [name for name in ("object", "array", "string", "number") if not OF_TYPE[name].isdisjoint(schema)]
         return meant[:1] or None
 
     def _enum(self, schema: Object, types: list[str] | None, at: str) -> Node:
@@ -195,7 +211,7 @@ class _Reader:
             values = [value for value in values if hashable(value) in listed]
         unique: dict[Hashable, JSON] = {}
         for value in values:
-            if types is None or any(_is_a(value, name) for name in types):
+            if types is None or any(is_a(value, name) for name in types):
                 unique.setdefault(hashable(value), value)
         if not unique:
             self.findings.append(Finding(f"{at}/enum", "no value of the enum has the type: nothing can ever match"))
@@ -208,15 +224,9 @@ class _Reader:
         if name == "array":
             return self._array(schema, at, depth)
         if name == "string":
-            return String(
-                min_length=_count(schema.get("minLength")) or 0,
-                max_length=_count(schema.get("maxLength")),
-                pattern=schema.get("pattern") if type(schema.get("pattern")) is str else None,
-                format=schema.get("format") if type(schema.get("format")) is str else None,
-                at=at,
-            )
+            return string(schema, at)
         if name in ("number", "integer"):
-            return _number(name == "integer", schema, at)
+            return number(name == "integer", schema, at)
         return Boolean(at=at) if name == "boolean" else Null(at=at)
 
     def _object(self, schema: Object, at: str, depth: int) -> Node:
@@ -227,14 +237,17 @@ class _Reader:
         }
         names = schema.get("required")
         required = frozenset(name for name in names if type(name) is str) if type(names) is list else frozenset()
-        extra = schema.get("additionalProperties")
+        keyword = "additionalProperties" if "additionalProperties" in schema else "unevaluatedProperties"
+        extra = schema.get(keyword)
+        if keyword == "unevaluatedProperties" and not EVALUATING.isdisjoint(schema):
+            extra = True if extra else None  # what other schemas evaluate is neither forbidden nor constrained
         rest: Node | None = None
         if extra is True or type(extra) is dict:
-            rest = self.node(extra, f"{at}/additionalProperties", depth + 1)
+            rest = self.node(extra, f"{at}/{keyword}", depth + 1)
         patterns = schema.get("patternProperties")
         if type(patterns) is dict and patterns:
             rest = self._patterns(patterns, rest, at, depth)
-        if extra is None and not properties and not required and not patterns and at:
+        if extra is None and not properties and not patterns and (at or not COMBINED.isdisjoint(schema)):
             rest = Any(at=at)
         for name in sorted(required - properties.keys()):
             if extra is False and not patterns:
@@ -250,10 +263,10 @@ class _Reader:
 
     def _patterns(self, patterns: Object, rest: Node | None, at: str, depth: int) -> Node:
         branches = [self.node(value, below(at, "patternProperties", key), depth + 1) for key, value in patterns.items()]
-        return _union([*branches, *([rest] if rest is not None else [])], False, at)
+        return any_of([*branches, *([rest] if rest is not None else [])], False, at)
 
     def _array(self, schema: Object, at: str, depth: int) -> Node:
-        low, high = _count(schema.get("minItems")) or 0, _count(schema.get("maxItems"))
+        low, high = count(schema.get("minItems")) or 0, count(schema.get("maxItems"))
         items, first = schema.get("items"), schema.get("prefixItems")
         behind = items
         if type(items) is list:
@@ -269,18 +282,18 @@ class _Reader:
             return Array(None, low, 0, at=at) if not low else Never(at=at)
         return Array(None if items is None else self.node(items, f"{at}/items", depth + 1), low, high, at=at)
 
-    def _ref(self, uri: str, at: str, depth: int) -> Node:
-        target = self._pointer(uri)
+    def _ref(self, uri: str, at: str, keyword: str) -> Node:
+        target, at_keyword = self._pointer(uri, at, keyword), f"{at}/{keyword}"
         if target is None:
-            self.findings.append(Finding(at, f"{uri!r} leads nowhere in this document"))
-            return Any(at=at, residue={"$ref": uri})
+            self.findings.append(Finding(at_keyword, f"{uri!r} leads nowhere in this document"))
+            return Any(at=at_keyword, residue={keyword: uri})
         if target not in self.defs and target not in self._reading:
             self._reading.add(target)
             if self._nesting > _MOST_NESTING:
                 self._postponed.append(target)
             else:
                 self._definition(target)
-        return Ref(target, at=at)
+        return Ref(target, at=at_keyword)
 
     def _definition(self, target: str) -> None:
         self.defs[target] = self.node(resolve(self.document, target), target, 1)
@@ -291,19 +304,46 @@ class _Reader:
         while self._postponed:
             self._definition(self._postponed.pop())
 
-    def _pointer(self, uri: str) -> str | None:
-        if uri in ("#", ""):
-            return ""
-        if uri.startswith("#/"):
-            pointer = _PERCENT.sub(lambda found: chr(int(found[1], 16)), uri[1:])
-            try:
-                resolve(self.document, pointer)
-            except (KeyError, IndexError, TypeError, ValueError):
-                return None
-            return pointer
-        if self._anchors is None:
-            self._anchors = dict(_anchors(self.document, "", 0))
-        return self._anchors.get(uri)
+    def _pointer(self, uri: str, at: str, keyword: str = "$ref") -> str | None:
+        if self._identifiers is None:
+            self._identifiers = Identifiers(self.document)
+        return self._identifiers.target(uri, at, keyword)
+
+    def _follow(self, uri: str, at: str) -> tuple[JSON, str] | None:
+        target = self._pointer(uri, at)
+        return None if target is None else (resolve(self.document, target), target)
+
+    def _without_siblings(self, schema: Object, at: str) -> Object:
+        """The reference and its annotations: up to draft 7, all else beside `$ref` is ignored."""
+        kept = {"$ref", "nullable", "$defs", "definitions", *NOTES}
+        self.unread += [at + join(keyword) for keyword in schema if keyword in READ and keyword not in kept]
+        return {keyword: value for keyword, value in schema.items() if keyword in kept}
+
+    def _beside(self, own: Node, other: Node, at: str) -> Node:
+        """Keywords without a `type` beside a combinator: they constrain only values of their own type."""
+        kind, found = _KINDS.get(type(own)), self._resolved(other)
+        if kind is None or not isinstance(found, Union):
+            return self._narrowed(own, other, at)
+        if all(_KINDS.get(type(self._resolved(branch))) in (None, kind) for branch in found.branches):
+            return self._intersect(own, other, at)
+        joined = any_of([self._narrowed(own, branch, at) for branch in found.branches], found.one_of, found.at)
+        return replace(joined, notes={**joined.notes, **found.notes}, residue={**joined.residue, **found.residue})
+
+    def _narrowed(self, own: Node, other: Node, at: str) -> Node:
+        kind, found = _KINDS.get(type(own)), self._resolved(other)
+        if isinstance(found, Enum) and kind is not None:
+            budget = self._intersection.budget
+            values = [one for one in found.values if not is_a(one, kind) or fits(own, one, self._target, budget)]
+            return found if budget.exhausted else replace(found, values=tuple(values)) if values else Never(at=at)
+        return self._intersect(own, other, at) if _KINDS.get(type(found), kind) == kind else other
+
+    def _resolved(self, node: Node) -> Node:
+        """Follow references; `Any` where that leads too far, or to what is being read."""
+        for _ in range(_MOST_HOPS):
+            if not isinstance(node, Ref):
+                return node
+            node = self._target(node.target) or Any()
+        return Any()
 
     def _intersect(self, node: Node, other: Node, at: str) -> Node:
         exhausted = self._intersection.budget.exhausted
@@ -311,6 +351,9 @@ class _Reader:
         unknown = isinstance(result, Any) and not isinstance(node, Any) and not isinstance(other, Any)
         if self._intersection.budget.exhausted and (unknown or not exhausted):
             self.findings.append(Finding(at, "too many combinations to work out: described as any value"))
+        unread = any(isinstance(one, Ref) and self._target(one.target) is None for one in (node, other))
+        if unread and isinstance(result, Record) and not result.closed:
+            return replace(result, rest=result.rest or Any(at=at))  # the keys of the definition are not known yet
         if isinstance(result, Never) and not isinstance(node, Never) and not isinstance(other, Never):
             self.findings.append(Finding(at, "what it combines excludes each other: nothing can ever match"))
         return result
@@ -320,35 +363,8 @@ class _Reader:
         return None if target in self._reading else self.defs.get(target)
 
 
-def _anchors(schema: JSON, at: str, depth: int) -> Iterable[tuple[str, str]]:
-    if depth > DEPTH:
-        return
-    if type(schema) is dict:
-        for keyword, mark in (("$anchor", "#"), ("$dynamicAnchor", "#"), ("$id", ""), ("id", "")):
-            if type(schema.get(keyword)) is str:
-                yield f"{mark}{schema[keyword]}", at
-    elif type(schema) is not list:
-        return
-    for key, value in schema.items() if type(schema) is dict else enumerate(schema):
-        if (inner := below(at, key)) != at:
-            yield from _anchors(value, inner, depth + 1)
-
-
 def _schemas(value: JSON) -> list[JSON]:
     return value if type(value) is list else []
-
-
-def _union(branches: list[Node], one_of: bool, at: str) -> Node:
-    """Flat, without what can never match."""
-    flat: list[Node] = []
-    for branch in branches:
-        if isinstance(branch, Union) and not branch.notes and not branch.residue and not (branch.one_of or one_of):
-            flat.extend(branch.branches)
-        elif not isinstance(branch, Never):
-            flat.append(branch)
-    if not flat:
-        return Never(at=at)
-    return flat[0] if len(flat) == 1 else Union(tuple(flat), one_of, at=at)
 
 
 def _with_null(node: Enum) -> Enum:
@@ -356,39 +372,8 @@ def _with_null(node: Enum) -> Enum:
 
 
 def _says_something(keyword: str, value: JSON) -> bool:
-    if value is None or value == {} or (keyword.startswith("min") and value == 0):
+    if value == {}:
+        return keyword in ("not", "if", "contains")
+    if value is None or (keyword == "minProperties" and value == 0):
         return False
     return value is not False if keyword == "uniqueItems" else True
-
-
-def _count(value: JSON) -> int | None:
-    return int(value) if type(value) in (int, float) and value >= 0 else None
-
-
-def _number(integer: bool, schema: Object, at: str) -> Number:
-    low, high = _bound(schema.get("minimum")), _bound(schema.get("maximum"))
-    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    if above is True:  # draft 4
-        low, above = None, low
-    if below is True:
-        high, below = None, high
-    return Number(integer, low, high, _bound(above), _bound(below), _bound(schema.get("multipleOf")), at=at)
-
-
-def _bound(value: JSON) -> float | None:
-    return value if type(value) in (int, float) else None
-
-
-_IS: dict[str, Callable[[JSON], bool]] = {
-    "object": lambda value: type(value) is dict,
-    "array": lambda value: type(value) is list,
-    "string": lambda value: type(value) is str,
-    "number": lambda value: type(value) in (int, float),
-    "integer": lambda value: type(value) is int or (type(value) is float and value.is_integer()),
-    "boolean": lambda value: type(value) is bool,
-    "null": lambda value: value is None,
-}
-
-
-def _is_a(value: JSON, name: str) -> bool:
-    return _IS[name](value)

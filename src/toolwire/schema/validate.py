@@ -16,7 +16,9 @@ from ..ir.text import dumps, to_bytes
 from ..ir.value import Value
 from ..stream.strict import parse
 from .effort import Effort
+from .formats import checks_for
 from .matching import Matching
+from .nullable import with_null_type
 from .patterns import engine_options
 from .step_budget import size_of
 from .unchecked import total_size, unchecked_patterns, without_patterns
@@ -66,7 +68,7 @@ class Validator:
         unchecked = unchecked_patterns(schema) if b'"pattern' in text else []
         self.findings = [str(one) for one in unchecked]
         if b'"nullable"' in text:
-            schema = _upgraded(schema)
+            schema = with_null_type(schema)
         if unchecked:
             schema = without_patterns(schema, frozenset(one.pattern for one in unchecked))
         self._size = size_of(schema)
@@ -77,12 +79,13 @@ class Validator:
         self._check = _compile(schema)
 
     def accepts(self, value: JSON) -> bool:
-        if type(value) is dict and self._matching is None:
+        if type(value) is dict:
             for inner in value.values():
                 if type(inner) is dict or type(inner) is list:
                     break
-            else:
-                return self._check.is_valid(value)  # an object of plain values: what most calls are
+            else:  # an object of plain values: what most calls are
+                too_long = self._matching is not None and self._matching.exceeds_budget(value)
+                return not too_long and self._check.is_valid(value)
         return depth_of(value) <= DEPTH and self._too_much(value) is None and self._check.is_valid(value)
 
     def _too_much(self, value: JSON) -> str | None:
@@ -145,7 +148,11 @@ def _compile(schema: JSON) -> jsonschema_rs.Validator:
 
     try:
         return jsonschema_rs.validator_for(
-            schema, validate_formats=True, offline=True, pattern_options=engine_options()
+            schema,
+            validate_formats=True,
+            formats=checks_for(schema),
+            offline=True,
+            pattern_options=engine_options(),
         )
     except (jsonschema_rs.ReferencingError, ValueError) as error:
         raise SchemaError(f"not a JSON Schema: {error}") from error
@@ -192,15 +199,3 @@ def _words(kinds: JSON) -> str:
 def _short(value: JSON) -> str:
     text = dumps(value)
     return text if len(text) <= 120 else f"{text[:117]}…"
-
-
-def _upgraded(schema: JSON) -> JSON:
-    """OpenAPI's `nullable: true` as JSON Schema says it."""
-    if type(schema) is list:
-        return [_upgraded(one) for one in schema]
-    if type(schema) is not dict:
-        return schema
-    out = {key: _upgraded(value) for key, value in schema.items()}
-    if out.pop("nullable", None) is True:
-        return {"anyOf": [out, {"type": "null"}]}
-    return out

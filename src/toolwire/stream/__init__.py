@@ -1,4 +1,4 @@
-"""Bytes into documents: SSE and NDJSON framing, strict JSON, broken JSON, and JSON that is still arriving. Sans-IO.
+"""Decode bytes into documents: SSE and NDJSON framing, strict JSON, broken JSON, and partial JSON. Sans-IO.
 
-Every decoder here takes any cutting of its input and gives the same result, in time linear in the input.
+Every decoder here gives the same result for any chunking of its input, in time linear in the input.
 """

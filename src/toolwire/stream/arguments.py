@@ -1,11 +1,11 @@
-"""Dispatch on the first complete argument: `ArgumentEnd` events, as soon as they are true.
+"""Emit `ArgumentEnd` events as soon as an argument is complete, to dispatch on the first one.
 
     watch = ArgumentWatch()
     for event in decoder.feed(data):
         for seen in watch.feed(event):      # the event itself, then an ArgumentEnd for each argument it completed
             ...
 
-Not part of the decoders: who only forwards a stream does not pay for it.
+Not part of the decoders, so forwarding a stream does not pay for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ArgumentWatch"]
 
 
 class ArgumentWatch:
-    """Adds an ArgumentEnd behind the delta that completed an argument. Freeform calls have no arguments."""
+    """Add an ArgumentEnd after the delta that completed an argument. Freeform calls have no arguments."""
 
     __slots__ = ("_scanners",)
 

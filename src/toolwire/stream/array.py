@@ -1,6 +1,6 @@
-"""A JSON array that is still arriving, element by element: how Gemini streams when nobody asks for SSE.
+"""Decode a JSON array incrementally, element by element: Gemini's stream format when SSE is not requested.
 
-Only the brackets and strings are looked at; whether an element is sound is for the strict parser to say.
+Only brackets and strings are examined; the strict parser validates the elements.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _IN_STRING = re.compile(rb'["\\]')
 
 
 class ArrayDecoder:
-    """Feed it bytes as they come; it gives back whole elements (objects), without the brackets and commas around."""
+    """Decode bytes incrementally into complete elements (objects), without the brackets and commas around them."""
 
     __slots__ = ("_depth", "_escaped", "_in_string", "_limit", "_pieces", "_size")
 
@@ -62,7 +62,7 @@ class ArrayDecoder:
         return elements
 
     def close(self) -> list[bytes]:
-        """What is left: nothing, unless an element was cut off."""
+        """Return the rest: nothing, unless an element was truncated."""
         rest = b"".join(self._pieces)
         self._pieces.clear()
         return [rest] if rest else []
@@ -70,5 +70,5 @@ class ArrayDecoder:
     def _hold(self, piece: bytes) -> None:
         self._size += len(piece)
         if self._size > self._limit:
-            raise ProtocolError(f"an element of more than {self._limit} bytes", status=502)
+            raise ProtocolError(f"element exceeds {self._limit} bytes", status=502)
         self._pieces.append(piece)

@@ -1,8 +1,9 @@
 """Locate an error in a JSON document at a bounded cost.
 
-A peer chooses the size of a document and the place of its error, so the search for a JSON pointer has a budget of BUDGET
-steps: one for each string, bracket or comma, fewer for long runs of plain items. An error beyond that is reported without
-a pointer; its message still has line and column. Scans over bytes run in C and read each byte a constant number of times.
+A peer chooses the size of a document and the position of its error, so the search for a JSON pointer has a budget of
+BUDGET steps: one for each string, bracket or comma, fewer for long runs of plain items. An error beyond that is
+reported without a pointer; its message still has line and column. Scans over bytes run in C and read each byte a
+constant number of times.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from ..ir.pointer import JSON, join
 __all__ = ["BUDGET", "infinite_pointer", "mask_escapes", "offset_of", "pointer_at"]
 
 BUDGET = 100_000
-"""Steps that one search for a pointer takes at most: about 0.15 s."""
+"""The maximum number of steps of one pointer search: about 0.15 s."""
 
 _WINDOW = 4096
 _next_token = re.compile(rb'[^"{}\[\],]*+("[^"]*+"?+|[{}\[\],])').match
-# Up to 1,000 items of an array, or members of an object, that have no containers in them: skipped with one step for 16.
+# Up to 1,000 items of an array, or members of an object, without nested containers: 16 of them cost one step.
 _PLAIN = rb'[^"{}\[\],]*+'
 _ITEM = rb'%b(?:"[^"]*+"%b)?+,' % (_PLAIN, _PLAIN)
 _MEMBER = rb'%b"[^"]*+"%b(?:"[^"]*+"%b)?+,' % (_PLAIN, _PLAIN, _PLAIN)
@@ -69,7 +70,7 @@ def pointer_at(data: bytes, end: int | None = None) -> str:
 
 
 def _skip(masked: bytes, position: int, end: int, path: list[str | int | None]) -> tuple[int, int]:
-    """Skip plain items or members at the start of a container or after a comma. Return where and how many at most."""
+    """Skip plain items or members after an opening bracket or a comma; return the position and the maximum count."""
     index = path[-1]
     run = (_skip_members if index is None else _skip_items)(masked, position, end)
     if run is None:
@@ -90,7 +91,7 @@ def _key(text: bytes) -> str:
 
 
 def offset_of(data: bytes, line: int, column: int) -> int:
-    """Return the offset of a position that is given as line and column, both from 1.
+    """Return the offset of a 1-based line and column.
 
     Halving the range finds the line with two passes over the data; a loop over lines would take a step for each.
     """

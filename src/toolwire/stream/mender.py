@@ -1,9 +1,8 @@
-"""Broken JSON, rewritten as JSON: one pass, without recursion, nothing invented.
+"""Rewrite broken JSON as JSON: one pass, without recursion, without inventing data.
 
-What is sound is copied, what has one meaning is rewritten, and the strict parser has the last word on the outcome (duplicate
-keys, numbers out of range, half characters). Containers that were left open are closed behind a complete value only:
-after `{`, `[`, a comma, a key or a colon something was to come, and a number, a word or a string that the text ends in may
-not be whole.
+Valid text is copied, text with one meaning is rewritten, and the strict parser checks the result (duplicate keys,
+numbers out of range, half characters). Open containers are closed only after a complete value: after `{`, `[`, a comma,
+a key or a colon more was to follow, and a number, a word or a string at the end of the text may be truncated.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ __all__ = ["DEPTH", "Mender"]
 DEPTH = 200
 
 _SPACE = re.compile(r"[ \t\r\n]*+")
-_HASH_COMMENT = re.compile(r"#(?=[\s#])")  # with a space, for #fff is a colour
+_HASH_COMMENT = re.compile(r"#(?=[\s#])")  # a space must follow, because #fff is a colour
 _ODD_SPACE = re.compile(r"[\s\ufeff\u200b\u2060]")
 _STRING = r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"'
 _SOUND_STRING = re.compile(_STRING)
-# many sound members or items at once, each with what shows that it is whole
+# Many valid members or items at once, each followed by a character that shows that it is complete.
 _GAP = r"[ \t\r\n]*+"
 _ITEM = rf"(?:{_STRING}|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+|true|false|null)(?={_GAP}[,}}\]])"
 _MEMBER = rf"{_STRING}{_GAP}:{_GAP}{_ITEM}"
@@ -42,9 +41,9 @@ _ZEROS = re.compile(r"(-?)0([0-9]++)")
 _LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
 _NOT_TEXT = frozenset("true false null none nan inf infinity +infinity -infinity +inf -inf undefined nil".split())
 _CLOSERS = {"{": "}", "[": "]"}
-_USUAL = frozenset("{}[]\",:-0123456789tfn'")  # no space and no comment, to see it at a glance
+_USUAL = frozenset("{}[]\",:-0123456789tfn'")  # neither space nor the start of a comment: a fast check
 _VALUE_STARTS = frozenset("{[\"'“-0123456789tfnTFN")
-# what may stand behind a string, if its last quote is one that ends it
+# Text that may follow a string if its last quote ends it.
 _QUOTED = "[\"'“][^\"'”]*+[\"'”]"
 _MAY_FOLLOW = {
     "{": re.compile(rf"\s*+(?:\}}|\Z|,\s*+(?:\}}|(?:{_QUOTED}|[\w$-]++)\s*+:))"),
@@ -53,7 +52,7 @@ _MAY_FOLLOW = {
 
 
 class Mender:
-    """Reads one value out of `text[at:end]`; then `written` is JSON, and `at` stands behind the value."""
+    """Read one value from `text[at:end]`. `mend` returns it as JSON and leaves `at` after the value."""
 
     __slots__ = ("_end", "_fresh", "_open", "_reading", "_text", "_written", "at")
 
@@ -63,7 +62,7 @@ class Mender:
         self._end = end
         self._reading = reading
         self._open: list[str] = []
-        self._fresh = False  # right behind an opening bracket
+        self._fresh = False  # directly after an opening bracket
         self._written: list[str] = []
 
     def mend(self) -> str:
@@ -89,7 +88,7 @@ class Mender:
             self._written.append(_CLOSERS[self._open.pop()])
 
     def _go_on(self) -> None:
-        """The next member, item or closing bracket."""
+        """Read the next member, item or closing bracket."""
         closer = _CLOSERS[self._open[-1]]
         if self._text[self.at] == closer:
             self._close(closer)
@@ -124,7 +123,7 @@ class Mender:
             self.at += 1
             self._skip()
             if self.at == self._end:
-                raise truncated("behind a comma", self.at)
+                raise truncated("after a comma", self.at)
         elif self._reading.guessing == "punctuation" and (closer == "}" or self._text[self.at] in _VALUE_STARTS):
             self._reading.take("missing_comma")
         else:
@@ -143,7 +142,7 @@ class Mender:
             raise invalid(f"expected a key, got {self._shown()}", self.at)
         self._skip()
         if self.at == self._end:
-            raise truncated("behind a key", self.at)
+            raise truncated("after a key", self.at)
         if self._text[self.at] == ":":
             self.at += 1
         elif self._reading.guessing == "punctuation" and char in QUOTES and self._text[self.at] in _VALUE_STARTS:
@@ -155,11 +154,11 @@ class Mender:
     def _value(self) -> None:
         self._skip()
         if self.at == self._end:
-            raise truncated("where a value was to come", self.at)
+            raise truncated("where a value is expected", self.at)
         char = self._text[self.at]
         if char in _CLOSERS:
             if len(self._open) == DEPTH:
-                raise invalid(f"nested more than {DEPTH} deep", self.at)
+                raise invalid(f"nested more than {DEPTH} levels deep", self.at)
             self._open.append(char)
             self._written.append(char)
             self._fresh = True
@@ -216,11 +215,9 @@ class Mender:
         self._guess_word(word)
 
     def _guess_word(self, word: str) -> None:
-        """A number with leading zeros, or text without quotes."""
+        """Read a number with leading zeros, or text without quotes."""
         words = _WORDS.match(self._text, self.at, self._end)
-        doubt = invalid(
-            f"{self._shown()} is no value", self.at, "put quotes around text; JSON has no such word or number"
-        )
+        doubt = invalid(f"{self._shown()} is not a value", self.at, "quote text; this is not a JSON literal or number")
         if words is None or words.group().casefold() in _NOT_TEXT:
             raise doubt
         zeros = _ZEROS.fullmatch(word)
@@ -235,7 +232,7 @@ class Mender:
         self.at = words.end()
 
     def _skip(self) -> None:
-        """Over space and comments."""
+        """Skip space and comments."""
         text, end = self._text, self._end
         while True:
             self.at = _SPACE.match(text, self.at, end).end()  # type: ignore[union-attr]  # matches everywhere
@@ -254,7 +251,7 @@ class Mender:
     def _skip_past(self, mark: str) -> None:
         stop = self._text.find(mark, self.at + 1 + (mark == "*/"), self._end)
         if stop < 0:
-            # what belongs to the comment and what to the object, nobody can tell
+            # It cannot be decided which text belongs to the comment and which to the object.
             raise truncated("in a comment", self.at)
         self._reading.take("comment")
         self.at = stop + len(mark)
@@ -264,7 +261,7 @@ class Mender:
 
 
 def _plain_number(word: str) -> str | None:
-    """`+1`, `.5`, `5.` and `0x1F` as JSON writes them."""
+    """Normalise `+1`, `.5`, `5.` and `0x1F` to JSON numbers."""
     radix = _RADIX_NUMBER.fullmatch(word)
     if radix is not None and len(word) < 1000:
         return f"{'-' if radix[1] == '-' else ''}{int(radix[2], 0)}"
@@ -278,7 +275,7 @@ def _plain_number(word: str) -> str | None:
 
 
 def _readings_of_zeros(zeros: re.Match[str]) -> list[str]:
-    """As a decimal number, as text, and as an octal one where that is something else."""
+    """Return the readings as a decimal number, as text, and as an octal number if that differs."""
     digits = zeros[2].lstrip("0") or "0"
     ways = [f"{zeros[1]}{digits}", f'"{zeros.group()}"']
     if len(digits) > 1 and not set(digits) & {"8", "9"} and len(digits) < 1000:

@@ -1,6 +1,6 @@
-"""Newline-delimited JSON: one document a line. Blank lines are skipped, the last line may lack its newline.
+"""Newline-delimited JSON: one document per line. Blank lines are skipped; the last line may lack its newline.
 
-Lines end in any of the three ways, for no JSON on one line has a bare carriage return; a byte order mark is passed over.
+Lines end in LF, CRLF or CR, because JSON on one line has no bare carriage return. A byte order mark is skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class NDJSONDecoder:
-    """Feed it bytes as they come; it gives back whole lines."""
+    """Decode bytes incrementally into complete lines."""
 
     __slots__ = ("_begun", "_limit", "_pieces", "_size")
 
@@ -33,12 +33,12 @@ class NDJSONDecoder:
         if rest:
             self._size += len(rest)
             if self._size > self._limit:
-                raise ProtocolError(f"a line of more than {self._limit} bytes", status=502)
+                raise ProtocolError(f"line exceeds {self._limit} bytes", status=502)
             self._pieces.append(rest)
         return self._documents(lines)
 
     def close(self) -> list[bytes]:
-        """The last line, if the stream ended without its newline."""
+        """Return the last line, if the stream ended without its newline."""
         rest = b"".join(self._pieces)
         self._pieces.clear()
         return self._documents([rest])

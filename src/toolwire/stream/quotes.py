@@ -1,8 +1,9 @@
-r"""Strings as models write them, rewritten as JSON strings.
+r"""Rewrite strings as models write them into JSON strings.
 
-Lossless: raw control characters, other quotes around the string, a backslash in front of a letter that has no escape (`\d`)
-and so must be meant as it stands. Not lossless, and only tried by who may guess: a string in which some backslashes cannot
-be escapes and others can (`C:\Users\new`), escapes of other languages (`\'`, `\x41`), and quotes inside that are not escaped.
+Lossless repairs: raw control characters, other quotes around the string, and a backslash before a letter that has no
+escape sequence (`\d`), which must be literal. Repairs that guess, and are tried only if guessing is allowed: a string
+in which some backslashes cannot be escapes and others can (`C:\Users\new`), escapes of other languages (`\'`, `\x41`),
+and unescaped quotes.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ _PLAIN = {
     "'": re.compile(r"""[^'"\\\x00-\x1f]*+"""),
     "”": re.compile(r'[^“”"\\\x00-\x1f]*+'),
 }
-# what two strings with something between them look like: no reading may swallow that
-# A key without quotes has a bounded length: otherwise every quote before a comma would be followed by a scan of the rest.
+# Two strings with a separator between them: no reading may treat that as one string.
+# The length of a key without quotes is bounded; otherwise every quote before a comma would start a scan of the rest.
 _STRUCTURE = re.compile(r"""["'“”]\s*+(?:[:}\]]|,(?:[\s,]*+|[^"'“{\[:]{0,200}+:\s*+)["'“{\[])|[{\[]\s*+["'“]""")
 _APOSTROPHE = re.compile(r"\w'\w")
 _HEX = re.compile(r"[0-9a-fA-F]{0,4}")
 _HEX_CHARACTER = re.compile(r"x[0-9a-fA-F]{2}|U000[0-9a-fA-F]{5}|U0010[0-9a-fA-F]{4}")
 _BACKSLASH = "\\\\"  # as JSON writes it
-_DOUBLE_IT = "write two backslashes for one that is meant as it stands"
+_DOUBLE_IT = "write two backslashes for a literal backslash"
 
 
 class StringReader:
-    """One string, from behind its opening quote to its closing one. `may_end(at)`: can structure go on there?"""
+    """Read one string, from after its opening quote to its closing one. `may_end(at)`: whether structure can follow."""
 
     __slots__ = (
         "_closer",
@@ -57,13 +58,13 @@ class StringReader:
         self._may_end = may_end
         self._start = 0
         self._pieces: list[str] = []
-        self._literal: list[tuple[int, str]] = []  # for each escape: its piece, and what that is if none is meant
-        self._lone = False  # there was a backslash that cannot be an escape
-        self._damaged = False  # there was a quote inside
-        self._inner = 0  # how many, without apostrophes
+        self._literal: list[tuple[int, str]] = []  # for each escape: its piece, and the literal text
+        self._lone = False  # found a backslash that cannot be an escape
+        self._damaged = False  # found a quote inside
+        self._inner = 0  # number of inner quotes, without apostrophes
 
     def read(self, at: int) -> tuple[str, int]:
-        """The inside as JSON writes it, and the place behind the closing quote."""
+        """Return the inside as JSON, and the position after the closing quote."""
         self._start, plain = at, _PLAIN[self._closer]
         while True:
             stop = plain.match(self._text, at, self._end).end()  # type: ignore[union-attr]  # matches everywhere
@@ -83,11 +84,11 @@ class StringReader:
             return False
         if not self._damaged:
             return True
-        doubt = ambiguous("a quote that may end the string or belong to it", at, "escape quotes inside strings")
+        doubt = ambiguous("a quote may end the string or belong to it", at, "escape quotes inside strings")
         if self._reading.choose(2, "inner_quotes", doubt):
             return False
         if self._inner % 2 or _STRUCTURE.search(self._text, self._start, at):
-            raise invalid("quotes inside a string that may be the ends of others", at, "escape quotes inside strings")
+            raise invalid("quotes inside a string may be the ends of other strings", at, "escape quotes inside strings")
         return True
 
     def _odd(self, char: str, at: int) -> int:
@@ -99,7 +100,7 @@ class StringReader:
             self._pieces.append('\\"')
             return at + 1
         if self._reading.guessing != "quotes":
-            raise ambiguous("quotes within quotes", at, "escape quotes inside strings")
+            raise ambiguous("unescaped quotes inside quotes", at, "escape quotes inside strings")
         self._reading.take("inner_quotes")
         self._damaged = True
         self._inner += _APOSTROPHE.match(self._text, at - 1) is None
@@ -135,16 +136,16 @@ class StringReader:
         if stop == self._end:
             raise truncated("in an escape", at)
         if stop > at + 2 or self._text[stop] == "{":
-            raise invalid("a \\u escape without its four digits", at, _DOUBLE_IT)
+            raise invalid("a \\u escape lacks its four digits", at, _DOUBLE_IT)
         return self._keep(at)
 
     def _foreign(self, at: int) -> int:
-        """Escapes of other languages: 0 where there is none."""
+        """Read an escape of another language; return 0 if there is none."""
         hexadecimal = _HEX_CHARACTER.match(self._text, at + 1, self._end)
         follows = self._text[at + 1]
         if hexadecimal is None and follows not in "'\n":
             return 0
-        doubt = ambiguous(f"\\{'n' if follows == chr(10) else follows} is no escape of JSON", at, _DOUBLE_IT)
+        doubt = ambiguous(f"\\{'n' if follows == chr(10) else follows} is not a JSON escape", at, _DOUBLE_IT)
         if self._reading.choose(2, "chosen_escape", doubt) == 0:
             return self._keep(at)
         if hexadecimal is not None:
@@ -163,7 +164,7 @@ class StringReader:
     def _settle(self) -> None:
         if not self._lone or not self._literal:
             return
-        doubt = ambiguous("backslashes of which some are no escapes and some may be", self._start, _DOUBLE_IT)
+        doubt = ambiguous("some backslashes cannot be escapes, others may be", self._start, _DOUBLE_IT)
         if self._reading.choose(2, "chosen_escape", doubt):
             for index, piece in self._literal:
                 self._pieces[index] = piece

@@ -1,8 +1,8 @@
-"""One attempt to read broken JSON: the steps taken so far, and the guesses made where there was more than one way on.
+"""One attempt to read broken JSON: the steps taken, and the guesses made where several readings were possible.
 
-A reader asks `choose` wherever the text goes on in several ways. Without leave to guess that is an error. With it, the
-first way is taken and remembered, and `next_choices` says what to choose to see the next reading; when it says None, all
-have been seen. A reading is therefore repeatable, and costs one pass over the text.
+A reader calls `choose` wherever the text can be read in several ways. If guessing is off, that is an error. Otherwise
+it takes and records the first way; `next_choices` returns the choices for the next reading, or None after the last one.
+A reading is therefore repeatable, and costs one pass over the text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LexicalStep: TypeAlias = _Lossless | _Guess
 GUESSES: frozenset[str] = frozenset(get_args(_Guess))
 
 Guessing: TypeAlias = Literal["punctuation", "quotes"]
-"""What is supposed to be wrong: commas and colons were left out, or quotes inside strings were not escaped."""
+"""The assumed defect: commas and colons were left out, or quotes inside strings were not escaped."""
 
 
 class Reading:
@@ -49,7 +49,7 @@ class Reading:
         self.finished = finished
         self.guessing = guessing
         self.steps: dict[LexicalStep, None] = {}
-        self.closed = 0  # brackets that were missing at the end
+        self.closed = 0  # number of brackets missing at the end
         self._given = given
         self._made: list[tuple[int, int]] = []  # (chosen, out of so many)
 
@@ -57,7 +57,7 @@ class Reading:
         self.steps[step] = None
 
     def choose(self, ways: int, step: LexicalStep, otherwise: BrokenJSON) -> int:
-        """Which of several ways to go; `otherwise` is raised where nobody may guess."""
+        """Choose one of several readings, or raise `otherwise` if guessing is off."""
         if self.guessing is None:
             raise otherwise
         self.take(step)
@@ -77,10 +77,10 @@ class Reading:
 
 def truncated(where: str, position: int) -> BrokenJSON:
     return BrokenJSON(
-        f"truncated: the text stops {where} (character {position})",
+        f"truncated: the text ends {where} (character {position})",
         reason="truncated",
         position=position,
-        hint="write the whole call again; shorter, if there is a limit",
+        hint="write the whole call again, shorter if there is a limit",
     )
 
 

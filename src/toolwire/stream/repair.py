@@ -1,9 +1,9 @@
-"""JSON as models write it: read where it has one meaning, refused where it has none or several.
+"""Read JSON as models write it, and refuse text with no reading or several.
 
-    mend(text)       strict JSON, or what becomes strict JSON without guessing; every step is named
-    readings(text)   what it may have meant, guessing; the schema has to tell which (toolwire.schema.repair)
+    mend(text)       read strict JSON, or repair it without guessing; every step is named
+    readings(text)   yield possible readings, with guesses; the schema selects one (toolwire.schema.repair)
 
-Time is linear in the text. Nothing that was cut off is completed: not a string, not a number, not a key.
+Time is linear in the text. Truncated strings, numbers and keys are never completed.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ MOST_READINGS = 64
 
 
 class Repaired(Value, frozen=True):
-    """A value, and the steps that were needed to read it; none for strict JSON."""
+    """A value, and the steps needed to read it; none for strict JSON."""
 
     value: JSON
     steps: tuple[LexicalStep, ...] = ()
     closed: int = 0
-    """How many brackets were missing at the end, counted from the outermost."""
+    """The number of brackets missing at the end, counted from the outermost."""
 
 
 def mend(text: str, *, finished: bool = True) -> Repaired:
-    r"""The one meaning of `text`; BrokenJSON if it has none or several. `finished`: the model stopped by itself.
+    r"""Read `text`; raise BrokenJSON if it has no reading or several. `finished`: the model stopped by itself.
 
     >>> mend('```json\n{city: "Paris", "days": [1, 2,], // or 3\n}\n```')
     Repaired(value={'city': 'Paris', 'days': [1, 2]}, steps=('code_fence', 'unquoted_key', 'trailing_comma', 'comment'))
     >>> mend('{"city": "Par')
     Traceback (most recent call last):
         ...
-    toolwire.ir.errors.BrokenJSON: truncated: the text stops in a string (character 13) at /city (write the whole call again; shorter, if there is a limit)
+    toolwire.ir.errors.BrokenJSON: truncated: the text ends in a string (character 13) at /city (write the whole call again, shorter if there is a limit)
     """
     try:
         return Repaired(parse(text))
@@ -52,7 +52,7 @@ def mend(text: str, *, finished: bool = True) -> Repaired:
 
 
 def readings(text: str, *, finished: bool = True) -> Iterator[Repaired]:
-    """Every reading that guesses allow, each once; BrokenJSON if there are too many to look at."""
+    """Yield each reading that guessing allows once; raise BrokenJSON if there are too many."""
     seen: set[str] = set()
     guesses: tuple[Guessing, ...] = ("punctuation", "quotes")
     for guessing in guesses:
@@ -71,7 +71,7 @@ def _all_readings(text: str, finished: bool, guessing: Guessing) -> Iterator[Rep
         try:
             yield _read(text, reading)
         except BrokenJSON:
-            pass  # not a reading
+            pass  # not a valid reading
         choices = reading.next_choices()
         if choices is None:
             return

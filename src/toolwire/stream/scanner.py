@@ -1,11 +1,11 @@
-"""JSON that is still arriving: when is it whole, and which argument was just completed?
+"""Scan JSON arguments incrementally: detect when they are complete and which argument was just completed.
 
-The scanner reads every character once and forwards nothing: the caller keeps the raw text and passes it on as it is.
+The scanner reads every character once and forwards nothing: the caller keeps the raw text and passes it on unchanged.
 Between two calls it holds a state, a depth and the pieces of the argument in progress, so a fragment costs the same
 after 100 and after 50,000 others.
 
-It follows the grammar only as far as its two questions go. What looks wrong makes it `invalid`; what does not may still
-be refused by the strict parser, which has the last word on a finished text.
+It follows the grammar only as far as these two questions require. Text that looks wrong makes it `invalid`; other text
+may still be refused by the strict parser, which decides about the finished text.
 
     outside ──{──▶ key ──"──▶ in_key ──"──▶ colon ──:──▶ value ──"──▶ string ───────┐
                     ▲                                       ├──{[──▶ nested ⇄ text ──┤
@@ -37,7 +37,7 @@ _bare = re.compile(r"[^,{}\[\] \t\r\n]*").match
 
 
 class Scanner:
-    """Feed it argument text as it comes.
+    """Scan argument text incrementally.
 
     >>> scanner = Scanner()
     >>> scanner.feed('{"city": "Par'), scanner.feed('is", "days": 3'), scanner.feed("}"), scanner.complete
@@ -62,7 +62,7 @@ class Scanner:
         self.complete = False
         self.invalid = False
         self.ends: list[int] = []
-        """Behind how much of the last fragment each argument that it completed was certain."""
+        """For each argument completed by the last fragment: the length of the fragment at which that was certain."""
         self._state: _State = self._outside
         self._depth = 0
         self._escaped = False
@@ -73,7 +73,7 @@ class Scanner:
         self._done: list[Argument] = []
 
     def feed(self, text: str) -> list[Argument]:
-        """Takes the next fragment; gives the arguments that it completed."""
+        """Scan the next fragment and return the arguments that it completed."""
         position, end = 0, len(text)
         if self.ends:
             self.ends = []
@@ -89,10 +89,10 @@ class Scanner:
 
     @property
     def partial(self) -> tuple[str, str] | None:
-        """The argument that is still coming: its name as JSON, and what the last fragment brought of its value."""
+        """The incomplete argument: its name as JSON, and the part of its value from the last fragment."""
         return None if self._from < 0 or self.invalid else ("".join(self._key), self._pieces[-1])
 
-    # Each state reads from `position` as far as it can and gives back where the next one begins.
+    # Each state reads from `position` as far as it can and returns the position where the next state begins.
 
     def _outside(self, text: str, position: int) -> int:
         position = _skip_space(text, position)
@@ -198,14 +198,14 @@ class Scanner:
         return position
 
     def _read_string(self, text: str, position: int) -> tuple[int, bool]:
-        """Up to and with the closing quote, if it is there."""
+        """Read up to and including the closing quote, if it is present."""
         if self._escaped:
             self._escaped = False
             position += 1
         stop = _inside(text, position).end()  # type: ignore[union-attr]  # the pattern matches everywhere
         if stop == len(text):
             return stop, False
-        self._escaped = text[stop] == "\\"  # the last character, for the pattern takes an escape that is whole
+        self._escaped = text[stop] == "\\"  # only at the end, because the pattern takes complete escapes
         return stop + 1, not self._escaped
 
     def _end_value(self, text: str, stop: int, certain: int) -> None:

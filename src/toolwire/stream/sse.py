@@ -1,8 +1,8 @@
 """Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html), as model providers use them.
 
-Lines end in LF, CRLF or CR; a blank line ends a frame; `data` lines of one frame are joined by LF; comments are skipped,
-`id` and `retry` are remembered for who wants to resume a stream; one BOM at the start is skipped. Two liberties: the last frame may lack its blank line, and a frame
-may be as large as `limit` and no larger.
+Lines end in LF, CRLF or CR; a blank line ends a frame; `data` lines of one frame are joined by LF; comments are
+skipped; `id` and `retry` are kept for clients that resume a stream; one BOM at the start is skipped. Two deviations:
+the last frame may lack its blank line, and a frame may not exceed `limit`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIMIT = 64 * 1024 * 1024
 
 
 class SSEDecoder:
-    """Feed it bytes as they come; it gives back whole frames. `last_id` and `retry` are what the stream said last."""
+    """Decode bytes incrementally into complete frames. `last_id` and `retry` are the last values in the stream."""
 
     __slots__ = ("_after_cr", "_limit", "_pieces", "_size", "_start", "last_id", "retry")
 
@@ -33,7 +33,7 @@ class SSEDecoder:
         self._pieces: list[bytes] = []  # the unfinished frame; never an empty piece
         self._size = 0
         self._after_cr = False
-        self._start: bytes | None = b""  # what may be the beginning of a BOM; None once that is settled
+        self._start: bytes | None = b""  # possible beginning of a BOM; None once decided
 
     def feed(self, data: bytes) -> list[Frame]:
         if self._start is not None:
@@ -53,7 +53,7 @@ class SSEDecoder:
         return frames
 
     def close(self) -> list[Frame]:
-        """The last frame, if the stream ended without its blank line."""
+        """Return the last frame, if the stream ended without its blank line."""
         frames: list[Frame] = []
         if self._start:
             self._hold(self._start)
@@ -63,7 +63,7 @@ class SSEDecoder:
         return frames
 
     def _finish_frame(self, data: bytes, frames: list[Frame]) -> bytes:
-        """Completes the held frame with the head of `data`, or holds all of it; gives back what is left."""
+        """Complete the held frame with the head of `data`, or hold all of it. Return the rest."""
         if data.startswith(b"\n") and self._pieces[-1].endswith(b"\n"):
             rest = data[1:]
         else:
@@ -81,7 +81,7 @@ class SSEDecoder:
     def _hold(self, piece: bytes) -> None:
         self._size += len(piece)
         if self._size > self._limit:
-            raise ProtocolError(f"an event of more than {self._limit} bytes", status=502)
+            raise ProtocolError(f"event exceeds {self._limit} bytes", status=502)
         self._pieces.append(piece)
 
     def _skip_bom(self, data: bytes) -> bytes:

@@ -1,8 +1,8 @@
-"""Strict JSON: one meaning or an error, and the error says where.
+"""Strict JSON: an unambiguous value, or an error with its position.
 
-Refused beyond what every parser refuses: duplicate keys (the checker and the executor would see different values), NaN
-and infinities in any spelling (`1e400` too), lone surrogates, nesting beyond 200, integers beyond 4,300 digits, more
-than `limit` bytes or MEMBERS members. jiter does the parsing and reports line and column; `pointer_at` turns them into a
+Also refused, beyond invalid JSON: duplicate keys (the checker and the executor would see different values), NaN and
+infinities in any spelling (`1e400` too), lone surrogates, nesting beyond 200, integers beyond 4,300 digits, more than
+`limit` bytes or MEMBERS members. jiter does the parsing and reports line and column; `pointer_at` turns them into a
 JSON pointer by one bounded walk over the valid prefix. That walk happens only when there is an error to report.
 """
 
@@ -23,37 +23,38 @@ LIMIT = 64 * 1024 * 1024
 MEMBERS = 250_000
 _BOM = b"\xef\xbb\xbf"
 
-# Only a number with a three-digit exponent or with hundreds of digits can overflow a double. Mapping all digits to 0 and both
-# letters to e makes that a substring search, which costs a quarter of the parse; after a hit the parsed values are checked.
+# Only a number with a three-digit exponent or hundreds of digits can overflow a double. Mapping all digits to 0 and
+# both letters to e makes that a substring search, which costs a quarter of the parse; after a hit the parsed values are
+# checked.
 _NUMBER_SHAPE = bytes(
     0x30 if 0x30 <= c <= 0x39 else 0x65 if c in b"eE" else 0x2B if c == 0x2B else 0x20 for c in range(256)
 )
 _MANY_DIGITS = b"0" * 200
 _EXPONENT = re.compile(rb"[0-9][eE]\+?[0-9]{3}").search
 
-# One match for each key: strings that no colon follows are skipped within the match. Escapes are masked before.
+# One match for each key: strings without a following colon are skipped within the match. Escapes are already masked.
 _next_key = re.compile(rb'(?:[^"]*+"[^"]*+"(?!\s*+:))*+[^"]*+"[^"]*+"\s*+:').match
 _POSITION = re.compile(r"(.*?) at line (\d+) column (\d+)$", re.DOTALL)
 
 _WORDS = {
     "expected value": "a value is missing or is not JSON",
-    "EOF while parsing": "the document stops in the middle of a value",
-    "recursion limit exceeded": "nested more than 200 deep",
-    "number out of range": "a number of more than 4,300 digits",
-    "trailing characters": "something follows the document",
+    "EOF while parsing": "the document ends in the middle of a value",
+    "recursion limit exceeded": "nested more than 200 levels deep",
+    "number out of range": "a number has more than 4,300 digits",
+    "trailing characters": "unexpected text after the document",
     "invalid unicode code point": "not UTF-8",
     "unexpected end of hex escape": "a lone surrogate",
     "lone leading surrogate": "a lone surrogate",
-    "expected ident": "a word that JSON does not have",
-    "control character": "a control character in a string; write it as an escape",
+    "expected ident": "an unknown literal",
+    "control character": "a control character in a string; write it as an escape sequence",
 }
 
 
 def parse(data: bytes | str, *, limit: int = LIMIT) -> JSON:
-    """The value of a JSON document; ProtocolError with a pointer if it has none, or more than one."""
+    """Parse a JSON document; raise ProtocolError with a pointer if it is invalid or ambiguous."""
     data = as_bytes(data).removeprefix(_BOM)
     if len(data) > limit:
-        raise ProtocolError(f"a document of {len(data)} bytes; the limit is {limit}", status=413)
+        raise ProtocolError(f"document of {len(data)} bytes exceeds the limit of {limit}", status=413)
     if len(data) > MEMBERS and data.count(b":") > MEMBERS:
         _count_members(data)
     try:
@@ -61,18 +62,18 @@ def parse(data: bytes | str, *, limit: int = LIMIT) -> JSON:
     except ValueError as error:
         raise _explain(data, str(error)) from None
     if _may_overflow(data) and (pointer := infinite_pointer(value)) is not None:
-        raise ProtocolError("a number out of range: its absolute value exceeds 1.8e308", pointer=pointer)
+        raise ProtocolError("number out of range: its absolute value exceeds 1.8e308", pointer=pointer)
     return value
 
 
 def as_bytes(data: bytes | str) -> bytes:
-    """Text as UTF-8; ProtocolError for half a character."""
+    """Encode text as UTF-8; raise ProtocolError for a lone surrogate."""
     if isinstance(data, bytes):
         return data
     try:
         return data.encode()
     except UnicodeEncodeError as error:
-        raise ProtocolError("a lone surrogate in the text") from error
+        raise ProtocolError("the text contains a lone surrogate") from error
 
 
 def _count_members(data: bytes) -> None:
@@ -82,7 +83,7 @@ def _count_members(data: bytes) -> None:
         if key is None:
             return
         position = key.end()
-    raise ProtocolError(f"more than {MEMBERS:,} members", status=413)
+    raise ProtocolError(f"document has more than {MEMBERS:,} members", status=413)
 
 
 def _may_overflow(data: bytes) -> bool:
@@ -101,7 +102,7 @@ def parse_object(data: bytes | str, *, limit: int = LIMIT) -> Object:
 
 
 def parse_arguments(raw: str) -> tuple[Object | None, Literal["complete", "truncated", "invalid"]]:
-    """The arguments that a model wrote, and whether they are whole.
+    """Parse the arguments that a model wrote, and return them with their state.
 
     >>> parse_arguments('{"city": "Paris"}')
     ({'city': 'Paris'}, 'complete')
@@ -110,7 +111,7 @@ def parse_arguments(raw: str) -> tuple[Object | None, Literal["complete", "trunc
     >>> parse_arguments('["Paris"]')
     (None, 'invalid')
 
-    Nothing at all is the empty object: that is how models call a tool without parameters.
+    Empty text is the empty object: models call a tool without parameters this way.
     """
     if not raw or raw.isspace():
         return {}, "complete"
@@ -130,7 +131,7 @@ def _explain(data: bytes, reason: str) -> ProtocolError:
         return ProtocolError(f"not JSON: {reason}")
     words, line, column = found[1], int(found[2]), int(found[3])
     if not data.strip():
-        return ProtocolError("an empty document; expected JSON")
+        return ProtocolError("expected JSON, got an empty document")
     pointer = pointer_at(data, offset_of(data, line, column))
     if words.startswith("Detected duplicate key"):
         return ProtocolError(f"duplicate key {words[23:]} (line {line}, column {column})", pointer=pointer)
@@ -144,5 +145,5 @@ _KINDS = {dict: "an object", list: "an array", str: "a string", bool: "a boolean
 
 
 def kind_of(value: JSON) -> str:
-    """What a value is, in words: "an array"."""
+    """Return the name of a value's JSON type with its article: "an array"."""
     return _KINDS.get(type(value), "a number")

@@ -1,7 +1,7 @@
-"""What models put around JSON: fences, tokens of their chat template, a sentence before or after, brackets too many.
+"""Find JSON among the text that models put around it: fences, chat-template tokens, prose, surplus brackets.
 
-It is dropped only where it cannot be a piece of the document: `"a": 1, "b": {"c": 2}` is no prose in front of an object, nor
-is `, "b": 2}` behind one.
+Surrounding text is dropped only where it cannot be a piece of the document: `"a": 1, "b": {"c": 2}` is not prose before
+an object, nor is `, "b": 2}` prose after one.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _STEPS: dict[str | None, LexicalStep] = {"fence": "code_fence", "token": "tool_t
 
 _PROSE_BEFORE = re.compile(r"(?![,:=\"'“(])[^{}\[\]]*[\w:.!?>*`\-—]\s*+")
 _PROSE_BEHIND = re.compile(r"(?![,:=\"'“”)&|+])[^{}\[\]]*+")
-_MEMBER = re.compile(r"[\"'”]\s*+[:=]|(?:^|[\n,])[^\S\n]*+[\w-]++\s*+:\s*+$")  # `key:` is no sentence
+_MEMBER = re.compile(r"[\"'”]\s*+[:=]|(?:^|[\n,])[^\S\n]*+[\w-]++\s*+:\s*+$")  # `key:` is not a sentence
 
 
 def find_start(text: str, reading: Reading) -> int:
-    """Where the value begins."""
+    """Return the position where the value begins."""
     at = 0
     while (found := _BEFORE.match(text, at)) is not None:
         reading.take(_STEPS[found.lastgroup])
         at = found.end()
     at = _skip(text, at, len(text), reading)
     if at == len(text):
-        raise invalid("there is nothing to read", at)
+        raise invalid("the text is empty", at)
     if _STARTS.match(text, at):
         return at
     bracket = _BRACKET.search(text, at)
     if bracket is None:
-        raise invalid("there is no object in it", at)
+        raise invalid("the text contains no object", at)
     before = text[at : bracket.start()].rstrip()
     if _PROSE_BEFORE.fullmatch(before) is None or _MEMBER.search(before):
         raise invalid(f"expected an object, got {before[:16]!r}", at)
@@ -49,7 +49,7 @@ def find_start(text: str, reading: Reading) -> int:
 
 
 def find_end(text: str, reading: Reading) -> int:
-    """Where the text ends, without the tokens and the fence at its end: an open container may be closed there."""
+    """Return the end of the text before trailing tokens and a fence: an open container may be closed there."""
     end = len(text)
     while True:
         while end and text[end - 1].isspace():
@@ -67,7 +67,7 @@ def find_end(text: str, reading: Reading) -> int:
 
 
 def drop_after(text: str, at: int, end: int, reading: Reading) -> None:
-    """Whatever follows the value must be nothing that could belong to it."""
+    """Drop the text after the value; raise if it could belong to the value."""
     while (found := _BEHIND.match(text, at, end)) is not None:
         reading.take(_STEPS[found.lastgroup])
         at = found.end()
@@ -76,9 +76,9 @@ def drop_after(text: str, at: int, end: int, reading: Reading) -> None:
         return
     if _BRACKET.search(text, at, end):
         raise ambiguous("more than one value", at, "write one JSON object and nothing else")
-    # who guesses about the inside of a document does not call its end prose as well
+    # A reading that guesses about the inside of a document must not also treat its end as prose.
     if reading.guessing or _PROSE_BEHIND.fullmatch(text, at, end) is None:
-        raise invalid(f"something follows the value: {text[at : at + 16]!r}", at)
+        raise invalid(f"unexpected text after the value: {text[at : at + 16]!r}", at)
     reading.take("prose")
 
 

@@ -1,4 +1,4 @@
-"""For tests, ours and yours: compare canonical values, cut streams, check a wire or a text format.
+"""Test support: compare canonical values, cut streams, check a wire or a text format.
 
 from toolwire.testing import load_vectors, same, wire_checks
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    """The scripted provider, which needs an event loop, and recordings are loaded when they are asked for."""
+    """Load the scripted provider, which needs an event loop, and the recordings on first use."""
     if name in ("Partly", "Raw", "Recorded", "Upstream"):
         from . import upstream
 

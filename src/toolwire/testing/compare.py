@@ -1,7 +1,7 @@
 """Equality of canonical values.
 
-`==` is not enough: in Python `1 == 1.0 == True`, and `extra` keeps how things were written, which is form and not meaning.
-Two values are the `same` if their JSON is, numbers by type, without form.
+`==` is not enough: in Python `1 == 1.0 == True`, and `extra` keeps the spelling of values, which is form and not
+meaning. Two values are the `same` if their JSON is the same, with numbers compared by type, without form.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ __all__ = ["differences", "plain", "same", "without_extra"]
 
 
 def same(first: Any, second: Any) -> bool:
-    """Whether two values (canonical or JSON) mean the same."""
+    """Return whether two values (canonical or JSON) have the same meaning."""
     return not differences(first, second)
 
 
 def differences(first: Any, second: Any) -> list[str]:
-    """Where they differ, as JSON pointers."""
+    """Return the JSON pointers where two values differ."""
     found: list[str] = []
     _compare(plain(first), plain(second), (), found)
     return found
 
 
 def plain(value: Any) -> JSON:
-    """A value as JSON, defaults and form left out."""
+    """Return a value as JSON, without defaults and form."""
     return _without_form(msgspec.to_builtins(value))
 
 
 def without_extra(value: JSON) -> JSON:
-    """Meaning only: no fields that just one wire knows."""
+    """Return the meaning only, without fields specific to one wire."""
     if isinstance(value, dict):
         return {key: without_extra(item) for key, item in value.items() if key != "extra"}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What must hold for documents: requests, responses, declarations, errors."""
+"""Checks for documents: requests, responses, declarations, errors."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def _survives_mutation(wire: Wire, vector: Vector) -> None:
 
 
 DOCUMENT_CHECKS = (
-    ("comes back as it was", _comes_back),
-    ("means what it says", _means),
+    ("round trip", _comes_back),
+    ("has the stated meaning", _means),
     ("is recognised", _is_recognised),
     ("survives mutation", _survives_mutation),
 )

@@ -1,10 +1,10 @@
-"""Values of a schema, made up: the same ones for the same seed.
+"""Generate values of a schema, the same ones for the same seed.
 
     for value in instances(schema, seed="create_ticket", count=12):
         ...
 
-Keys that a schema does not mention are made up only where it asks for them (`additionalProperties`, a map). What comes out
-was accepted by the validator; a schema with contradictions, or one that only luck can match, may give fewer values.
+Keys that a schema does not mention are generated only if it allows them explicitly (`additionalProperties`, a map). The
+validator has accepted every value; a schema with contradictions, or one that is hard to match, may give fewer values.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FORMATS = {
 
 
 def instances(schema: JSON, *, seed: str = "", count: int = 12, validator: Validator | None = None) -> Iterator[JSON]:
-    """Up to `count` values that the schema accepts."""
+    """Yield up to `count` values that the schema accepts."""
     source = read(schema)
     check = Validator(schema) if validator is None else validator
     maker = _Maker(source, random.Random(seed))

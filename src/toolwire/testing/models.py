@@ -1,4 +1,4 @@
-"""Models for tests: they say what they are told to say."""
+"""Models for tests, with scripted answers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Line: TypeAlias = Response | Callable[[Request], Response]
 
 
 def says(*parts: Part | str) -> Response:
-    """An answer: words and calls."""
+    """Build an answer from texts and calls."""
     said = tuple(Text(part) if isinstance(part, str) else part for part in parts)
     calls = any(isinstance(part, ToolCall) for part in said)
     return Response(id="scripted", model="scripted", parts=said, stop=Stop("tool_calls" if calls else "stop"))
 
 
 class ScriptedModel:
-    """Says its lines one after the other; a line may be a function of the request. `heard` is what it was asked."""
+    """A model that returns its lines in order; a line may be a function of the request. `heard` lists the requests."""
 
     def __init__(self, lines: Iterable[Line]) -> None:
         self.model = "scripted"
@@ -44,6 +44,6 @@ class ScriptedModel:
     def _next(self, request: Request) -> Response:
         self.heard.append(request)
         if not self._lines:
-            raise ConfigError("the script is at its end", hint="give the model another line")
+            raise ConfigError("the script has no more lines", hint="add another line to the script")
         line = self._lines.pop(0)
         return replace(line(request) if callable(line) else line, id=f"scripted-{len(self.heard)}")

@@ -1,4 +1,4 @@
-"""Documents that are almost right."""
+"""Mutate documents, for robustness tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _INTRUDERS: list[JSON] = [
 
 
 def mutations(document: JSON, random: Random, count: int) -> Iterator[JSON]:
-    """`count` copies of `document`, each with one thing replaced, removed, renamed or doubled."""
+    """Yield `count` copies of `document`, each with one value replaced, removed, renamed or duplicated."""
     for _ in range(count):
         yield _mutated(document, random)
 

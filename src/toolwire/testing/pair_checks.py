@@ -1,4 +1,4 @@
-"""What must hold between two wires: there and back, nothing is lost without a loss that says so."""
+"""Checks between two wires: after a round trip, every change is covered by a loss."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["PAIR_CHECKS", "request_pair"]
 
 
 def request_pair(wire: Wire, body: Object, other: Wire) -> None:
-    """A request goes to `other` and back: what changed is in the losses."""
+    """Send a request to `other` and back; every change must be in the losses."""
     request = without_stored(wire.decode_request(body), other.name)
     try:
         prepared = prepare(request, other)
     except ToolwireError:
-        return  # refused with a reason, before anything was sent
+        return  # refused with a reason before sending
     written, losses = other.encode_request(prepared.request)
     back = other.decode_request(written)
     differing = unexplained_in_request(prepared.request, back, list(losses))
-    assert not differing, f"{other.name} reads back something else at {differing}, without a loss"
+    assert not differing, f"{other.name} decodes a different value at {differing}, without a loss"
     original = _with_old_names(back, prepared.exchange)
     explained = [*prepared.losses, *(replace(loss, path=prepared.origin(loss.path)) for loss in losses)]
     differing = unexplained_in_request(request, original, explained)
@@ -70,7 +70,7 @@ def _stream_pair(wire: Wire, vector: Vector, other: Wire) -> None:
 
 
 def _with_old_names(fitted: Request, exchange: Exchange) -> Request:
-    """A fitted request with its names as they were."""
+    """Restore the original names in a fitted request."""
     back = exchange.original_name
 
     def part_of(part: Part) -> Part:

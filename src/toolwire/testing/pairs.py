@@ -1,9 +1,9 @@
-"""What changed on the way, and is it in the losses?
+"""Find changes of a translation that its losses do not report.
 
-A request is taken apart into statements, each at a path: a parameter, a field of a tool, a part that somebody said. How
-parts are gathered into messages is no statement, and an id only matters as a link, so calls are numbered. A statement
-that is missing on the other side must have a loss at its path, above it or below it; one that was added needs a loss that
-says that something was put in its place.
+A request is split into statements, each at a path: a parameter, a field of a tool, a part of a message. The grouping of
+parts into messages is not a statement, and an id only matters as a link, so calls are numbered. A statement that is
+missing on the other side must have a loss at its path, above it or below it; an added statement needs a loss that
+reports a replacement.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .compare import plain
 __all__ = ["unexplained_in_request", "unexplained_in_response"]
 
 Statement: TypeAlias = tuple[str, str]
-"""(path, what is said there)"""
+"""(path, content at this path)"""
 
 _INSTEAD = ("rewritten", "moved", "weakened")
 
 
 def unexplained_in_request(before: Request, after: Request, losses: Iterable[Loss]) -> list[str]:
-    """Paths of `before` that `after` does not have, and that no loss accounts for."""
+    """Return paths of `before` that `after` lacks and that no loss covers."""
     losses = list(losses)
     unexplained = _compare(_request_fields(before), _request_fields(after), losses)
     unexplained += _compare_tools(before.tools, after.tools, losses)
@@ -46,7 +46,7 @@ def unexplained_in_response(before: Response, after: Response, losses: Iterable[
 def _request_fields(request: Request) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in plain(request.params).items():
-        if name != "include_usage":  # about the stream, which other wires always count
+        if name != "include_usage":  # concerns the stream; other wires always report usage
             fields[f"/params/{name}"] = value
     if request.choice is not None and request.choice.mode != "auto":
         mode, names = request.choice.mode, list(request.choice.names)
@@ -57,7 +57,7 @@ def _request_fields(request: Request) -> dict[str, Any]:
         fields["/parallel"] = False
     if request.reasoning is not None:
         for name, value in plain(request.reasoning).items():
-            # shown or not is a switch that only some wires have; not shown is what the others do anyway
+            # Only some wires have a switch for visible reasoning; on the others it is never visible.
             if (name not in ("extra", "mode") and (name, value) != ("visible", False)) or value == "off":
                 fields[f"/reasoning/{name}"] = value
     if request.output is not None and request.output.kind != "text":
@@ -113,7 +113,7 @@ def _tool_fields(tool: Tool) -> dict[str, Any]:
 
 
 def _accounts(losses: list[Loss], path: str) -> bool:
-    """A loss at the root or for all parts together says nothing about this one."""
+    """Return whether a loss covers `path`; one at the root or for all parts together is too general."""
     near = [loss for loss in losses if loss.path not in ("", "/parts", "/messages", "/tools")]
     return any(_above(loss.path, path) or _above(path, loss.path) for loss in near)
 
@@ -123,9 +123,9 @@ def _above(outer: str, inner: str) -> bool:
 
 
 class _Links:
-    """Calls numbered as they come. Where a result has no id, the nth of a name belongs to the nth call of it.
+    """Calls in order of appearance. Without ids, the nth result of a name belongs to the nth call of that name.
 
-    A model may repeat an id in a later turn; a result belongs to the first call of its id that has none yet.
+    A model may repeat an id in a later turn; a result belongs to the first call of its id without a result.
     """
 
     def __init__(self) -> None:
@@ -174,13 +174,13 @@ def _answered_in(response: Response) -> list[Statement]:
 def _words(part: Part, links: _Links) -> str:
     said = {key: value for key, value in plain(part).items() if key != "extra"}
     if isinstance(part, ToolCall):
-        # the same call may come as text or as an object
+        # The same call may be text or an object.
         said = {"call": links.call(part), "name": part.name, "namespace": part.namespace}
         said |= {"arguments": part.raw if part.arguments is None else part.arguments, "kind": part.kind}
         said["artefacts"] = plain(part.artefacts)
     elif isinstance(part, ToolResult):
         said["call_id"] = links.result(part)
-        for name in ("name", "kind", "namespace"):  # the call's, which some wires do not repeat
+        for name in ("name", "kind", "namespace"):  # fields of the call, which some wires do not repeat
             said.pop(name, None)
         said["parts"] = [_without_extra(item) for item in plain(part.parts)]
     return dumps(said)
@@ -191,7 +191,7 @@ def _without_extra(part: Any) -> Any:
 
 
 def _compare_said(before: list[Statement], after: list[Statement], losses: list[Loss]) -> list[str]:
-    said = [statement for statement in before if not _accounts(losses, statement[0])]  # all of it must be there still
+    said = [statement for statement in before if not _accounts(losses, statement[0])]  # all of these must be preserved
     unexplained = [path for start, end, _ in _changes(said, after) for path, _ in said[start:end]]
     if not any(loss.action in _INSTEAD for loss in losses):
         for start, end, instead in _changes(before, after):
@@ -200,7 +200,7 @@ def _compare_said(before: list[Statement], after: list[Statement], losses: list[
 
 
 def _changes(before: list[Statement], after: list[Statement]) -> list[tuple[int, int, list[Statement]]]:
-    """Where `before` differs, from and to, and what stands there instead."""
+    """Return the changed ranges of `before`, each with its replacement in `after`."""
     matcher = SequenceMatcher(None, [words for _, words in before], [words for _, words in after], autojunk=False)
     opcodes = [opcode for opcode in matcher.get_opcodes() if opcode[0] != "equal"]
     return [(start, end, after[other_start:other_end]) for _, start, end, other_start, other_end in opcodes]

@@ -1,10 +1,10 @@
-"""Does a lowered schema still mean the same? Measured on made-up values.
+"""Measure on generated values whether a lowered schema preserves the meaning of the original.
 
     complete    every value of the original can be written under the lowered schema, and lifts back to itself
     sound       every value of the lowered schema lifts to a value of the original
-    honest      where one of them does not hold, a loss says so
+    honest      where one of them does not hold, a loss reports it
 
-Equal up to an explicit null under an optional property: absent and null are one thing to a model.
+Values are equal up to an explicit null under an optional property: absent and null are the same to a model.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Verdict(NamedTuple):
     sound: bool
     reported: bool
     example: JSON = None
-    """A value that was not carried, where there is one."""
+    """A value that was not preserved, if there is one."""
 
     @property
     def perfect(self) -> bool:
@@ -51,7 +51,7 @@ def judge(
     seed: str = "",
     count: int = 12,
 ) -> Verdict | None:
-    """None where the schema cannot be tested: it is not valid, or no value of it could be made up."""
+    """Measure the preservation; None if the schema is invalid or no value of it could be generated."""
     try:
         original = Validator(schema)
     except SchemaError:
@@ -76,7 +76,7 @@ def judge(
 
 
 def closed(schema: JSON) -> JSON:
-    """With keys that are not mentioned forbidden, as models read it."""
+    """Forbid keys that the schema does not mention, as models understand it."""
     if type(schema) is list:
         return [closed(one) for one in schema]
     if type(schema) is not dict:

@@ -1,11 +1,11 @@
-"""Where does a call that breaks its schema fail, in each dialect?
+"""Determine, for each dialect, where a call that violates its schema fails.
 
-    unwritable    the provider compiles the schema that it gets, and that does not admit the call
-    told          the schema that the provider gets forbids it; a model that does not obey is refused here
-    local         the schema that the provider gets cannot say it; refused here, by the original
-    lifted        it means something valid there (null for absent, digits for a number), and arrives as that
+    unwritable    the provider compiles the lowered schema, which does not admit the call
+    told          the lowered schema forbids it; the call of a model that does not comply is refused here
+    local         the lowered schema cannot express it; refused here, by the original
+    lifted        it has a valid meaning there (null for absent, digits for a number), and arrives as that
 
-A call never arrives as it is: what breaks the original is refused by the original, whatever the dialect.
+An invalid call never arrives unchanged: the original schema refuses it, whatever the dialect.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Where = Literal["unwritable", "told", "local", "lifted"]
 class Refusal(NamedTuple):
     where: Where
     problems: tuple[Problem, ...]
-    """What is told to the model, in the terms of the original."""
+    """The problems reported to the model, in the terms of the original."""
     arrives: JSON = None
-    """What the tool gets, where the call means something valid."""
+    """The arguments that the tool receives, if the call has a valid meaning."""
 
 
 def refusal(schema: JSON, dialect: str, arguments: JSON) -> Refusal | None:
-    """None where the arguments break nothing."""
+    """Return the refusal, or None if the arguments are valid."""
     lowered = lower(schema, dialect)
     written = lowered.encode(arguments)
     arrives = lowered.lift(written)

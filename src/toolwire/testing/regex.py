@@ -1,4 +1,4 @@
-"""Texts that a regular expression matches, for making up values of a schema."""
+"""Generate texts that match a regular expression, for values of a schema."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _CATEGORIES = {
 
 
 def matching(pattern: str, chance: random.Random) -> str:
-    """Make up a text that the pattern matches; a poor guess for a pattern that is refused or cannot be parsed.
+    """Generate a text that matches the pattern; a poor guess for a pattern that is refused or cannot be parsed.
 
-    Python's parser takes the pattern apart; it never matches with it. A refused pattern could ask for a text of any length.
+    The pattern is only parsed, with Python's parser, and never matched. A refused pattern could require a text of any
+    length.
     """
     if refusal(pattern) is not None:
         return "a"

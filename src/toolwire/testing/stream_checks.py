@@ -1,4 +1,4 @@
-"""What must hold for streams: any cutting gives the same, the whole is the same, what is cut short is an error."""
+"""Checks for streams: any chunking gives the same events, folding gives the whole response, truncation is an error."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["STREAM_CHECKS", "decode_stream", "merged"]
 
 
 def decode_stream(wire: Wire, chunks: Iterable[bytes]) -> list[Event]:
-    """All events of a stream that arrives in `chunks`."""
+    """Return all events of a stream that arrives in `chunks`."""
     decoder = wire.stream_decoder()
     events = [event for chunk in chunks for event in decoder.feed(chunk)]
     return events + decoder.close()
 
 
 def merged(events: Iterable[Event]) -> list[Event]:
-    """The events with adjacent deltas of one item joined: how a stream was cut does not show any more."""
+    """Join adjacent deltas of one item, so that the result does not depend on the chunking."""
     joined: list[Event] = []
     for event in events:
         last = joined[-1] if joined else None
@@ -51,25 +51,25 @@ def _section(event: Event) -> tuple[int | None, ...]:
 def _any_split(wire: Wire, vector: Vector) -> None:
     whole = decode_stream(wire, [vector.data])
     for first, second in every_split(vector.data):
-        assert decode_stream(wire, [first, second]) == whole, f"cut at {len(first)}: other events"
+        assert decode_stream(wire, [first, second]) == whole, f"cut at {len(first)}: different events"
 
 
 def _any_chunks(wire: Wire, vector: Vector) -> None:
     whole = decode_stream(wire, [vector.data])
-    assert decode_stream(wire, bytewise(vector.data)) == whole, "byte by byte: other events"
+    assert decode_stream(wire, bytewise(vector.data)) == whole, "byte by byte: different events"
     random = Random(vector.name)
     for pieces in (3, 7, 40):
         chunks = random_chunks(vector.data, random, pieces)
-        assert decode_stream(wire, chunks) == whole, f"cut at {[len(chunk) for chunk in chunks]}: other events"
+        assert decode_stream(wire, chunks) == whole, f"cut at {[len(chunk) for chunk in chunks]}: different events"
 
 
 def _line_ends(wire: Wire, vector: Vector) -> None:
     whole = decode_stream(wire, [vector.data])
     for mark in (b"\r\n", b"\r"):
         assert decode_stream(wire, [vector.data.replace(b"\n", mark)]) == whole, (
-            f"lines that end in {mark!r}: other events"
+            f"lines that end in {mark!r}: different events"
         )
-    assert decode_stream(wire, [b"\xef\xbb\xbf" + vector.data]) == whole, "with a byte order mark: other events"
+    assert decode_stream(wire, [b"\xef\xbb\xbf" + vector.data]) == whole, "with a byte order mark: different events"
 
 
 def _folds(wire: Wire, vector: Vector) -> None:
@@ -95,14 +95,14 @@ def _stream_comes_back(wire: Wire, vector: Vector) -> None:
         written = b"".join([encoder.feed(event) for event in events])
         again = fold(decode_stream(wire, [written]))
         if response.fault is not None:
-            assert same(again.fault, response.fault), f"another error: {again.fault}"
+            assert same(again.fault, response.fault), f"different error: {again.fault}"
             continue
         differing = differences(again, response)
         assert not differing, f"differs at {differing}\nagain  {plain(again)}\nbefore {plain(response)}"
 
 
 def _prefixes(wire: Wire, vector: Vector) -> None:
-    """Cut anywhere: an error before the end, the same answer behind it."""
+    """Cut the stream at every position: an error before the end of the answer, the same answer after it."""
     data = vector.data
     end = _end_of_answer(wire, data)
     response = fold(decode_stream(wire, [data]))
@@ -110,17 +110,17 @@ def _prefixes(wire: Wire, vector: Vector) -> None:
         try:
             cut = fold(decode_stream(wire, [data[:length]]))
         except TruncatedStream:
-            assert length < end, f"cut at {length}, behind the terminal mark: still truncated"
+            assert length < end, f"cut at {length}, after the terminal mark: reported as truncated"
             continue
-        assert length >= end - _FRAME_END, f"cut at {length}, before the terminal mark: taken for whole"
-        assert same(_less_usage(cut), _less_usage(response)), f"cut at {length}: another answer"
+        assert length >= end - _FRAME_END, f"cut at {length}, before the terminal mark: accepted as complete"
+        assert same(_less_usage(cut), _less_usage(response)), f"cut at {length}: different answer"
 
 
-_FRAME_END = 4  # the blank line behind a frame may be missing, in any spelling
+_FRAME_END = 4  # the blank line after a frame may be missing, with any line ends
 
 
 def _end_of_answer(wire: Wire, data: bytes) -> int:
-    """Behind the frame with the last terminal mark."""
+    """Return the end of the frame with the last terminal mark."""
     marks = list(re.finditer(wire.terminal, data))
     if not marks:
         assert any(isinstance(event, StreamFault) for event in decode_stream(wire, [data])), (
@@ -158,12 +158,12 @@ def _stream_survives_mutation(wire: Wire, vector: Vector) -> None:
 
 
 STREAM_CHECKS = (
-    ("cut in two anywhere", _any_split),
-    ("cut in many pieces", _any_chunks),
+    ("cut in two at every position", _any_split),
+    ("cut into many pieces", _any_chunks),
     ("other line ends", _line_ends),
-    ("is the same as its whole", _folds),
-    ("means what it says", _stream_means),
-    ("comes back as it was", _stream_comes_back),
-    ("cut short", _prefixes),
+    ("folds to the whole response", _folds),
+    ("has the stated meaning", _stream_means),
+    ("round trip", _stream_comes_back),
+    ("truncated at every position", _prefixes),
     ("survives mutation", _stream_survives_mutation),
 )

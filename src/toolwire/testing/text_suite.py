@@ -1,10 +1,10 @@
-"""The conformance suite for text formats: everything that must hold for every format, whoever wrote it.
+"""The conformance suite for text formats: the checks that every format must pass.
 
 the calls, the text, the reasoning and the diagnostics are those that the vector states
-any cutting of the text gives the same events; read whole it is the same as read in pieces
-of a text that was cut off, only calls that are whole are complete
-what was read as complete can be written, and reads back as it was, or the writing says that it does not
-what is broken raises nothing
+any chunking of the text gives the same events as the whole text
+in a truncated text, only complete calls are marked complete
+complete calls can be written and parse back unchanged, or the writer reports a loss
+broken text raises nothing
 tools are declared and results rendered
 """
 
@@ -31,10 +31,10 @@ _MUTANTS = 10
 
 
 def text_checks(form: Format | str, vectors: Iterable[TextVector]) -> list[Check]:
-    """All checks of a format."""
+    """Return all checks of a format."""
     form = get(form) if isinstance(form, str) else form
     vectors = list(vectors)
-    checks = [Check("there are vectors", partial(_has_vectors, form, vectors))]
+    checks = [Check("vectors exist", partial(_has_vectors, form, vectors))]
     if not vectors:
         return checks
     checks.append(Check("tools and results are rendered", partial(_is_rendered, form, vectors[0])))
@@ -45,7 +45,7 @@ def text_checks(form: Format | str, vectors: Iterable[TextVector]) -> list[Check
 
 
 def read_pieces(form: Format, vector: TextVector, pieces: Iterable[str]) -> tuple[object, ...]:
-    """What a text gives that arrives in `pieces`, so that it can be compared: how it was cut does not show any more."""
+    """Parse a text that arrives in `pieces` into a value to compare, which does not depend on the chunking."""
     parser = form.parser(vector.tools)
     events = [event for piece in pieces for event in parser.feed(piece)]
     stopped = parser.should_stop
@@ -54,19 +54,19 @@ def read_pieces(form: Format, vector: TextVector, pieces: Iterable[str]) -> tupl
 
 
 def _has_vectors(form: Format, vectors: list[TextVector]) -> None:
-    assert len(vectors) >= _NEEDED, f"{form.name} has no vectors, or too few: {len(vectors)}"
+    assert len(vectors) >= _NEEDED, f"{form.name} has too few vectors: {len(vectors)}"
     assert any(call.state == "complete" for vector in vectors for call in vector.calls), "no vector has a call"
     for vector in vectors:
-        assert vector.source.strip(), f"{vector} does not say where it comes from"
+        assert vector.source.strip(), f"{vector} has no source"
 
 
 def _is_rendered(form: Format, vector: TextVector) -> None:
     declared = form.render_tools(vector.tools)
     for tool in vector.tools:
         assert tool.name in declared, f"{tool.name} is not declared"
-    assert form.render_tools([]) == "", "something is declared where there are no tools"
+    assert form.render_tools([]) == "", "render_tools must return an empty text without tools"
     rendered = form.render_result(ToolResult("abcdefghi", "get_weather", (Text("22 degrees"),)))
-    assert "22 degrees" in rendered, "the result is not in what is rendered"
+    assert "22 degrees" in rendered, "the rendered text does not contain the result"
 
 
 def _says(form: Format, vector: TextVector) -> None:
@@ -77,7 +77,7 @@ def _says(form: Format, vector: TextVector) -> None:
 def _any_cut(form: Format, vector: TextVector) -> None:
     whole = read_pieces(form, vector, [vector.text])
     for pieces in _cuts(vector.text, Random(vector.name)):
-        assert read_pieces(form, vector, pieces) == whole, f"cut as {pieces}: other events"
+        assert read_pieces(form, vector, pieces) == whole, f"cut as {pieces}: different events"
 
 
 def _cuts(text: str, random: Random) -> Iterator[list[str]]:
@@ -90,7 +90,7 @@ def _cuts(text: str, random: Random) -> Iterator[list[str]]:
 
 
 def _places(text: str, random: Random) -> list[int]:
-    """Every place in a text; in a long one, as many as are likely to find what there is to find."""
+    """Return every position in a text; in a long one, a random sample."""
     places = range(len(text))
     return list(places) if len(places) <= _LONG else sorted(random.sample(places, _LONG))
 
@@ -100,10 +100,10 @@ def _any_prefix(form: Format, vector: TextVector) -> None:
     for length in _places(vector.text, Random(vector.name)):
         cut = form.parse(vector.text[:length], vector.tools, finished=False)
         done = [call for call in cut.calls if call.state == "complete"]
-        assert len(done) <= len(whole), f"cut at {length}: a call too many: {done[-1]}"
+        assert len(done) <= len(whole), f"cut at {length}: surplus call {done[-1]}"
         for call, there in zip(done, whole, strict=False):
             alike = call.name == there.name and same(call.arguments, there.arguments)
-            assert alike, f"cut at {length}, taken for whole: {call}, where all of the text says {there}"
+            assert alike, f"cut at {length}: {call} marked complete, but the whole text has {there}"
 
 
 def _comes_back(form: Format, vector: TextVector) -> None:
@@ -114,7 +114,7 @@ def _comes_back(form: Format, vector: TextVector) -> None:
     if written.losses:
         return
     back = form.parse(written.text, vector.tools).calls
-    assert same(_meaning(back), _meaning(calls)), f"{written.text!r} reads as {back}"
+    assert same(_meaning(back), _meaning(calls)), f"{written.text!r} parses as {back}"
 
 
 def _meaning(calls: Iterable[ToolCall]) -> list[object]:
@@ -136,13 +136,13 @@ def _survives_mutation(form: Format, vector: TextVector) -> None:
         )
         cut = [mutant[:place], mutant[place:]]
         whole = read_pieces(form, vector, [mutant])
-        assert read_pieces(form, vector, cut) == whole, f"{mutant!r} cut at {place}: other events"
+        assert read_pieces(form, vector, cut) == whole, f"{mutant!r} cut at {place}: different events"
 
 
 _CHECKS = (
-    ("says what it says", _says),
-    ("cut anywhere", _any_cut),
-    ("cut off anywhere", _any_prefix),
-    ("comes back", _comes_back),
+    ("matches the vector", _says),
+    ("cut at every position", _any_cut),
+    ("truncated at every position", _any_prefix),
+    ("round trip", _comes_back),
     ("survives mutation", _survives_mutation),
 )

@@ -1,15 +1,15 @@
-"""Truth as data: what a model wrote, and which calls are in it.
+"""Test vectors for text formats: the text of a model, and the calls in it.
 
 A vector file is a JSON object: `tools`, which were offered to the model (name → input schema), and `vectors`, a list of
 
-    name         what it is about
-    source       where the truth comes from: a table, a public parser's test, "written here: grammar"; never absent
-    text         what the model wrote
-    calls        what is in it: name, arguments (for a complete call), state, id where the text gives one
-    content      the text that is left; byte for byte
-    reasoning    what was reasoned
-    diagnostics  the codes of what a caller is told, each once
-    finished     false where the model was cut off
+    name         the subject of the vector
+    source       the origin of the data: a table, a public parser's test, "written here: grammar"; never absent
+    text         the text of the model
+    calls        the calls in it: name, arguments (for a complete call), state, id where the text gives one
+    content      the remaining text, byte for byte
+    reasoning    the reasoning text
+    diagnostics  the codes of the diagnostics, each once
+    finished     false if the text is truncated
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TextVector(Value, frozen=True):
         return self.name
 
     def differences(self, parsed: Parsed) -> list[str]:
-        """Where what was read is not what was written."""
+        """Describe the differences between the parsed text and this vector."""
         reasoning = "".join(part.text for part in parsed.parts if isinstance(part, Reasoning))
         found: dict[str, tuple[object, object]] = {
             "content": (parsed.text, self.content),
@@ -65,7 +65,9 @@ class TextVector(Value, frozen=True):
                 [said.id for said in self.calls if said.id],
             ),
         }
-        return [f"{what}: {got!r} is not {said!r}" for what, (got, said) in found.items() if repr(got) != repr(said)]
+        return [
+            f"{what}: expected {said!r}, got {got!r}" for what, (got, said) in found.items() if repr(got) != repr(said)
+        ]
 
 
 class _File(Value, frozen=True):
@@ -74,10 +76,10 @@ class _File(Value, frozen=True):
 
 
 def load_text_vectors(path: str | Path) -> list[TextVector]:
-    """The vectors of a file; ConfigError for one without a source."""
+    """Load the vectors of a file; raise ConfigError for one without a source."""
     file = msgspec.json.decode(Path(path).read_bytes(), type=_File)
     tools = tuple(Tool(name, None, schema) for name, schema in file.tools.items())
     for vector in file.vectors:
         if not vector.source.strip():
-            raise ConfigError(f"the vector {vector.name!r} does not say where it comes from", pointer=str(path))
+            raise ConfigError(f"the vector {vector.name!r} has no source", pointer=str(path))
     return [msgspec.structs.replace(vector, tools=vector.tools or tools) for vector in file.vectors]

@@ -1,8 +1,8 @@
-"""Recorded exchanges as scripts: what a real provider once said, said again to the code under test.
+"""Recorded exchanges as scripts: replay the answers of a real provider to the code under test.
 
 trace = load_trace("tests/traces/two-calls.json")
 async with Upstream(*script_of(trace)) as upstream:
-    … ask upstream.url what trace.ingress asked
+    … send the request of trace.ingress to upstream.url
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _OF_THE_CONNECTION = frozenset({"content-length", "transfer-encoding", "content-
 
 
 def load_trace(path: str | Path) -> Trace:
-    """What `toolwire trace record` wrote; ConfigError for what it did not."""
+    """Load a file of `toolwire trace record`; raise ConfigError for any other file."""
     return load(Path(path))
 
 
 def script_of(trace: Trace, *, in_time: bool = False) -> list[Line]:
-    """The answers of the upstreams, in their order and cut as they were; `in_time` with the pauses that they had."""
+    """Return the answers of the upstreams, in order and with their chunking; `in_time` also keeps their pauses."""
     return [_line(one.answer, one.ms, in_time=in_time) for one in trace.upstreams if one.answer is not None]
 
 

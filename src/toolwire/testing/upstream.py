@@ -1,13 +1,13 @@
-"""A model provider for tests: it speaks every wire, on this machine, and says what its script says.
+"""A model provider for tests: a local server that supports every wire and answers from a script.
 
     async with Upstream(Response(parts=(Text("Hello"),), stop=Stop("stop"))) as upstream:
         client = ModelClient("anthropic/any", base_url=upstream.url, key="k")
         await client.ask(request)
-    upstream.heard[0].request          # what it was asked, in canonical terms
+    upstream.heard[0].request          # the request in canonical terms
 
-A script is a list of answers, one a request: a Response or a Fault, which is said as the wire of the request says it, whole
-or streaming in small pieces; `Raw` for bytes of your own; `Recorded` for those of a recording; `Partly` for an answer that stops in the middle; or a function of
-the request that gives one of these. When it is over, the answer is a fault that says so.
+A script is a list of answers, one for each request: a Response or a Fault, encoded for the wire of the request, whole
+or streaming in small pieces; `Raw` for arbitrary bytes; `Recorded` for the bytes of a recording; `Partly` for a
+truncated answer; or a function of the request that returns one of these. After the script, every answer is a fault.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _JSON = {"content-type": "application/json"}
 
 
 class Raw(Value, frozen=True):
-    """Any answer at all. A streamed one comes in small pieces."""
+    """An arbitrary answer. A streamed one is sent in small pieces."""
 
     body: bytes = b""
     status: int = 200
@@ -48,9 +48,9 @@ class Raw(Value, frozen=True):
 
 
 class Partly(Value, frozen=True):
-    """An answer that stops after so many bytes of its body: None is before anything was sent.
+    """An answer that stops after `size` bytes of its body; None stops before anything is sent.
 
-    Then the connection is closed (`cut`), reset, or left open without a word (`stall`).
+    Then the connection is closed (`cut`), reset, or left open and idle (`stall`).
     """
 
     answer: Response = Response()
@@ -59,7 +59,7 @@ class Partly(Value, frozen=True):
 
 
 class Recorded(Value, frozen=True):
-    """What a provider once answered: seconds to wait and what to say then, piece by piece."""
+    """A recorded answer: for each piece, the seconds to wait and the bytes."""
 
     pieces: tuple[tuple[float, bytes], ...] = ()
     status: int = 200
@@ -70,7 +70,7 @@ Line: TypeAlias = Response | Fault | Raw | Recorded | Partly | Callable[[Request
 
 
 class Heard(Value, frozen=True):
-    """One request. `wire` and `request` are None where no wire knows the path."""
+    """One received request. `wire` and `request` are None if no wire has this path."""
 
     path: str
     headers: dict[str, str]
@@ -90,8 +90,9 @@ class _Answer(Value, frozen=True):
 class Upstream:
     """A server on the loopback interface, for as long as its context lasts.
 
-    `piece` is the size of a stream's pieces in bytes, `delta` that of its deltas in characters, `pace` the seconds between
-    two pieces; `tls` makes it HTTPS. `disconnects` counts the clients that went away before they had their answer.
+    `piece` is the size of a stream's pieces in bytes, `delta` that of its deltas in characters, `pace` the seconds
+    between two pieces; `tls` makes it HTTPS. `disconnects` counts the clients that disconnected before the end of their
+    answer.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Upstream:
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
-        await asyncio.sleep(0)  # who was let in a moment ago is seen out as well
+        await asyncio.sleep(0)  # let connections accepted just now register, so that they are closed too
         writers = list(self._open.values())
         for task in list(self._open):
             task.cancel()
@@ -130,11 +131,11 @@ class Upstream:
         return f"{scheme}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def disconnected(self, times: int = 1, *, within: float = 5.0) -> None:
-        """Waits until that many clients have gone away; TimeoutError if they do not."""
+        """Wait until that many clients have disconnected; raise TimeoutError otherwise."""
         await self._until(lambda: self.disconnects >= times, within)
 
     async def asked(self, times: int = 1, *, within: float = 5.0) -> None:
-        """Waits until that many requests have come; TimeoutError if they do not."""
+        """Wait until that many requests have arrived; raise TimeoutError otherwise."""
         await self._until(lambda: len(self.heard) >= times, within)
 
     async def _until(self, happened: Callable[[], bool], within: float) -> None:
@@ -154,7 +155,7 @@ class Upstream:
             while True:
                 path, headers = _read_head(await head)
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
-                # whoever goes away in the middle of an answer is seen by this read
+                # This read detects a client that disconnects in the middle of an answer.
                 head = asyncio.ensure_future(reader.readuntil(_HEAD_END))
                 answering = asyncio.ensure_future(self._answer(path, headers, body, writer))
                 await asyncio.wait({head, answering}, return_when=asyncio.FIRST_COMPLETED)
@@ -164,7 +165,7 @@ class Upstream:
                 if not answering.result():
                     return
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client is done
+            pass  # the client closed the connection
         finally:
             await _cancelled(head, answering)
 
@@ -174,12 +175,16 @@ class Upstream:
             self._news.notify_all()
 
     async def _answer(self, path: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter) -> bool:
-        """Whether the connection can be used again."""
+        """Answer a request; return whether the connection can be reused."""
         heard = self._understood(path, headers, body)
         async with self._news:
             self.heard.append(heard)
             self._news.notify_all()
-        line = self.script.pop(0) if self.script else Fault("server", "the script is over", 500, retryable=False)
+        line = (
+            self.script.pop(0)
+            if self.script
+            else Fault("server", "the script has no more answers", 500, retryable=False)
+        )
         while callable(line):
             line = line(heard.request or Request())
         if isinstance(line, Recorded):
@@ -233,7 +238,7 @@ class Upstream:
                 yield event
 
     async def _send(self, answer: _Answer, size: int | None, writer: asyncio.StreamWriter) -> None:
-        """The answer, or the first `size` bytes of its body."""
+        """Send the answer, or the first `size` bytes of its body."""
         length = {"transfer-encoding": "chunked"} if answer.streamed else {"content-length": str(len(answer.body))}
         writer.write(_write_head(answer.status, {**answer.headers, **length}))
         body = answer.body[:size]
@@ -266,7 +271,7 @@ async def _cancelled(*tasks: asyncio.Future[bytes] | asyncio.Future[bool] | None
 
 
 def _route(wire: Wire, stream: bool) -> re.Pattern[str]:
-    """The path of a wire as a pattern: behind any base URL, with any model."""
+    """Return the path of a wire as a pattern: after any base URL, with any model."""
     path = re.escape(wire.path(_MODEL, stream=stream)).replace(re.escape(_MODEL), "(?P<model>[^/]+)")
     return re.compile(f".*{path}(?:[?&].*)?")
 

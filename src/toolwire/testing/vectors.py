@@ -1,14 +1,14 @@
-"""Truth as data: what a wire says, and what it means.
+"""Test vectors for wires: documents, and their meaning.
 
 A vector file is a JSON list of objects:
 
-    name      what it is about
-    source    where the truth comes from: "spec: …", "sdk: …", "recorded: …", "issue: …", "facts: …"; never absent
+    name      the subject of the vector
+    source    the origin of the data: "spec: …", "sdk: …", "recorded: …", "issue: …", "facts: …"; never absent
     kind      request | response | stream | tools | error
-    body      the document (for a stream: `events`, a list of strings that are put together)
-    meaning   the canonical value as JSON, without `extra`; optional where `body` says enough by coming back
-    whole     for a stream: the response body that says the same in one piece; optional
-    status    for an error: the HTTP status it came with
+    body      the document (for a stream: `events`, a list of strings to concatenate)
+    meaning   the canonical value as JSON, without `extra`; optional if the round trip of `body` is enough
+    whole     for a stream: the equivalent response body in one piece; optional
+    status    for an error: its HTTP status
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Vector(Value, frozen=True):
 
 
 def load_vectors(path: str | Path) -> list[Vector]:
-    """The vectors of a file; ConfigError for one without a source."""
+    """Load the vectors of a file; raise ConfigError for one without a source."""
     import msgspec
 
     raw = json.loads(Path(path).read_text(encoding="utf-8"))
     vectors = msgspec.convert(raw, list[Vector])
     for vector in vectors:
         if not vector.source.strip():
-            raise ConfigError(f"the vector {vector.name!r} does not say where it comes from", pointer=str(path))
+            raise ConfigError(f"the vector {vector.name!r} has no source", pointer=str(path))
     return vectors

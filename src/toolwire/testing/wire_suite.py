@@ -1,11 +1,11 @@
-"""The conformance suite: everything that must hold for every wire, whoever wrote it.
+"""The conformance suite for wires: the checks that every wire must pass.
 
-decode, encode and decode again give the same                      (same wire: the document itself comes back)
+decode, encode and decode again give the same value                  (same wire: the same document)
 the meaning is the one that the vector states
-any cutting of a stream gives the same events; folded, they are the whole response
-a stream that stops before its terminal mark is TruncatedStream; behind it, only usage may be missing
-what is broken raises toolwire's errors and nothing else
-to every other wire and back: equal, but for what the losses say
+any chunking of a stream gives the same events; folded, they are the whole response
+a stream that stops before its terminal mark raises TruncatedStream; after it, only usage may be missing
+broken input raises only toolwire's errors
+to every other wire and back: equal, except for the reported losses
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NEEDED = {"request", "response", "stream", "error"}
 
 
 class Check:
-    """One thing that must hold. Call it; AssertionError says what does not."""
+    """One check. Calling it raises AssertionError with the reason if the check fails."""
 
     def __init__(self, name: str, run: Callable[[], None]) -> None:
         self.name = name
@@ -40,10 +40,10 @@ class Check:
 
 
 def wire_checks(wire: Wire | str, vectors: Iterable[Vector], others: Iterable[str] | None = None) -> list[Check]:
-    """All checks of a wire. `others`: the wires to carry things to, and back; by default all that are there."""
+    """Return all checks of a wire. `others`: the wires for round trips; by default all registered ones."""
     codec = get(wire) if isinstance(wire, str) else wire
     vectors = list(vectors)
-    checks = [Check("there are vectors", partial(_has_vectors, codec, vectors))]
+    checks = [Check("vectors exist", partial(_has_vectors, codec, vectors))]
     for vector in vectors:
         for about, run in STREAM_CHECKS if vector.kind == "stream" else DOCUMENT_CHECKS:
             checks.append(Check(f"{vector}: {about}", partial(run, codec, vector)))
@@ -58,4 +58,4 @@ def _has_vectors(wire: Wire, vectors: list[Vector]) -> None:
     missing = _NEEDED - {vector.kind for vector in vectors}
     assert not missing, f"{wire.name} has no vectors for {', '.join(sorted(missing))}"
     for vector in vectors:
-        assert vector.source.strip(), f"{vector} does not say where it comes from"
+        assert vector.source.strip(), f"{vector} has no source"

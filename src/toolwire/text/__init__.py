@@ -1,12 +1,12 @@
-"""Tool calls written in text: one small data module a format, over one engine.
+"""Tool calls written in text: one small data module per format, on one engine.
 
     fmt = toolwire.text.get("hermes")
     fmt.parse(text, tools).calls                 # a whole turn
-    parser = fmt.parser(tools)                   # or as it arrives: feed, close, should_stop
+    parser = fmt.parser(tools)                   # or incrementally: feed, close, should_stop
     fmt.render_tools(tools); fmt.render_call(call); fmt.render_result(result)
     toolwire.text.detect("Qwen3-Coder-30B")      # 'qwen3_xml'
 
-Nothing is imported before it is asked for. A third party adds a format by an entry point of the group `toolwire.text`.
+Formats are imported on first use. A third party adds a format with an entry point of the group `toolwire.text`.
 """
 
 from __future__ import annotations
@@ -89,14 +89,14 @@ _loaded: dict[str, Format] = {}
 
 
 def names() -> list[str]:
-    """The formats that are there, ours and others'."""
+    """Return the names of all formats, built-in and third-party."""
     return sorted({*_BUILT_IN, *_entry_points()})
 
 
 def get(name: str) -> Format:
-    """A format by its name, or by another one that it has."""
+    """Return a format by its name or an alias."""
     if not isinstance(name, str):
-        raise ConfigError(f"a text format is named by a string, not {name!r}", hint="see toolwire.text.names()")
+        raise ConfigError(f"the name of a text format must be a string, got {name!r}", hint="see toolwire.text.names()")
     found = _loaded.get(name)
     if found is None:
         found = _loaded[name] = _load(name)
@@ -104,7 +104,7 @@ def get(name: str) -> Format:
 
 
 def detect(text: str) -> str | None:
-    """The format of a model, by its name, or of a text, by the calls in it; None where neither gives it away."""
+    """Detect the format of a model by its name, or of a text by its calls; return None if unknown."""
     from .engine.detect import of_model, of_text
 
     looks_like_text = "\n" in text or any(character in text for character in "<[{(")
@@ -121,7 +121,7 @@ def _load(name: str) -> Format:
         return form
     entries = _entry_points()
     if name not in entries:
-        raise ConfigError(f"no text format is called {name!r}", hint=_suggest(name))
+        raise ConfigError(f"unknown text format {name!r}", hint=_suggest(name))
     form = entries[name].load()
     return form
 
@@ -138,4 +138,4 @@ def _suggest(name: str) -> str:
 
     known = names()
     near = get_close_matches(name, known, 1, 0.5)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    return f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(known)}"

@@ -1,4 +1,4 @@
-"""Calls that Claude 2 and prompts in its manner use.
+"""Calls of Claude 2 and of prompts in its style.
 
 <function_calls>
 <invoke name="f">

@@ -1,4 +1,4 @@
-"""Calls of Apriel 1.5 and 1.6: an array in tags, behind reasoning in prose.
+"""Calls of Apriel 1.5 and 1.6: an array in tags, after reasoning in prose.
 
 <tool_calls>[{"name": "f", "arguments": {}}]</tool_calls>
 """

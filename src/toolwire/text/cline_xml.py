@@ -1,4 +1,4 @@
-"""Calls in the manner of Cline and Roo: the names themselves are the tags, one call a turn.
+"""Calls in the style of Cline and Roo: the names themselves are the tags, one call per turn.
 
 <f>
 <a>1</a>

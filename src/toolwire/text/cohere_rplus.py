@@ -1,4 +1,4 @@
-"""Calls of Command R+: an array in a code block behind "Action:".
+"""Calls of Command R+: an array in a code block after "Action:".
 
 Action:
 ```json
@@ -18,7 +18,7 @@ _OPEN = tuple(f"Action:{space}```json{line}" for line in ("\n", "\r\n") for spac
 
 FORMAT = Format(
     name="cohere_rplus",
-    title="JSON array in a code block behind Action:",
+    title="JSON array in a code block after Action:",
     families=("*command-r-plus*", "*command-r"),
     calls=JsonCalls(
         _OPEN,

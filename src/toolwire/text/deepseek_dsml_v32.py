@@ -1,4 +1,4 @@
-"""Calls of DeepSeek V3.2: invocations whose arguments say whether they are strings.
+"""Calls of DeepSeek V3.2: invocations whose arguments state whether they are strings.
 
 <｜DSML｜function_calls>
 <｜DSML｜invoke name="f">

@@ -1,4 +1,4 @@
-"""Calls of DeepSeek V4: invocations whose arguments say whether they are strings.
+"""Calls of DeepSeek V4: invocations whose arguments state whether they are strings.
 
 <｜DSML｜tool_calls>
 <｜DSML｜invoke name="f">

@@ -1,4 +1,4 @@
-"""Calls of Ernie 4.5: as in `hermes`, with the answer in tags of its own.
+"""Calls of Ernie 4.5: as in `hermes`, with the answer in its own tags.
 
 <think>…</think><tool_call>{"name": "f", "arguments": {}}</tool_call><response>…</response>
 """

@@ -1,4 +1,4 @@
-"""Calls of FireFunction v2: as `phi4mini`, with a space in front.
+"""Calls of FireFunction v2: as `phi4mini`, with a leading space.
 
 functools[{"name": "f", "arguments": {}}]
 """
@@ -12,7 +12,7 @@ __all__ = ["FORMAT"]
 
 FORMAT = Format(
     name="firefunction_v2",
-    title="JSON array behind functools",
+    title="JSON array after functools",
     families=("*firefunction-v2*",),
     calls=JsonCalls((" functools", "functools"), (), array=True),
     noise=("<|eot_id|>",),

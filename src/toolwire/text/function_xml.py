@@ -1,10 +1,10 @@
-"""Calls for any model that is asked nicely: one a turn, and generation stops at the closer.
+"""Calls for any model that is prompted for them: one per turn; generation stops at the closer.
 
     <function=f>
     <parameter=a>1</parameter>
     </function>
 
-The format of OpenHands, which is how most models without native calls are driven.
+The format of OpenHands, which is used for most models without native calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["FORMAT"]
 
 FORMAT = Format(
     name="function_xml",
-    title="arguments in <parameter=key> tags, one call a turn",
+    title="arguments in <parameter=key> tags, one call per turn",
     families=(),
     calls=TaggedCalls("<function=", "</function>", "<parameter=", "</parameter>", one=True),
     stops=("</function",),

@@ -1,6 +1,6 @@
-"""Calls of Functionary 3.2: messages to recipients, each behind three angle brackets; `all` is the user.
+"""Calls of Functionary 3.2: messages to recipients, each after three angle brackets; `all` is the user.
 
-`>>>all` Let me look. `>>>f` {"a": 1}, with a line break behind each name.
+`>>>all` Let me look. `>>>f` {"a": 1}, with a line break after each name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls of Gemma 4: a literal with quotes of its own.
+"""Calls of Gemma 4: a literal with its own quotes.
 
 <|tool_call>call:f{a:<|"|>x<|"|>,n:1}<tool_call|>
 """

@@ -1,4 +1,4 @@
-"""One call as a bare object, wrapped or not: for models that were merely asked for it.
+"""One call as a bare object, wrapped or not: for models that are only prompted for it.
 
 {"tool_call": {"name": "f", "arguments": {}}}
 """

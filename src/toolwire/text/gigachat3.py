@@ -12,7 +12,7 @@ __all__ = ["FORMAT"]
 
 FORMAT = Format(
     name="gigachat3",
-    title="JSON object behind <|function_call|>",
+    title="JSON object after <|function_call|>",
     families=("gigachat3*", "gigachat-3*"),
     calls=JsonCalls(("<|function_call|>", "<|message_sep|>\n\nfunction call<|role_sep|>\n")),
     noise=("</s>", "<|message_sep|>", "<|role_sep|>"),

@@ -1,4 +1,4 @@
-"""Calls of Gorilla OpenFunctions: Python calls behind a mark.
+"""Calls of Gorilla OpenFunctions: Python calls after a mark.
 
 <<function>>f(a='x')
 """
@@ -12,7 +12,7 @@ __all__ = ["FORMAT"]
 
 FORMAT = Format(
     name="gorilla",
-    title="Python calls behind <<function>>",
+    title="Python calls after <<function>>",
     families=("*gorilla*",),
     calls=PythonicCalls(open=("<<function>>", "<<<api_call>>>:"), brackets=False, separator="<<function>>"),
     noise=("<|EOT|>",),

@@ -1,4 +1,4 @@
-"""Calls of Granite 3: an array behind a token, or bare.
+"""Calls of Granite 3: an array after a token, or bare.
 
 <|tool_call|>[{"name": "f", "arguments": {}}]
 """
@@ -12,7 +12,7 @@ __all__ = ["FORMAT"]
 
 FORMAT = Format(
     name="granite3",
-    title="JSON array behind <|tool_call|>",
+    title="JSON array after <|tool_call|>",
     families=("granite-3*", "granite3*"),
     calls=JsonCalls(("<|tool_call|>", "<tool_call>"), (), array=True, bare=("[",)),
     noise=("<|end_of_text|>",),

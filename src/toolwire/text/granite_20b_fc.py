@@ -1,4 +1,4 @@
-"""Calls of Granite 20B function calling: a tag in front, none behind.
+"""Calls of Granite 20B function calling: an opening tag, no closing tag.
 
 <function_call> {"name": "f", "arguments": {}}
 """
@@ -12,7 +12,7 @@ __all__ = ["FORMAT"]
 
 FORMAT = Format(
     name="granite_20b_fc",
-    title="JSON object behind <function_call>",
+    title="JSON object after <function_call>",
     families=("granite-20b-functioncalling*",),
     calls=JsonCalls(("<function_call>",), pad=(" ", "")),
     noise=("<|endoftext|>",),

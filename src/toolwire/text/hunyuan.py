@@ -1,4 +1,4 @@
-"""Calls of Hunyuan: as `glm45`, with a separator behind the name and a section around.
+"""Calls of Hunyuan: as `glm45`, with a separator after the name and a section around the calls.
 
 <tool_calls><tool_call>f<tool_sep><arg_key>a</arg_key><arg_value>1</arg_value></tool_call></tool_calls>
 """

@@ -1,4 +1,4 @@
-"""Calls of Inkling: messages of typed content; the name in the payload is the one that counts.
+"""Calls of Inkling: messages of typed content; the name in the payload is used.
 
 <|message_model|>f<|content_invoke_tool_json|>{"name": "f", "args": {}}<|end_message|>
 """
@@ -12,7 +12,7 @@ __all__ = ["FORMAT"]
 
 FORMAT = Format(
     name="inkling",
-    title="JSON object in a message of its own",
+    title="JSON object in a separate message",
     families=("inkling*",),
     calls=MessageCalls(),
     reasoning=(("<|content_thinking|>", "<|end_message|>"),),

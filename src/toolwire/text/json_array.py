@@ -1,4 +1,4 @@
-"""Calls as a bare array: what constrained decoding makes any model write.
+"""Calls as a bare array: the result of constrained decoding with any model.
 
 [{"name": "f", "parameters": {}}]
 """

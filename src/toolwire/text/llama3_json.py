@@ -1,4 +1,4 @@
-"""Calls of Llama 3.1 to 3.3 and of Llama 4 in JSON: a bare object at the start of the message, or behind a token.
+"""Calls of Llama 3.1 to 3.3 and of Llama 4 in JSON: a bare object at the start of the message, or after a token.
 
 <|python_tag|>{"name": "f", "parameters": {}}; {"name": "g", "parameters": {}}
 """
@@ -14,7 +14,7 @@ __all__ = ["FORMAT"]
 
 FORMAT = Format(
     name="llama3_json",
-    title="bare JSON object, or behind <|python_tag|>",
+    title="bare JSON object, or after <|python_tag|>",
     families=("*llama-3.1*", "*llama-3.2*", "*llama-3.3*", "*llama3.1*", "*llama3.2*", "*llama3.3*"),
     calls=JsonCalls(
         ("<|python_tag|>",),

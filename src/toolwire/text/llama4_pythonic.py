@@ -1,4 +1,4 @@
-"""Calls of Llama 4: a list of Python calls, perhaps between tokens.
+"""Calls of Llama 4: a list of Python calls, optionally between tokens.
 
 <|python_start|>[f(a='x')]<|python_end|>
 """

@@ -1,4 +1,4 @@
-"""Calls of LongCat-Flash: as in `hermes`, with tags of its own.
+"""Calls of LongCat-Flash: as in `hermes`, with its own tags.
 
 <longcat_tool_call>{"name": "f", "arguments": {}}</longcat_tool_call>
 """

@@ -1,6 +1,7 @@
-"""Calls of MiniMax M3: nested tags named after their keys, each behind a token of its own.
+"""Calls of MiniMax M3: nested tags named after their keys, each after its own token.
 
-]<]minimax[>[<tool_call>]<]minimax[>[<invoke name="f">]<]minimax[>[<a>1]<]minimax[>[</a>]<]minimax[>[</invoke>]<]minimax[>[</tool_call>
+]<]minimax[>[<tool_call>]<]minimax[>[<invoke
+name="f">]<]minimax[>[<a>1]<]minimax[>[</a>]<]minimax[>[</invoke>]<]minimax[>[</tool_call>
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     [TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]g[ARGS]{}
 
-What the tokenizers before it wrote, `[TOOL_CALLS][{…}]`, is read as well.
+The notation of earlier tokenizers, `[TOOL_CALLS][{…}]`, is read as well.
 """
 
 from __future__ import annotations

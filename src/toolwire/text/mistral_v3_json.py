@@ -14,7 +14,7 @@ __all__ = ["FORMAT"]
 
 FORMAT = Format(
     name="mistral_v3_json",
-    title="JSON array behind [TOOL_CALLS]",
+    title="JSON array after [TOOL_CALLS]",
     families=("*mistral-7b*", "*mistral-nemo*", "*mixtral-8x22b*", "*ministral-8b-2410*"),
     calls=JsonCalls(("[TOOL_CALLS]",), keys=Keys(id_last=True), array=True),
     noise=("</s>",),

@@ -1,4 +1,4 @@
-"""Calls of NexusRaven: Python calls behind a word, one behind the other.
+"""Calls of NexusRaven: Python calls after a keyword, in sequence.
 
 Call: f(a='x'); g()<bot_end>
 """
@@ -12,7 +12,7 @@ __all__ = ["FORMAT"]
 
 FORMAT = Format(
     name="nexusraven",
-    title="Python calls behind Call:",
+    title="Python calls after Call:",
     families=("*nexusraven*",),
     calls=PythonicCalls(open=("Call:",), close=("<bot_end>",), brackets=False, separator="; "),
     noise=("<bot_end>",),

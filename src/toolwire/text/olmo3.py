@@ -1,4 +1,4 @@
-"""Calls of OLMo 3: Python calls, one a line, in tags.
+"""Calls of OLMo 3: Python calls, one per line, in tags.
 
 <function_calls>f(a='x')
 g()</function_calls>
@@ -13,7 +13,7 @@ __all__ = ["FORMAT"]
 
 FORMAT = Format(
     name="olmo3",
-    title="Python calls, one a line, in <function_calls>",
+    title="Python calls, one per line, in <function_calls>",
     families=("*olmo-3*", "*olmo3*"),
     calls=PythonicCalls(open=("<function_calls>",), close=("</function_calls>",), brackets=False, separator="\n"),
     noise=("<|im_end|>",),

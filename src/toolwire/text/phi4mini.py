@@ -1,4 +1,4 @@
-"""Calls of Phi-4 mini: an array behind a word.
+"""Calls of Phi-4 mini: an array after a keyword.
 
 functools[{"name": "f", "arguments": {}}]
 """
@@ -12,7 +12,7 @@ __all__ = ["FORMAT"]
 
 FORMAT = Format(
     name="phi4mini",
-    title="JSON array behind functools",
+    title="JSON array after functools",
     families=("*phi-4-mini*", "*phi4-mini*"),
     calls=JsonCalls(("functools",), (), array=True),
     noise=("<|end|>",),

@@ -1,4 +1,4 @@
-"""Calls in the manner of ReAct: thoughts, an action, its input.
+"""Calls in the style of ReAct: thoughts, an action, its input.
 
 Thought: I need the weather.
 Action: f

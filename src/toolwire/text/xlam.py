@@ -1,4 +1,4 @@
-"""Calls of xLAM 2: an array, bare or in whatever dress the model was used to.
+"""Calls of xLAM 2: an array, bare or in the tags of the base model's format.
 
 [{"name": "f", "arguments": {}}]
 """

@@ -1,6 +1,6 @@
 """What all stream encoders share: the order of events, and one step for each kind.
 
-    ResponseStart ──▶ ( Start ▶ Delta* ▶ End | WholePart | UsageUpdate | Ping )* ──▶ ResponseEnd | StreamFault
+    ResponseStart ──▶ ( Start ▶ Delta* ▶ End | [PartStart ▶] WholePart | UsageUpdate | Ping )* ──▶ ResponseEnd | StreamFault
 
 Items may be open side by side. An event out of this order is refused before a byte of it is written.
 """
@@ -16,6 +16,7 @@ from ..ir.events import (
     CallEnd,
     CallStart,
     Event,
+    PartStart,
     Ping,
     ReasoningDelta,
     ReasoningEnd,
@@ -34,7 +35,7 @@ __all__ = ["EventWriter", "Steps"]
 
 Steps = Mapping[type, Callable[[Any, Any], bytes]]
 _DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
-_STARTS = frozenset({TextStart, ReasoningStart, CallStart, WholePart})
+_STARTS = frozenset({TextStart, ReasoningStart, CallStart, PartStart, WholePart})
 _ENDS = frozenset({TextEnd, ReasoningEnd, CallEnd})
 
 
@@ -48,6 +49,8 @@ class EventWriter:
         self._begun = False
         self._over = False
         self._open_keys: set[int] = set()
+        self._empty: set[int] = set()  # items that have had no delta
+        self._reserved: set[int] = set()  # parts whose place is known, and that are still to come
         self._places: dict[int, tuple[int, int]] = {}  # by key: the choice, and the number of the item in it
         self._sizes: dict[int, int] = {}
 
@@ -57,7 +60,15 @@ class EventWriter:
             self._admit(kind, event)
         elif event.key not in self._open_keys:  # type: ignore[union-attr]
             raise _out_of_order(event, "for an item that is not open")
+        elif event.escaped:  # type: ignore[union-attr]
+            self._empty.discard(event.key)  # type: ignore[union-attr]
         return self._write(event)
+
+    def _report_empty(self, event: TextEnd | ReasoningEnd) -> None:
+        """Report an item without text, on a wire that has nothing to write for it."""
+        if event.key in self._empty:
+            kind = "reasoning" if isinstance(event, ReasoningEnd) else "text"
+            self.losses.add(self._path(event.key), kind, "dropped", "it has no text", "info")
 
     def _write(self, event: Event) -> bytes:
         step = self.steps.get(type(event))
@@ -78,13 +89,7 @@ class EventWriter:
         elif not self._begun and kind is not StreamFault and kind is not Ping:
             raise EncodeError("the first event of a stream is ResponseStart")
         elif kind in _STARTS:
-            if event.key in self._places:
-                raise _out_of_order(event, f"for item {event.key}, which has been there")
-            number = self._sizes.get(event.choice, 0)
-            self._sizes[event.choice] = number + 1
-            self._places[event.key] = event.choice, number
-            if kind is not WholePart:
-                self._open_keys.add(event.key)
+            self._admit_item(kind, event)
         elif kind in _ENDS:
             if event.key not in self._open_keys:
                 raise _out_of_order(event, "for an item that is not open")
@@ -92,6 +97,21 @@ class EventWriter:
         elif kind is ResponseEnd and self._open_keys:
             raise _out_of_order(event, f"while item {min(self._open_keys)} is open")
         self._over = kind is ResponseEnd or kind is StreamFault
+
+    def _admit_item(self, kind: type[Event], event: Any) -> None:
+        if kind is WholePart and event.key in self._reserved:
+            self._reserved.remove(event.key)
+            return
+        if event.key in self._places:
+            raise _out_of_order(event, f"for item {event.key}, which has been there")
+        number = self._sizes.get(event.choice, 0)
+        self._sizes[event.choice] = number + 1
+        self._places[event.key] = event.choice, number
+        if kind is PartStart:
+            self._reserved.add(event.key)
+        elif kind is not WholePart:
+            self._open_keys.add(event.key)
+            self._empty.add(event.key)
 
 
 def _out_of_order(event: Event, where: str) -> EncodeError:

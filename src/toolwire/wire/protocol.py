@@ -57,6 +57,7 @@ class Capabilities(Value, frozen=True):
     strict: bool = False  # strict per tool
     parallel: bool = False  # a switch for parallel calls
     counts_on_request: bool = False  # a stream tells its usage only to who asks for it
+    counts_tool_input: bool = False  # tokens that the provider's own tools put into the prompt are counted apart
     examples: bool = False  # example inputs in a declaration
     cache: frozenset[str] = frozenset()  # what a prompt-cache mark can sit on: part, tool, call, result
     cache_ttls: tuple[str, ...] = ()  # times to live, ascending

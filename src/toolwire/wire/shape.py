@@ -10,7 +10,8 @@ Errors carry a pointer that grows on the way out (`ToolwireError.within`), so th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from math import floor, isfinite
 from typing import TypeVar
 
 from ..ir.errors import ProtocolError
@@ -27,7 +28,10 @@ __all__ = [
     "number",
     "obj",
     "optional_string",
+    "remember_form",
+    "restore_form",
     "string",
+    "timestamp",
     "unknown",
     "wrong",
 ]
@@ -77,6 +81,14 @@ def number(raw: Object, key: str) -> float | None:
     raise wrong("a number", value, key)
 
 
+def timestamp(raw: Object, key: str) -> int | None:
+    """A Unix time in whole seconds. Servers that copy Python's `time.time()` send fractions of a second."""
+    value = raw.get(key)
+    if type(value) is float and isfinite(value):
+        return floor(value)
+    return integer(raw, key)
+
+
 def boolean(raw: Object, key: str) -> bool | None:
     value = raw.get(key)
     if value is None or type(value) is bool:
@@ -112,6 +124,34 @@ def leftover(raw: Object, known: Collection[str], wire: str, into: Extra | None 
             continue
         extra.setdefault(f"{wire}~", {})[key] = value
     return extra
+
+
+def remember_form(raw: Object, always: Iterable[str], form: Object) -> Object:
+    """Add to `form` which of the fields that are always written `raw` does not have, and times with fractions."""
+    absent = [key for key in always if key not in raw]
+    if absent:
+        form[":absent"] = absent
+    for key in always:
+        if type(raw.get(key)) is float:
+            form[key] = raw[key]
+    return form
+
+
+def restore_form(out: Object, form: Object, derived: Collection[str] = ()) -> Object:
+    """Undo what is written for fields that were absent, empty or a fraction, unless they have a value by now.
+
+    `derived` are fields whose value follows from the others.
+    """
+    if not form:
+        return out
+    for key in form.get(":absent", ()):
+        if key in derived or not out.get(key):
+            out.pop(key, None)
+    for key, value in form.items():
+        is_fraction = type(value) is float and out.get(key) == floor(value)
+        if key in out and (key in derived or not out[key] or is_fraction):
+            out[key] = value
+    return out
 
 
 def unknown(raw: Object, known: Collection[str], wire: str) -> Extra:

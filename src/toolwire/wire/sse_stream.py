@@ -22,7 +22,7 @@ from ..ir.text import escape
 from ..stream.sse import SSEDecoder
 from ..stream.strict import parse_object
 
-__all__ = ["STRING", "SSEStreamDecoder", "is_utf8"]
+__all__ = ["STRING", "SSEStreamDecoder", "is_utf8", "unite_halves"]
 
 # The inside of a JSON string that needs no second look: no \u escapes, no control characters. For fast paths.
 STRING = rb'"([^"\\\x00-\x1f]*+(?:\\["\\/bfnrt][^"\\\x00-\x1f]*+)*+)"'
@@ -127,7 +127,7 @@ class SSEStreamDecoder:
         if text and _is_high(text[-1]):
             self._halves[key] = text[-1]
             text = text[:-1]
-        return escape(_HALF.sub("\ufffd", _PAIR.sub(_unite, text)))
+        return escape(unite_halves(text))
 
     def _rest(self, key: int) -> bytes:
         """For the end of item `key`: half a character that waits in vain."""
@@ -156,6 +156,11 @@ def _refuse_halves(value: JSON, spoken: frozenset[str]) -> None:
                 _refuse_halves(inner, frozenset() if key in _OBJECTS else spoken)
             except ProtocolError as error:
                 raise error.within(key) from None
+
+
+def unite_halves(text: str) -> str:
+    """Join the halves of surrogate pairs that `_read` has replaced; a half without its partner becomes U+FFFD."""
+    return _HALF.sub("\ufffd", _PAIR.sub(_unite, text))
 
 
 def is_utf8(data: bytes) -> bool:

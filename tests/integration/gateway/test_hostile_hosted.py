@@ -160,7 +160,7 @@ def odd() -> object:
 
 
 ENDINGS = {
-    much: "characters are left out",
+    much: "characters omitted",
     numbers: "more than 100,000 items",
     slow_numbers: "did not finish within 0.5 seconds",
     letters: "more than 67,108,864 characters",
@@ -206,7 +206,7 @@ async def test_a_key_is_for_one_call():
     again = calling("pay", call_id="s3", amount=1, idempotency_key="k-1")
     words = await told(runner(open_store("memory:")), first, second, again)
     assert words[0] == words[2] == "paid 1"
-    assert "key was used for a call with other arguments" in words[1]
+    assert "key was used for a call with different arguments" in words[1]
     assert paid == [1]
 
 

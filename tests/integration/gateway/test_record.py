@@ -139,7 +139,7 @@ def test_a_disk_that_is_full_hurts_nobody(tmp_path, caplog):
 
     assert asyncio.run(scene())[0] == 200
     ours = [record.message for record in caplog.records if record.name.startswith("toolwire")]
-    assert ours == ["an exchange could not be recorded"]
+    assert ours == ["cannot record an exchange"]
 
 
 def test_show(tmp_path, capsys):
@@ -148,7 +148,7 @@ def test_show(tmp_path, capsys):
     assert main(["trace", "show", str(file)]) == 0
     out = capsys.readouterr().out
     assert out.startswith("anthropic openai_chat/m → openai_chat/m   200   tool_calls")
-    for words in ("POST /v1/messages", "asked openai_chat", "the first of", "a door", '{"a":1}', "top_k dropped"):
+    for words in ("POST /v1/messages", "request to openai_chat", "first of", "a door", '{"a":1}', "top_k dropped"):
         assert words in out
     assert "\x1b" not in out
     assert main(["trace", "show", str(file), "--bodies"]) == 0
@@ -212,9 +212,12 @@ def test_replay_really_sends(tmp_path, capsys, monkeypatch, alike):
     [
         (["show", "nowhere.json"], "cannot read nowhere.json"),
         (["show", "other.json"], "is not a recorded exchange"),
-        (["record", "--to", "x"], "who is to be recorded?"),
-        (["record", "--to", "x", "--upstream", "nobody"], "'nobody' is no upstream"),
-        (["record", "--to", "x", "--upstream", "http://localhost:1", "--remove", "("], "is no regular expression"),
+        (["record", "--to", "x"], "give either --config or --upstream"),
+        (["record", "--to", "x", "--upstream", "nobody"], "unknown upstream 'nobody'"),
+        (
+            ["record", "--to", "x", "--upstream", "http://localhost:1", "--remove", "("],
+            "is not a valid regular expression",
+        ),
     ],
 )
 def test_wrong_usage(tmp_path, monkeypatch, capsys, arguments, words):

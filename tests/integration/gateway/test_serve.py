@@ -140,7 +140,7 @@ def test_streams_that_do_not_finish_end_in_an_error(tmp_path: Path) -> None:
                 await asyncio.sleep(0.5)
                 running.send_signal(signal.SIGTERM)
                 answer = await streaming
-                assert b"the gateway is being stopped" in answer
+                assert b"the gateway is shutting down" in answer
                 assert b"data: [DONE]" not in answer
                 assert await asyncio.to_thread(running.wait, 10) == 0
 
@@ -165,14 +165,14 @@ def fails(folder: Path, *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("more", "arguments", "words"),
     [
-        ("", ("--host", "0.0.0.0"), "without keys, 0.0.0.0 would be open to everybody"),
+        ("", ("--host", "0.0.0.0"), "without keys, 0.0.0.0 would be open to every client"),
         ("[models.x]\nupstraem = 'up'\n", (), "unknown setting 'upstraem' in models.x (did you mean 'upstream'?)"),
         (
             "[models.x]\nupstream = 'pu'\n",
             (),
-            "models.x names an upstream that is not there: 'pu' (did you mean 'up'?)",
+            "models.x names an unknown upstream: 'pu' (did you mean 'up'?)",
         ),
-        ("[[[", (), "not TOML"),
+        ("[[[", (), "not valid TOML"),
         ("[models.x]\nupstream = 'up'\nemulate = 'hermse'\n", (), "did you mean 'hermes'?"),
         ("[upstreams.y]\nprovider = 'openai'\n", (), "upstreams.y: no key for openai (set OPENAI_API_KEY"),
     ],
@@ -185,7 +185,7 @@ def test_wrong_settings_are_an_error_before_anything_listens(
 
 
 def test_nothing_to_answer_with(tmp_path: Path) -> None:
-    assert "there is no model to answer with" in fails(tmp_path, "--port", "0")
+    assert "no model is configured" in fails(tmp_path, "--port", "0")
 
 
 def test_a_port_that_was_asked_for_is_taken(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_tools_of_the_gateways_own_in_files_and_behind_mcp(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("port", ["65536", "-1"])
 def test_a_number_that_is_no_port(port: str) -> None:
-    with pytest.raises(ConfigError, match="is no port"):
+    with pytest.raises(ConfigError, match="invalid port"):
         bind(Settings(), port=int(port))
 
 

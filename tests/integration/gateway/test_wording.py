@@ -40,7 +40,7 @@ async def test_an_unknown_model_is_missed_where_its_name_stands(front):
     async with gateway_to() as (gateway, _):
         fault = refused(await post(gateway, path_of(front, "nobody"), body_of(front, model="nobody")), front, 404)
         there = "" if pointer is None else f" at {pointer}"
-        assert fault.message == f"no model is called 'nobody' here{there} (`{listing}` lists what there is)"
+        assert fault.message == f"unknown model 'nobody'{there} (see `{listing}` for the available models)"
         assert (await ask(gateway, front, wire="nowhere")).status == 404
         listed = await exchange(gateway, request_bytes(listing, b"", method="GET"))
         assert listed.status == 200
@@ -51,7 +51,7 @@ async def test_an_unknown_model_is_missed_where_its_name_stands(front):
 async def test_looking_up_a_model_in_the_path(path, front):
     async with gateway_to() as (gateway, _):
         fault = refused(await exchange(gateway, request_bytes(path, b"", method="GET")), front, 404)
-        assert fault.message.startswith("no model is called 'nobody' here (")
+        assert fault.message.startswith("unknown model 'nobody' (")
 
 
 @pytest.mark.parametrize("wire", WIRES)

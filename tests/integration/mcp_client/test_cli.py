@@ -44,7 +44,7 @@ def test_call_of_a_tool_that_fails_or_is_not_there():
     assert code == 1
     assert out.splitlines()[0] == "The arguments of conjugate were not accepted, and nothing was run:"
     code, _, err = served("call", "conjugat")
-    assert (code, err) == (2, "toolwire: the tool conjugat is not there (there are conjugate)\n")
+    assert (code, err) == (2, "toolwire: the tool conjugat does not exist (available: conjugate)\n")
     code, _, err = served("call", "conjugate", "[1]")
     assert code == 2
     code, _, err = toolwire("call", BAD, "broken_schema", "--env", "EFFECTS=/dev/null")
@@ -58,8 +58,8 @@ def test_call_of_a_tool_that_fails_or_is_not_there():
         ("no-such-command", "cannot start server: no-such-command"),
         ("http://127.0.0.1:9/mcp", "cannot be reached"),
         ("http://mcp.example.com/", "is not encrypted"),
-        ("", "which server?"),
-        ("'", "not a command line"),
+        ("", "no server given"),
+        ("'", "invalid command line"),
     ],
 )
 def test_a_server_that_is_not_there(target, words):
@@ -91,7 +91,7 @@ def test_inspect_over_http_for_machines():
 def test_inspect_shows_what_is_wrong_and_what_is_sent():
     code, _, err = toolwire("inspect", BAD, "--env", "EFFECTS=/dev/null")
     assert code == 1
-    assert "left out: server.no_object: arguments must be an object, got 'string' at /inputSchema/type" in err
+    assert "skipped: server.no_object: arguments must be an object, got 'string' at /inputSchema/type" in err
     code, out, _ = served("inspect", "--schema", "openai_strict")
     assert code == 0
     assert out.startswith("── conjugate ──\n{")
@@ -100,7 +100,7 @@ def test_inspect_shows_what_is_wrong_and_what_is_sent():
 def test_lock_and_check(tmp_path):
     file = str(tmp_path / "tools.lock")
     code, _, err = served("inspect", "--lock", file)
-    assert (code, err) == (0, f"tools in {file}: 1\n")
+    assert (code, err) == (0, f"tools recorded in {file}: 1\n")
     assert served("inspect", "--check-lock", file)[0] == 0
     locked = json.loads((tmp_path / "tools.lock").read_text())
     locked["tools"]["conjugate"].update(sha256="0", description="Something else.")
@@ -111,5 +111,5 @@ def test_lock_and_check(tmp_path):
 
 
 def test_bridge_wants_two_different_ends():
-    assert "is on stdio already" in toolwire("bridge", "some-command")[2]
-    assert "is on HTTP already" in toolwire("bridge", "http://127.0.0.1:1/mcp", "--http", ":0")[2]
+    assert "already uses stdio" in toolwire("bridge", "some-command")[2]
+    assert "already served over HTTP" in toolwire("bridge", "http://127.0.0.1:1/mcp", "--http", ":0")[2]

@@ -175,7 +175,7 @@ def test_headers_say_what_the_body_says():
         (lambda m: json_reply(result(m, DONE))[:-5], ServerGone, "the connection to x broke"),
         (lambda m: json_reply(b"busy", 503), ServerGone, "answered with HTTP 503"),
         (lambda m: json_reply(b"{nonsense"), ProtocolError, "cannot read the answer"),
-        (lambda m: json_reply(b"[" * 200_000 + b"]" * 200_000), ProtocolError, "nested more than 200 deep"),
+        (lambda m: json_reply(b"[" * 200_000 + b"]" * 200_000), ProtocolError, "nested more than 200 levels deep"),
         (lambda m: json_reply(result({"id": 999}, DONE)), ProtocolError, "another request"),
         (lambda m: json_reply({"jsonrpc": "2.0"}), ProtocolError, "cannot read the answer"),
         (lambda m: json_reply(b"<html>", content_type="text/html"), ProtocolError, "cannot read the answer"),

@@ -71,7 +71,7 @@ def test_an_error_of_the_protocol_withdraws_the_server_and_the_loop_goes_on():
     assert {"add", "workshop_pay"} <= offered(model.heard[1])
     assert offered(model.heard[1]).isdisjoint({"echo", "rpc_error", "m_pay", "slow"})
     refused, added = last_words(model.heard[2])
-    assert refused.startswith("The tool echo is withdrawn, and nothing was run")
+    assert refused.startswith("The tool echo is withdrawn and was not run")
     assert added == "4"
 
 

@@ -84,7 +84,7 @@ def test_inspect_shows_names_and_descriptions_without_control_sequences(server, 
     assert not controls_in(out + err)
     if not options:
         assert out.splitlines()[0] == f"s\\n{SHOWN} 1, MCP 2025-11-25: 1 tool, 0 resources, 0 prompts"
-        assert f"left out: server.wrong\\n{SHOWN}: arguments must be an object, got 'string'" in err
+        assert f"skipped: server.wrong\\n{SHOWN}: arguments must be an object, got 'string'" in err
 
 
 @pytest.mark.finding("U1")
@@ -100,5 +100,5 @@ def test_gateway_reports_tools_that_it_leaves_out_without_control_sequences(serv
 
     asyncio.run(test())
     assert capsys.readouterr().err.startswith(
-        f"toolwire: left out: s.wrong\\n{SHOWN}: arguments must be an object, got 'string'"
+        f"toolwire: skipped: s.wrong\\n{SHOWN}: arguments must be an object, got 'string'"
     )

@@ -54,7 +54,7 @@ def test_the_same_key_again_gives_the_answer_of_the_first_run(effects):
         other = result(post(port, keyed(amount=6, number=3))[2])
     assert first["content"] == again["content"] == [{"type": "text", "text": "paid 5"}]
     assert other["isError"] is True
-    assert "other arguments" in other["content"][0]["text"]
+    assert "different arguments" in other["content"][0]["text"]
     assert effects_in(effects) == ["pay 5"]
 
 

@@ -293,7 +293,7 @@ def test_a_server_without_a_token_does_not_start_for_other_machines(host):
     serve = command(WORKSHOP, "--http", f"{host}:0", "--store", "memory:")
     done = subprocess.run(serve, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 2
-    assert f"without a token, {host} would be open to everybody who can reach it" in done.stderr
+    assert f"without a token, {host} would be open to every client that can reach it" in done.stderr
 
 
 @pytest.mark.finding("Z7")

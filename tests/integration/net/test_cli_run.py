@@ -80,7 +80,7 @@ def test_what_changes_something_is_asked_for_and_nobody_is_there(tmp_path):
     assert code == 0
     assert "✗ send_mail" in err
     (told,) = heard[1].request.messages[-1].parts
-    assert "A person has to agree" in told.text
+    assert "This call needs approval" in told.text
 
 
 def test_with_yes_it_is_run_and_remembered(tmp_path):
@@ -120,8 +120,8 @@ def test_a_model_without_tool_calling(tmp_path):
         (["run", "{tools}", "x"], "a model (-m) is missing"),
         (["run", "{tools}", "x", "-m", "opnai/x"], "openai"),
         (["run", "{tools}", "x", "-m", "vllm/x", "--key-env", "NO_SUCH_VARIABLE"], "NO_SUCH_VARIABLE is not set"),
-        (["run", "--resolve", "k"], "what happened"),
-        (["run", "{broken}", "x", "-m", "vllm/x"], "cannot be loaded"),
+        (["run", "--resolve", "k"], "requires an outcome"),
+        (["run", "{broken}", "x", "-m", "vllm/x"], "cannot load"),
     ],
 )
 def test_wrong_usage(arguments, told, tmp_path, capsys, monkeypatch):
@@ -178,7 +178,7 @@ def add(a: int, b: int) -> int:
     script = [says(ToolCall("c1", "add", {"a": 1, "b": 2})), DONE]
     code, out, err, _ = toolwire_run(tmp_path, script, "Add.", "--store", "none", "--yes", "--mcp", str(config))
     assert (code, out) == (0, "All done.\n"), err
-    assert "left out: gone: cannot start gone" in err
+    assert "skipped: gone: cannot start gone" in err
     assert "✓ add 3" in err
 
 

@@ -528,7 +528,7 @@ async def test_an_error_behind_a_200(way):
 async def test_an_answer_without_end_is_refused(provider, way):
     endless = Response(parts=(Text("x" * 50_000),), stop=Stop("stop"))
     async with talk(provider, endless, limit=10_000, upstream={"piece": 4096, "delta": 500}) as (_, client):
-        with pytest.raises(ProtocolError, match="more than 10000 bytes"):
+        with pytest.raises(ProtocolError, match="exceeds 10000 bytes"):
             await answered(client, way)
 
 

@@ -361,7 +361,7 @@ def test_a_write_that_waits_for_its_rate_does_not_run_once_its_run_is_stopped(is
         runner = Runner(payer(is_async=is_async, rate=0.3), store=store)
         (first,) = await runner.run([call("pay")])
         found = await stopped(runner, store)
-        assert (code_of(found), found.text) == ("cancelled", "The run was stopped before this call was made.")
+        assert (code_of(found), found.text) == ("cancelled", "The run was cancelled before this call was made.")
         assert first.text == "paid"
         assert RAN == ["pay"]
 

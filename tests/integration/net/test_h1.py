@@ -267,7 +267,7 @@ def test_certificates_are_checked():
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
         async with server(saying(OK), ssl=context) as there:
-            with pytest.raises(ConnectionError, match="not to be trusted"):
+            with pytest.raises(ConnectionError, match="is not trusted"):
                 await alone(there["url"])
             assert (await alone(there["url"], roots=[(TLS / "ca.pem").read_bytes()]))[2] == b"hi"
 
@@ -307,10 +307,10 @@ def test_what_is_packed_unasked_is_unpacked_piece_by_piece():
             assert sum(sizes) == 50_000_000
             assert max(sizes) <= 256 * 1024
         async with server(saying(packed(b"not gzip"))) as there:
-            with pytest.raises(ConnectionError, match="not packed as it says"):
+            with pytest.raises(ConnectionError, match="does not match its content-encoding"):
                 await alone(there["url"])
         async with server(saying(packed(b"x").replace(b"gzip", b"br"))) as there:
-            with pytest.raises(ConnectionError, match="nobody asked for"):
+            with pytest.raises(ConnectionError, match="unsupported content-encoding"):
                 await alone(there["url"])
 
     asyncio.run(check())
@@ -366,7 +366,7 @@ def test_an_answer_that_is_unpacked_before_its_end_is_cut_short():
         async with server(answers) as there, opened() as transport:
             assert (await whole(transport, there["url"]))[2] == b"hello" * 1000
             assert (await whole(transport, there["url"]))[2] == b""
-            with pytest.raises(ConnectionError, match="cut short"):
+            with pytest.raises(ConnectionError, match="is truncated"):
                 await whole(transport, there["url"])
 
     asyncio.run(check())
@@ -474,5 +474,5 @@ def test_that_there_was_no_connection_in_time_says_that_nothing_was_sent(why):
 
 def test_a_url_that_is_none_is_an_error_of_ours():
     for url in ("http://[nonsense", "http://host:99999/"):
-        with pytest.raises(ConfigError, match="cannot be used"):
+        with pytest.raises(ConfigError, match="invalid URL"):
             H1Transport().post(url, {}, {}, b"", 1)

@@ -428,7 +428,7 @@ def test_a_rewrite_has_to_return_a_call():
         def __call__(self, pending):
             return None
 
-    assert "rewrite gave" in run(read_text, Policy(checks=(Odd(),)), path="a").text
+    assert "rewrite returned" in run(read_text, Policy(checks=(Odd(),)), path="a").text
     assert "not today" in run(read_text, Policy(checks=(Own(),)), path="a").text
     assert tool_got == []
 

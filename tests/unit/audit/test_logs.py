@@ -96,10 +96,10 @@ A, B = ("a", "Get one thing."), ("b", "Get another.")
 @pytest.mark.parametrize(
     ("requests", "words"),
     [
-        ([with_tools(A, B), with_tools(B, A, words="other")], "another order"),
-        ([with_tools(A), with_tools(("a", "Get one thing. It is 10:42."), words="other")], "declared otherwise: a"),
-        ([with_tools(A), with_tools(A, B)], "new: b"),
-        ([with_tools(A, B), with_tools(A)], "gone: b"),
+        ([with_tools(A, B), with_tools(B, A, words="other")], "different order"),
+        ([with_tools(A), with_tools(("a", "Get one thing. It is 10:42."), words="other")], "changed: a"),
+        ([with_tools(A), with_tools(A, B)], "added: b"),
+        ([with_tools(A, B), with_tools(A)], "removed: b"),
     ],
 )
 def test_declarations_that_change(audit, requests, words):

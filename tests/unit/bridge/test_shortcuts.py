@@ -60,7 +60,7 @@ def test_the_calls_of_any_stream(wire):
 
 
 def test_a_request_has_no_calls():
-    with pytest.raises(ProtocolError, match="not an answer"):
+    with pytest.raises(ProtocolError, match="expected an answer"):
         toolwire.calls({"model": "m", "messages": [{"role": "user", "content": "hi"}]})
 
 

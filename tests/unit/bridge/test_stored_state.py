@@ -79,7 +79,7 @@ def test_the_error_is_one_of_encoding_and_names_the_pointer():
         translate(responses(previous_response_id="resp_1"), source="openai_responses", target="anthropic")
     assert str(caught.value) == (
         "previous_response_id refers to an earlier response, which only a provider of openai_responses can read; it cannot "
-        "be sent over anthropic at /previous_response_id (send the whole conversation in `input`, or ask a model that is "
+        "be sent over anthropic at /previous_response_id (send the whole conversation in `input`, or use a model that is "
         "served over openai_responses)"
     )
     assert caught.value.code == "previous_response_not_found"

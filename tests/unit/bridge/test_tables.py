@@ -207,7 +207,7 @@ def test_calls_mean_that_calls_are_wanted_whatever_the_server_says():
 
 @pytest.mark.parametrize("target", [wire for wire in WIRES if "anthropic" not in wire])
 def test_an_end_for_no_known_reason_is_an_end_and_a_loss(target):
-    body = {"type": "message", "content": [{"type": "text", "text": "a"}], "stop_reason": "compaction"}
+    body = {"type": "message", "content": [{"type": "text", "text": "a"}], "stop_reason": "ran_dry"}
     translation = toolwire.translate(body, source="anthropic", target=target, kind="response")
     assert translation.status == 200
     assert get(target).decode_response(translation.body).fault is None

@@ -83,9 +83,9 @@ def test_a_stream(file, capsys):
         (["convert", "/nowhere/at/all.json"], "cannot read"),
         (["convert", "{empty}", "--to", "gemini"], "empty"),
         (["convert", "{broken}", "--to", "gemini"], "duplicate key"),
-        (["convert", "{unknown}", "--to", "gemini"], "no wire that is known"),
+        (["convert", "{unknown}", "--to", "gemini"], "no known wire"),
         (["convert", "{request}", "--to", "openapi"], "did you mean"),
-        (["convert", "{request}", "--to", "mcp"], "MCP carries tools"),
+        (["convert", "{request}", "--to", "mcp"], "MCP has only tools"),
         (["formats", "nope"], "no wire"),
     ],
 )
@@ -142,7 +142,7 @@ def test_parse(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert '{"a":1}' in out
     assert "qwen3_xml" in err
-    assert "the same in pieces of 1,3,7" in err
+    assert "same result in chunks of 1,3,7" in err
     assert main(["parse", str(text), "--tools", str(tools), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["format"] == "qwen3_xml"
@@ -154,8 +154,8 @@ def test_parse(tmp_path, capsys):
     [
         ([], 1, "malformed"),
         (["--format", "hermse"], 2, "did you mean 'hermes'"),
-        (["--model", "nobody-knows-it"], 2, "no format is known"),
-        (["--stream-sizes", "0"], 2, "not numbers of characters"),
+        (["--model", "nobody-knows-it"], 2, "no known format"),
+        (["--stream-sizes", "0"], 2, "must be positive integers"),
         (["--tools", "/does/not/exist.json"], 2, "cannot read"),
     ],
 )
@@ -169,7 +169,7 @@ def test_parse_says_what_is_wrong(arguments, code, told, tmp_path, capsys):
 def test_no_text_is_no_answer(tmp_path, capsys):
     (tmp_path / "empty.txt").write_text(" \n")
     assert main(["parse", str(tmp_path / "empty.txt")]) == 2
-    assert "there is no text to read" in capsys.readouterr().err
+    assert "the input is empty" in capsys.readouterr().err
 
 
 def test_demo(capsys):
@@ -177,7 +177,7 @@ def test_demo(capsys):
     out = capsys.readouterr().out
     assert "✗" not in out
     assert out.count("1,000/1,000") == 5
-    assert out.count("2/2 results at their calls, 2/2 calls back") == 20
+    assert out.count("2/2 results matched, 2/2 calls back") == 20
 
 
 class _Terminal(io.StringIO):
@@ -203,7 +203,7 @@ def test_a_wide_terminal_shows_columns_and_colours(file, monkeypatch):
 def test_nothing_that_every_target_refuses_counts_as_done(file, capsys):
     empty = file({"model": "claude-m", "max_tokens": 5, "messages": []})
     assert main(["convert", empty]) == 2
-    assert capsys.readouterr().err.count("refused") == 4
+    assert capsys.readouterr().err.count("rejected") == 4
 
 
 def test_a_terminal_is_not_made_to_obey(file, capsys):

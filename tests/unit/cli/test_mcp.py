@@ -54,7 +54,7 @@ def test_an_address_that_others_reach_needs_a_token(capsys, tools, monkeypatch, 
     serve = ("serve", tools, "--store", "memory:", "--http", address)
     for command in (serve, (*serve, "--allow-host", "tools.example.com"), ("bridge", "cat", "--http", address)):
         error = refused(capsys, *command)
-        assert "without a token" in error and "would be open to everybody who can reach it" in error
+        assert "without a token" in error and "would be open to every client that can reach it" in error
         assert "--token-env" in error and "Traceback" not in error
     assert (started, loaded.exists()) == ([], False)
     monkeypatch.setenv("MCP_TOKEN", "secret")

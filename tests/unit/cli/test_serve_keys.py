@@ -113,17 +113,17 @@ def test_revoking_takes_the_table_and_leaves_the_comments_of_others(file):
     ("text", "arguments", "words"),
     [
         (FILE, ["new", "ci"], "already"),
-        (FILE, ["new", "no spaces"], "no name for a key"),
-        (FILE, ["new", ""], "no name for a key"),
-        (FILE, ["new", "x", "--requests-per-minute", "0"], "keys.x.requests_per_minute is 0"),
-        (FILE, ["revoke", "nobody"], "there are ci, a.b@c"),
-        (FILE, ["new", "x", "--config", "litellm.yaml"], "not kept in litellm.yaml"),
+        (FILE, ["new", "no spaces"], "invalid key name"),
+        (FILE, ["new", ""], "invalid key name"),
+        (FILE, ["new", "x", "--requests-per-minute", "0"], "keys.x.requests_per_minute must be at least 1, got 0"),
+        (FILE, ["revoke", "nobody"], "existing keys: ci, a.b@c"),
+        (FILE, ["new", "x", "--config", "litellm.yaml"], "cannot be stored in litellm.yaml"),
         (FILE, ["new", "x", "--config", "/does/not/exist/toolwire.toml"], "cannot write"),
         (FILE, ["list", "--config", "nowhere.toml"], "cannot read"),
         ("[serve]\n", ["new", "x"], "did you mean 'server'"),
-        ("[server\n", ["new", "x"], "not TOML"),
-        (f'keys = {{a = {{hash = "{"1" * 64}"}}}}\n', ["new", "x"], "a table of its own"),
-        (f'keys.a.hash = "{"1" * 64}"\n', ["revoke", "a"], "a table of its own"),
+        ("[server\n", ["new", "x"], "not valid TOML"),
+        (f'keys = {{a = {{hash = "{"1" * 64}"}}}}\n', ["new", "x"], "a separate table"),
+        (f'keys.a.hash = "{"1" * 64}"\n', ["revoke", "a"], "a separate table"),
     ],
 )
 def test_what_cannot_be_done_changes_nothing(file, capsys, text, arguments, words):
@@ -146,4 +146,4 @@ def test_listing(file, capsys):
     assert json.loads(capsys.readouterr().out)["ci"]["models"] == ["small"]
     file.write_text("")
     assert keys("list") == 0
-    assert capsys.readouterr().out == "there are no keys\n"
+    assert capsys.readouterr().out == "no keys\n"

@@ -118,7 +118,7 @@ def test_into_a_file(tmp_path):
     AccessLog(file.write)(FULL)
     assert len((tmp_path / "log").read_text().splitlines()) == 2
     file.close()
-    with pytest.raises(ConfigError, match="cannot write the log"):
+    with pytest.raises(ConfigError, match="cannot write the log file"):
         LogFile(tmp_path / "nowhere" / "log")
 
 
@@ -134,7 +134,7 @@ def test_a_file_that_was_moved_away_is_opened_anew(tmp_path, monkeypatch):
     assert (tmp_path / "logs" / "log.1").read_text() == "one\n"
     assert (tmp_path / "logs" / "log").read_text() == "two\n"
     (tmp_path / "logs").rename(tmp_path / "elsewhere")
-    with pytest.raises(ConfigError, match="cannot write the log"):
+    with pytest.raises(ConfigError, match="cannot write the log file"):
         file.reopen()
     file.write("three")
     assert (tmp_path / "elsewhere" / "log").read_text() == "two\nthree\n"

@@ -90,7 +90,10 @@ def test_room_comes_back_as_it_was_used():
 
 @pytest.mark.parametrize(
     ("limits", "wait", "words"),
-    [({"tokens_per_minute": 100}, 61, "100 tokens a minute"), ({"tokens_per_day": 100}, 86_400 + 1440 - 1000, "a day")],
+    [
+        ({"tokens_per_minute": 100}, 61, "100 tokens per minute"),
+        ({"tokens_per_day": 100}, 86_400 + 1440 - 1000, "per day"),
+    ],
 )
 def test_tokens_are_spent_afterwards(limits, wait, words):
     clock = Clock()

@@ -9,9 +9,10 @@ from toolwire import Message, Request, Response, Text, Tool, ToolCall, fold
 from toolwire.gateway.downstream import ArrayFrames, Downstream
 from toolwire.gateway.fronts import FRONTS
 from toolwire.gateway.seen import Seen
-from toolwire.gateway.streams import PassingStream
-from toolwire.ir.events import StreamFault
+from toolwire.gateway.streams import PassingStream, TranslatingStream
+from toolwire.ir.events import ResponseStart, StreamFault, TextStart
 from toolwire.ir.fold import unfold
+from toolwire.ir.losses import Losses
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.wire import get
 
@@ -287,3 +288,25 @@ def test_what_came_while_the_process_stood_still_counts():
         stream.close()
 
     asyncio.run(main())
+
+
+class OutOfOrder:
+    """An upstream whose events no encoder accepts."""
+
+    losses = Losses()
+    should_stop = False
+
+    def reading(self):
+        return self
+
+    def feed(self, data):
+        return [ResponseStart("r", "m"), TextStart(0), ResponseStart("r", "m")]
+
+
+@every_wire
+def test_events_out_of_order_end_the_translated_stream_in_an_error(wire):
+    stream = TranslatingStream(OutOfOrder(), wire, get(wire).stream_encoder(ASKED), Seen(), [], is_first=True)
+    written = stream.feed(b"") + stream.feed(b"")
+    assert stream.fault is not None and stream.fault.code == "stream_broken"
+    decoder = get(wire).stream_decoder()
+    assert isinstance([*decoder.feed(written), *decoder.close()][-1], StreamFault)

@@ -113,7 +113,7 @@ def test_tools_go_only_where_they_are_understood():
     )
     assert labels(found, "m") == ["a/1", "b/2"]
     assert labels(found, "m", tools=True) == ["b/2"]
-    with pytest.raises(NoTarget, match="takes no tools"):
+    with pytest.raises(NoTarget, match="accepts no tools"):
         found.plan("o", tools=True)
 
 

@@ -41,7 +41,7 @@ def test_an_unknown_setting_names_the_place_and_the_nearest(document, where, mea
 
 
 def test_an_unknown_setting_like_no_other_lists_those_that_there_are():
-    assert "there are server, upstreams, models" in wrong({"zzzzzz": 1})
+    assert "known settings: server, upstreams, models" in wrong({"zzzzzz": 1})
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,16 @@ def test_an_unknown_setting_like_no_other_lists_those_that_there_are():
         ({"limits": {"body": "much"}}, "limits.body"),
         ({"server": []}, "server"),
         ({"upstreams": {"a": {"timeout": "long"}}}, "upstreams"),
-        ({**UPSTREAM, "models": {"m": {}}}, "models.m needs `upstream` or `targets`"),
-        ({**UPSTREAM, "models": {"m": {"upstream": "a", "targets": [{"upstream": "a"}]}}}, "and not both"),
+        ({**UPSTREAM, "models": {"m": {}}}, "models.m needs exactly one of `upstream` and `targets`"),
+        ({**UPSTREAM, "models": {"m": {"upstream": "a", "targets": [{"upstream": "a"}]}}}, "needs exactly one of"),
         ({**UPSTREAM, "models": {"m": {"upstream": "aa"}}}, "did you mean 'a'?"),
-        ({"models": {"m": {"upstream": "a"}}}, "there are none"),
+        ({"models": {"m": {"upstream": "a"}}}, "known: none"),
         ({**UPSTREAM, "models": {"m": {"upstream": "a", "fallbacks": ["n"]}}}, "models.m.fallbacks"),
-        ({**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "weight": 0}]}}}, "weights are above 0"),
-        ({**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "weight": -1.0}]}}}, "weight of -1.0"),
+        ({**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "weight": 0}]}}}, "use a number above 0"),
+        (
+            {**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "weight": -1.0}]}}},
+            "a weight must be positive and finite, got -1.0",
+        ),
         ({**UPSTREAM, "models": {"m": {"upstream": "a", "repair": "some"}}}, "repair"),
         ({"keys": {"me": {"hash": "secret"}}}, "keys.me.hash"),
         ({"keys": {"me": {}}}, "hash"),
@@ -77,7 +80,7 @@ def test_files(tmp_path):
     assert load(good).models["m"].upstream == "a"
     bad = tmp_path / "bad.toml"
     bad.write_text("[upstreams\n")
-    for path, words in ((bad, "not TOML"), (tmp_path / "none.toml", "cannot read")):
+    for path, words in ((bad, "not valid TOML"), (tmp_path / "none.toml", "cannot read")):
         with pytest.raises(ConfigError, match=words):
             load(path)
     (tmp_path / "latin.toml").write_bytes(b"\xff\xfe")
@@ -88,19 +91,31 @@ def test_files(tmp_path):
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ({"limits": {"connections": 0}}, "limits.connections is 0"),
-        ({"limits": {"ping": 0}}, "limits.ping is 0"),
-        ({"limits": {"slow_client": -1}}, "limits.slow_client is -1"),
-        ({"limits": {"cooldown": float("nan")}}, "limits.cooldown is nan"),
-        ({"server": {"drain": -1}}, "server.drain is -1"),
-        ({"upstreams": {"a": {"base_url": "http://localhost", "timeout": 0}}}, "upstreams.a.timeout is 0"),
-        ({"upstreams": {"a": {"base_url": "http://localhost", "idle": float("inf")}}}, "upstreams.a.idle is inf"),
-        ({"upstreams": {"a": {"base_url": "http://localhost", "retries": -1}}}, "upstreams.a.retries is -1"),
-        ({**UPSTREAM, "models": {"m": {"upstream": "a", "cache": -1}}}, "models.m.cache is -1"),
-        ({"state": {"signatures": -1}}, "state.signatures is -1"),
+        ({"limits": {"connections": 0}}, "limits.connections must be positive and finite, got 0"),
+        ({"limits": {"ping": 0}}, "limits.ping must be positive and finite, got 0"),
+        ({"limits": {"slow_client": -1}}, "limits.slow_client must be positive and finite, got -1"),
+        ({"limits": {"cooldown": float("nan")}}, "limits.cooldown must be at least 0 and finite, got nan"),
+        ({"server": {"drain": -1}}, "server.drain must be at least 0 and finite, got -1"),
+        (
+            {"upstreams": {"a": {"base_url": "http://localhost", "timeout": 0}}},
+            "upstreams.a.timeout must be positive and finite, got 0",
+        ),
+        (
+            {"upstreams": {"a": {"base_url": "http://localhost", "idle": float("inf")}}},
+            "upstreams.a.idle must be positive and finite, got inf",
+        ),
+        (
+            {"upstreams": {"a": {"base_url": "http://localhost", "retries": -1}}},
+            "upstreams.a.retries must be at least 0 and finite, got -1",
+        ),
+        (
+            {**UPSTREAM, "models": {"m": {"upstream": "a", "cache": -1}}},
+            "models.m.cache must be at least 0 and finite, got -1",
+        ),
+        ({"state": {"signatures": -1}}, "state.signatures must be at least 0 and finite, got -1"),
         (
             {**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "weight": float("inf")}]}}},
-            "a target with a weight of inf",
+            "a weight must be positive and finite, got inf",
         ),
     ],
 )
@@ -151,10 +166,10 @@ model_list:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("model_list: [{model_name: a/*, litellm_params: {model: openai/*}}]", "is for a pattern of names"),
+        ("model_list: [{model_name: a/*, litellm_params: {model: openai/*}}]", "unsupported pattern"),
         ("model_list: [{model_name: x, litellm_params: {model: x, api_base: os.environ/NONE}}]", "NONE is not set"),
-        ("model_list: [{model_name: x, litellm_params: {model: x}, rpm: 5}]", "rpm has no counterpart"),
-        ("model_list: [", "not YAML"),
+        ("model_list: [{model_name: x, litellm_params: {model: x}, rpm: 5}]", "rpm is not supported"),
+        ("model_list: [", "not valid YAML"),
         ("[]", "the file is not a table"),
         ("{}", "model_list is not a list"),
         ("model_list: {}", "model_list is not a list"),
@@ -162,18 +177,18 @@ model_list:
         ("model_list: [{litellm_params: {model: x}}]", "has no model_name"),
         ("model_list: [{model_name: x}]", "litellm_params is not a table"),
         ("model_list: [{model_name: x, litellm_params: {}}]", "has no model"),
-        ("model_list: [{model_name: x, litellm_params: {model: nobody/x}}]", "no provider is called 'nobody'"),
-        ("model_list: [{model_name: x, litellm_params: {model: x, api_key: sk-1}}]", "stands in the file"),
-        ("model_list: [{model_name: x, litellm_params: {model: x, rpm: 5}}]", "rpm has no counterpart"),
+        ("model_list: [{model_name: x, litellm_params: {model: nobody/x}}]", "unknown provider 'nobody'"),
+        ("model_list: [{model_name: x, litellm_params: {model: x, api_key: sk-1}}]", "must not be in the file"),
+        ("model_list: [{model_name: x, litellm_params: {model: x, rpm: 5}}]", "rpm is not supported"),
         ("model_list: [{model_name: x, litellm_params: {model: x, timeout: soon}}]", "timeout"),
         ("model_list: [{model_name: x, litellm_params: {model: x, weight: [1]}}]", "weight"),
         ("model_list: [{model_name: x, litellm_params: {model: x, weight: 0}}]", "weight"),
         ("model_list: [{model_name: x, litellm_params: {model: x, max_retries: many}}]", "max_retries"),
         ("model_list: [{model_name: x, litellm_params: {model: x, api_base: 7}}]", "api_base"),
-        ("model_list: []\nlitellm_settings: {drop_params: true}", "litellm_settings has no counterpart"),
-        ("model_list: []\nnonsense: 1", "nonsense has no counterpart"),
+        ("model_list: []\nlitellm_settings: {drop_params: true}", "litellm_settings is not supported"),
+        ("model_list: []\nnonsense: 1", "nonsense is not supported"),
         ("model_list: []\ngeneral_settings: {master_key: os.environ/NOT_SET_AT_ALL}", "NOT_SET_AT_ALL is not set"),
-        ("model_list: []\ngeneral_settings: {database_url: x}", "database_url has no counterpart"),
+        ("model_list: []\ngeneral_settings: {database_url: x}", "database_url is not supported"),
     ],
 )
 def test_what_litellm_has_and_we_do_not(text, words):

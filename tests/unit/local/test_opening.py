@@ -27,9 +27,9 @@ def test_what_is_missing_comes_with_the_line_to_type(monkeypatch, missing, line)
 
 
 def test_models_and_threads_that_cannot_be():
-    with pytest.raises(ConfigError, match="no local model is called 'gpt'"):
+    with pytest.raises(ConfigError, match="unknown local model 'gpt'"):
         open_model("gpt")
-    with pytest.raises(ConfigError, match="0 threads"):
+    with pytest.raises(ConfigError, match="threads must be positive, got 0"):
         open_model(threads=0)
 
 

@@ -64,8 +64,8 @@ def test_a_missing_key_says_which_variable():
     ("model", "words"),
     [
         ("opnai/gpt-5", "did you mean 'openai'"),
-        ("gpt-5", "does not say whose"),
-        ("", "does not say whose"),
+        ("gpt-5", "has no provider"),
+        ("", "has no provider"),
         ("openai/", "no model"),
         ("zzz/m", "there are anthropic"),
     ],

@@ -56,7 +56,9 @@ def test_this_machine_needs_no_token(host):
 @pytest.mark.parametrize("host", OPEN)
 def test_every_other_address_needs_one(host):
     assert not is_loopback(host)
-    with pytest.raises(ConfigError, match=r"without a token, .+ would be open to everybody who can reach it") as caught:
+    with pytest.raises(
+        ConfigError, match=r"without a token, .+ would be open to every client that can reach it"
+    ) as caught:
         refuse_open(host, without="a token", hint="do this")
     assert caught.value.hint == "do this"
 

@@ -51,7 +51,7 @@ def test_an_unknown_tool_is_told_with_the_nearest_ones():
 
 def test_a_call_that_was_cut_off_is_never_run():
     cut = ToolCall("1", "forecast", None, '{"city": "Paris"', "truncated")
-    assert "cut off" in refused(cut, "truncated")
+    assert "truncated and was not run" in refused(cut, "truncated")
 
 
 def test_all_problems_are_told_at_once():
@@ -175,7 +175,7 @@ def test_a_tool_that_is_withdrawn_says_why_and_is_not_offered():
     assert isinstance(result, ToolResult)
     assert (code_of(result), result.text) == (
         "withdrawn",
-        "The tool pay is withdrawn, and nothing was run: its server is gone",
+        "The tool pay is withdrawn and was not run: its server is gone",
     )
     assert [tool.name for tool in box.offered(box.tools)] == ["forecast"]
     why[0] = None

@@ -124,7 +124,7 @@ def test_adapting_has_an_end():
         run.answered(wants(place))
         step = run.next()
         run.ran([call.result("no", is_error=True) for call in step.calls])
-    assert run.next().reason == "2 turns in a row brought nothing but errors"
+    assert run.next().reason == "2 consecutive turns returned only errors"
 
 
 def test_a_fault_ends_it():
@@ -135,12 +135,12 @@ def test_a_fault_ends_it():
 
 def test_answers_come_in_their_turn():
     run = session()
-    with pytest.raises(ConfigError, match="not waiting"):
+    with pytest.raises(ConfigError, match="expected phase"):
         run.ran([])
     run.answered(wants("a"))
-    with pytest.raises(ConfigError, match="not waiting"):
+    with pytest.raises(ConfigError, match="expected phase"):
         run.answered(SAID)
-    with pytest.raises(ConfigError, match="not those of the calls"):
+    with pytest.raises(ConfigError, match="do not match the calls"):
         run.ran([])
 
 

@@ -93,3 +93,72 @@ def test_openapi_says_null_in_its_own_way():
 
 def test_the_first_fifty_of_many():
     assert len(Validator({"items": {"type": "string"}}).problems([1] * 1000)) == 50
+
+
+@pytest.mark.parametrize("key", ["properties", "patternProperties", "$defs"])
+def test_a_property_called_nullable_is_no_keyword(key):
+    schema = {"type": "object", key: {"nullable": {"type": "boolean"}}, "additionalProperties": key == "$defs"}
+    assert Validator(schema).accepts({"nullable": True})
+    if key != "$defs":
+        assert not Validator(schema).accepts({"nullable": 1})
+
+
+def test_nullable_in_data_is_data():
+    schema = {"const": {"nullable": True, "type": "string"}}
+    assert Validator(schema).accepts({"nullable": True, "type": "string"})
+    assert not Validator(schema).accepts(None)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string"},
+        {"type": ["string", "integer"]},
+        {"enum": ["x", "y"]},
+        {"const": "x"},
+        {"type": "string", "enum": ["x"]},
+        {"$ref": "#/$defs/text"},
+        {"allOf": [{"type": "string"}]},
+        {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+        {"not": {"type": "null"}},
+    ],
+)
+def test_nullable_adds_null_to_every_kind_of_schema(schema):
+    root = {"properties": {"a": {**schema, "nullable": True}}, "$defs": {"text": {"type": "string"}}}
+    assert Validator(root).accepts({"a": None})
+    assert Validator(root).accepts({"a": "x"})
+    assert not Validator({"properties": {"a": schema}, "$defs": root["$defs"]}).accepts({"a": None})
+
+
+def test_references_into_a_nullable_schema_still_lead_there():
+    schema = {
+        "type": "object",
+        "nullable": True,
+        "properties": {
+            "a": {"$ref": "#/$defs/a"},
+            "b": {"$ref": "#/properties/c/properties/d"},
+            "c": {"type": "object", "nullable": True, "properties": {"d": {"type": "integer"}}},
+        },
+        "$defs": {"a": {"type": "string"}},
+    }
+    assert Validator(schema).accepts({"a": "x", "b": 1, "c": None})
+    assert not Validator(schema).accepts({"b": "x"})
+    assert Validator(schema).accepts(None)
+
+
+@pytest.mark.parametrize("draft", ["draft-04", "draft-06", "draft-07"])
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("uuid", "123e4567-e89b-12d3-a456-426655440000", "123e4567"),
+        ("duration", "P1D", "one day"),
+        ("iri", "http://ƒøø.ßår/", "not an iri"),
+        ("json-pointer", "/a", "a"),
+    ],
+)
+def test_formats_are_asserted_in_drafts_that_do_not_define_them(draft, name, good, bad):
+    """Generators write `uuid` into schemas of draft 7."""
+    schema = {"$schema": f"http://json-schema.org/{draft}/schema#", "properties": {"a": {"format": name}}}
+    assert Validator(schema).accepts({"a": good})
+    assert Validator(schema).accepts({"a": 5})
+    assert [problem.keyword for problem in Validator(schema).problems({"a": bad})] == ["format"]

@@ -44,7 +44,7 @@ def test_server_sent_events(data, frames):
 
 def test_a_frame_has_a_limit():
     decoder = SSEDecoder(limit=100)
-    with pytest.raises(ProtocolError, match="more than 100 bytes"):
+    with pytest.raises(ProtocolError, match="exceeds 100 bytes"):
         for _ in range(20):
             decoder.feed(b"data: 123456")
 

@@ -45,9 +45,9 @@ def test_sound_documents(text):
         ('{"a/b": {"~": }}', "/a~1b/~0", ""),
         ('{"a": "x\x00"}', "/a", "control character"),
         ("{'a': 1}", "", ""),
-        ('{"a": 1} x', "", "something follows"),
+        ('{"a": 1} x', "", "unexpected text after"),
         ("", "", "empty"),
-        ('{"k": "unterminated }]', "/k", "stops in the middle"),
+        ('{"k": "unterminated }]', "/k", "ends in the middle"),
     ],
 )
 def test_what_is_refused_is_pointed_at(text, pointer, words):

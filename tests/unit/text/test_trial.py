@@ -112,9 +112,9 @@ def test_what_is_no_text_is_said_so():
     from toolwire.ir.errors import ConfigError
     from toolwire.net.runner import Runner
 
-    with pytest.raises(ConfigError, match="reads text"):
+    with pytest.raises(ConfigError, match="requires str"):
         toolwire.text.get("hermes").parse(b"bytes")
-    with pytest.raises(ConfigError, match="takes a Request"):
+    with pytest.raises(ConfigError, match="expected a Request"):
         toolwire.emulate({"model": "m"}, "hermes")
     with pytest.raises(ConfigError, match="list of calls"):
         Runner().run_sync(ToolCall("1", "f", {}))

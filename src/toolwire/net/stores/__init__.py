@@ -1,11 +1,11 @@
-"""The stores of records (`toolwire.run.records`): SQLite, Redis, PostgreSQL, and this process's memory.
+"""The stores of records (`toolwire.run.records`): SQLite, Redis, PostgreSQL, and the memory of this process.
 
     open_store("runs.db")                        a path, or sqlite:///runs.db, sqlite:////var/lib/runs.db
-    open_store("redis://localhost:6379/0")       rediss:// with TLS, unix:// by a socket     toolwire[redis]
+    open_store("redis://localhost:6379/0")       rediss:// for TLS, unix:// for a socket     toolwire[redis]
     open_store("postgresql://me@localhost/db")                                             toolwire[postgres]
-    open_store("memory:")                        gone with the process
+    open_store("memory:")                        lost when the process ends
 
-Nothing is connected before the first use. Every operation raises StoreError where the store cannot do it.
+A store connects on first use. An operation that fails raises StoreError.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ...run.records import Store
 
 __all__ = ["open_store"]
 
-_HINT = "memory:, a path, sqlite:///path, redis://host, rediss://host, unix://socket or postgresql://host/database"
+_HINT = "use memory:, a path, sqlite:///path, redis://host, rediss://host, unix://socket or postgresql://host/database"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters or more: C:\runs.db is a path
 
 
 def open_store(url: str) -> Store:
-    """The store at that address.
+    """Open the store at an address.
 
     >>> open_store("memory:").records()
     []
@@ -43,7 +43,9 @@ def open_store(url: str) -> Store:
         return PostgresStore(url)
     path = _path(url, scheme)
     if path in {"", ":memory:"}:
-        raise ConfigError(f"no store for {scheme}:…" if scheme else f"no store at {path!r}", hint=_HINT)
+        raise ConfigError(
+            f"unsupported store address {scheme}:…" if scheme else f"unsupported store address {path!r}", hint=_HINT
+        )
     from .sqlite import SqliteStore
 
     return SqliteStore(path)

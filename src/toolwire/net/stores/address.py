@@ -1,4 +1,4 @@
-"""What may be said of a store's address: never the secrets in it."""
+"""Show the address of a store without its secrets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SECRET_PARAMETERS = frozenset({"password", "passfile", "sslpassword", "sslkey",
 
 
 def name_of(url: str) -> str:
-    """Scheme, host and port; only the scheme where the rest has an @ that may belong to a password.
+    """Return scheme, host and port; only the scheme if an @ in the rest may belong to a password.
 
     >>> name_of("redis://me:secret@db.example:6379/0?password=secret")
     'redis://db.example:6379'
@@ -25,7 +25,7 @@ def name_of(url: str) -> str:
 
 
 def redact(text: str, url: str) -> str:
-    """The words of a driver without the secrets of the URL.
+    """Remove the secrets of the URL from the message of a driver.
 
     >>> redact('no user "me" with "s3cret"', "postgresql://me:s3cret@host/db")
     'no user "me" with "***"'

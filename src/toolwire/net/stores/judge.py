@@ -1,6 +1,6 @@
-"""What a record is at a time, and who may take it: the rules that every store follows, in plain Python.
+"""The rules that every store follows, in plain Python: the effective state of a record, and which claim may take it.
 
-The stores with a language of their own (SQL, Lua) say the same there, so that it is one atomic step.
+The stores with their own language (SQL, Lua) implement the same rules there, so that each operation is atomic.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["begun", "may_complete", "seen", "takes"]
 
 
 def seen(record: Record | None, now: float) -> Record | None:
-    """The record as it is told at `now`: nothing where it is done and over, unknown where its lease has passed."""
+    """Return the effective record at `now`: None if it is done and expired, `unknown` if its lease has expired."""
     if record is None or (record.state == "done" and record.expires_at <= now):
         return None
     if record.state == "running" and record.lease_until <= now:
@@ -22,14 +22,14 @@ def seen(record: Record | None, now: float) -> Record | None:
 
 
 def takes(claim: Claim, there: Record | None) -> bool:
-    """Whether the claim gets the key; `there` is what `seen` told."""
+    """Return True if the claim gets the key; `there` is the result of `seen`."""
     if there is None:
         return True
     return claim.reclaim and there.state == "unknown" and there.fingerprint == claim.fingerprint
 
 
 def begun(claim: Claim, now: float) -> Record:
-    """The record of a claim that was taken."""
+    """Build the record of a successful claim."""
     return Record(
         key=claim.key,
         tool=claim.tool,
@@ -43,7 +43,7 @@ def begun(claim: Claim, now: float) -> Record:
 
 
 def may_complete(record: Record | None, token: str, result: str, state: RecordState) -> bool:
-    """Who holds the token, also late; and again with the same words: an answer may be lost on its way, and be retried."""
+    """Return True for the claim holder, even after its lease expired, and for a retry with an identical result."""
     if record is None or record.token != token:
         return False
     return record.state != "done" or (state == "done" and record.result == result)

@@ -1,4 +1,4 @@
-"""Records in this process, gone with it: for tests, and for runs that nobody takes up again."""
+"""Store records in the memory of this process: for tests, and for runs that are not continued later."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["MemoryStore"]
 
 
 class MemoryStore:
-    """Safe between threads. A forked process has a copy, which is another store."""
+    """A store in memory, thread-safe. A forked process has a copy, which is a separate store."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -95,7 +95,7 @@ class MemoryStore:
     def _open(self) -> Iterator[dict[str, Record]]:
         with self._lock:
             if self._closed:
-                raise StoreError("the store is closed", hint="open another one")
+                raise StoreError("the store is closed", hint="open a new store")
             yield self._records
 
 

@@ -1,16 +1,16 @@
-"""Records in PostgreSQL: one statement an operation, each committed by itself, by the server's clock.
+"""Store records in PostgreSQL: one statement per operation, each in its own transaction, with the server's clock.
 
-The table `toolwire_records` is made on first use, where it is not there; its comment has the version. A key may be longer
-than an index takes, so its hash is the primary key.
+The table `toolwire_records` is created on first use; its comment contains the version. A key may exceed the maximum
+size of an index entry, so its hash is the primary key.
 
-The server keeps what it has acknowledged unless `synchronous_commit` or `fsync` is off, or a standby that is behind takes
-over.
+The server keeps acknowledged writes unless `synchronous_commit` or `fsync` is off, or a standby with replication lag
+takes over.
 
-A statement that waits longer than five seconds, for a lock that somebody holds or for a server that is busy, fails: whoever
-asked learns that the store cannot be reached. A `statement_timeout` of the address, the role or the database stands instead.
+A statement that waits longer than five seconds, for a lock or for a busy server, fails: the caller receives a
+StoreError. A `statement_timeout` of the address, the role or the database takes precedence.
 
-Safe between threads, processes and machines. Each thread at work has a connection, from a few that wait; a connection does
-not cross a fork.
+Safe between threads, processes and machines. Each active thread uses its own connection from a small pool; a
+connection is not used after a fork.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ __all__ = ["PostgresStore"]
 _CONNECT_SECONDS = 3
 _SILENCE_MILLISECONDS = 10_000
 _STATEMENT_MILLISECONDS = 5_000
-_IDLE = 8  # connections that are kept
-_SWEPT_AT_ONCE = 10_000  # so that the limit of a statement is enough, however much there is
+_IDLE = 8  # maximum number of idle connections
+_SWEPT_AT_ONCE = 10_000  # rows; keeps each statement below its timeout, however many rows there are
 
 _VERSION = "toolwire records, version 1"
-_LOCK = 0x746F6F6C77697265  # "toolwire": the advisory lock of who makes the table
+_LOCK = 0x746F6F6C77697265  # "toolwire": the advisory lock for creating the table
 _NOW = "extract(epoch FROM now())::float8"
 _IS_OVER = f"(r.state = 'done' AND r.expires_at <= {_NOW})"
 _IS_UNKNOWN = f"(r.state = 'unknown' OR (r.state = 'running' AND r.lease_until <= {_NOW}))"
@@ -61,7 +61,7 @@ CREATE TABLE IF NOT EXISTS toolwire_records (
 );
 COMMENT ON TABLE toolwire_records IS '{_VERSION}';
 """
-# Reading first, within the statement: an answer that is there locks and writes nothing.
+# The statement reads first: returning an existing record takes no lock and writes nothing.
 _CLAIM = f"""
 WITH there AS MATERIALIZED (
     SELECT {_TOLD} FROM toolwire_records r WHERE id = %(id)s AND NOT {_TAKEABLE}
@@ -104,7 +104,7 @@ DELETE FROM toolwire_records WHERE id IN (
 
 
 class PostgresStore:
-    """A few idle connections. A statement that a broken connection ate is tried once more, on a new one."""
+    """A store with a small connection pool. A statement that fails on a lost connection is retried once."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -112,8 +112,8 @@ class PostgresStore:
             given = conninfo_to_dict(url)
         except psycopg.Error:
             raise ConfigError(
-                f"the address of the store cannot be read: {name_of(url)}",
-                hint="postgresql://user:password@host:5432/database",
+                f"invalid store address: {name_of(url)}",
+                hint="use postgresql://user:password@host:5432/database",
             ) from None
         limits = {"connect_timeout": _CONNECT_SECONDS, "tcp_user_timeout": _SILENCE_MILLISECONDS}
         self._parameters: dict[str, Any] = {**limits, **given}
@@ -137,7 +137,7 @@ class PostgresStore:
             rows = self._run(_CLAIM, values).fetchall()
             if rows:
                 return record(rows[0])
-            # Somebody took it since the statement began, and is not in its snapshot: look again.
+            # Another claim succeeded after the snapshot of this statement: try again.
 
     def renew(self, key: str, token: str, lease: float) -> bool:
         return self._change(_RENEW, {"id": _id(key), "token": as_bytes(token), "lease": float(lease)})
@@ -183,9 +183,9 @@ class PostgresStore:
         return bool(self._run(statement, values).rowcount == 1)
 
     def _run(self, statement: str, values: dict[str, Any]) -> Any:
-        """A cursor that has all of its rows already."""
+        """Execute a statement; the returned cursor has all rows already."""
         if self._closed:
-            raise StoreError("the store is closed", hint="open another one")
+            raise StoreError("the store is closed", hint="open a new store")
         try:
             waiting = self._waiting()
             if waiting is not None:
@@ -194,16 +194,16 @@ class PostgresStore:
                 except psycopg.OperationalError:
                     if not waiting.closed:
                         raise
-                    self._idle.clear()  # the server went away, and took the others with it
+                    self._idle.clear()  # the server closed the others, too
             return self._execute(self._connect(), statement, values)
         except psycopg.Error as error:
             raise StoreError(
                 f"PostgreSQL, {name_of(self._url)}: {redact(str(error), self._url) or type(error).__name__}",
-                hint="is it running, and may we in?",
+                hint="check that the server is running and the credentials are valid",
             ) from None
 
     def _waiting(self) -> Any:
-        """A connection of this process that nobody uses; what a fork brought along is left to the parent."""
+        """Return an idle connection of this process, or None. Connections inherited by a fork belong to the parent."""
         if self._process != os.getpid():
             self._idle, self._process = [], os.getpid()
         try:
@@ -238,8 +238,8 @@ class PostgresStore:
             connection.execute(_MAKE_TABLE)  # several statements in one message are one transaction
         elif comment != _VERSION:
             raise StoreError(
-                f"PostgreSQL, {name_of(self._url)}: toolwire_records is {comment!r}, and this toolwire knows {_VERSION!r}",
-                hint="use another database or schema, or the toolwire that made the table",
+                f"PostgreSQL, {name_of(self._url)}: the table toolwire_records is {comment!r}, expected {_VERSION!r}",
+                hint="use another database or schema, or the version of toolwire that created the table",
             )
 
 

@@ -1,16 +1,16 @@
-"""Records in Redis or Valkey: one hash a record, every operation one script, the server's clock.
+"""Store records in Redis or Valkey: one hash per record, one script per operation, with the server's clock.
 
-    {toolwire:1}:record:<key>    the record; has a time to live only once it is done
+    {toolwire:1}:record:<key>    the record; has a time to live only when it is done
     {toolwire:1}:open            running and unknown keys by the time of their claim: for listing
-    {toolwire:1}:done            done keys by the same
-    {toolwire:1}:ends            done keys by the time they are over: for sweeping
+    {toolwire:1}:done            done keys by the time of their claim
+    {toolwire:1}:ends            done keys by the time they expire: for sweeping
 
-All names have one hash tag, so that a script may touch them together on a cluster, too: one store is one slot.
+All names have the same hash tag, so that a script may access them together on a cluster, too: one store is one slot.
 
-Redis keeps what its configuration makes it keep. For tools that write: `appendfsync always`, `maxmemory-policy noeviction`,
-and no failover to a replica that is behind; otherwise a lost claim can mean a second execution.
+Durability depends on the configuration of Redis. For tools that write, use `appendfsync always`, `maxmemory-policy
+noeviction`, and no failover to a replica with replication lag; otherwise a lost claim can cause a second execution.
 
-Safe between threads, processes and machines; a connection does not cross a fork.
+Safe between threads, processes and machines; a connection is not used after a fork.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PAGE = 100
 _PREFIX = b"{toolwire:1}:"
 _INDEXES = (_PREFIX + b"open", _PREFIX + b"done", _PREFIX + b"ends")
 
-# KEYS: the record, open, done, ends. ARGV[1]: the key as the caller has it. Times are seconds, written with microseconds.
+# KEYS: the record, open, done, ends. ARGV[1]: the caller's key. Times are in seconds, with microseconds.
 _HEAD = """
 local record, open, done, ends, key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1]
 local clock = redis.call('TIME')
@@ -122,7 +122,7 @@ return 1
 
 
 class RedisStore:
-    """One client with its pool of connections. An operation that a broken connection ate is tried once more."""
+    """A store with one client and its connection pool. An operation that fails on a lost connection is retried once."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -135,7 +135,7 @@ class RedisStore:
             )
         except (ValueError, redis.RedisError):
             raise ConfigError(
-                f"the address of the store cannot be read: {name_of(url)}", hint="redis://user:password@host:6379/0"
+                f"invalid store address: {name_of(url)}", hint="use redis://user:password@host:6379/0"
             ) from None
         self._scripts = {
             body: self._client.register_script(_HEAD + body)
@@ -184,7 +184,7 @@ class RedisStore:
         self._client.close()
 
     def _listed(self, index: bytes) -> Iterator[Record]:
-        """The records of an index, the newest first; those that are over are no longer there."""
+        """Iterate over the records of an index, the newest first, without expired ones."""
         with self._client_at_work() as client:
             keys = client.zrevrange(index, 0, -1)
         for start in range(0, len(keys), _PAGE):
@@ -194,7 +194,7 @@ class RedisStore:
                     yield _record(key, found)
 
     def _each(self, script: str, keys: list[bytes]) -> list[Any]:
-        """The script for every key, in one round trip a page."""
+        """Run the script for every key, with one round trip per page."""
         answers: list[Any] = []
         for start in range(0, len(keys), _PAGE):
             with self._client_at_work() as client, client.pipeline(transaction=False) as pipeline:
@@ -214,12 +214,13 @@ class RedisStore:
     @contextmanager
     def _client_at_work(self) -> Iterator[Any]:
         if self._closed:
-            raise StoreError("the store is closed", hint="open another one")
+            raise StoreError("the store is closed", hint="open a new store")
         try:
             yield self._client
         except redis.RedisError as error:
             raise StoreError(
-                f"Redis, {name_of(self._url)}: {redact(str(error), self._url)}", hint="is it running, and may we in?"
+                f"Redis, {name_of(self._url)}: {redact(str(error), self._url)}",
+                hint="check that the server is running and the credentials are valid",
             ) from None
 
 

@@ -1,4 +1,4 @@
-"""Records as rows: stores differ in what text they take, but all of them take bytes."""
+"""Convert records to rows. Text is stored as bytes: stores differ in the text they accept, but all accept bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = "key, tool, fingerprint, state, token, lease_until, expires_at, create
 
 
 def as_bytes(text: str) -> bytes:
-    r"""Any text, with NUL and half a surrogate pair.
+    r"""Encode any text, even with NUL and lone surrogates.
 
     >>> as_text(as_bytes("\ud800\0")) == "\ud800\0"
     True
@@ -26,7 +26,7 @@ def as_text(data: bytes) -> str:
 
 
 def record(row: Sequence[Any]) -> Record:
-    """A row in the order of COLUMNS: text is bytes there, but the state."""
+    """Build a record from a row in the order of COLUMNS. All text except the state is bytes."""
     key, tool, fingerprint, state, token, lease_until, expires_at, created_at, result = row
     return Record(
         key=as_text(key),

@@ -1,10 +1,11 @@
-"""Records in one SQLite file: the default. Safe between threads and processes of one machine.
+"""Store records in one SQLite file: the default. Safe between threads and processes of one machine.
 
-One connection under one lock: SQLite has one writer anyway. Write-ahead log; a durable claim and its completion are on the
-disk (`synchronous=FULL`) before we go on, the others survive a crash of the process but perhaps not of the machine.
+There is one connection under one lock, because SQLite allows only one writer. The file uses a write-ahead log. A
+durable claim and its completion are on disk (`synchronous=FULL`) before the operation returns; other writes survive a
+crash of the process, but perhaps not of the machine.
 
-A connection must not cross a fork, not even to be closed there. So all of them are closed before one, and parent and
-child open their own at the next use.
+A connection must not be used after a fork, not even to close it. So all connections are closed before a fork, and
+parent and child open new ones on the next use.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from .rows import COLUMNS, as_bytes, record
 __all__ = ["SqliteStore"]
 
 _VERSION = 1
-_PATIENCE = 10.0  # seconds that a statement waits for the writers of other processes
+_PATIENCE = 10.0  # seconds that a statement waits for writers of other processes
 
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
@@ -74,7 +75,7 @@ _SWEEP = "DELETE FROM records WHERE state = 'done' AND expires_at <= ?"
 
 
 class SqliteStore:
-    """The file is made on first use, for its owner's eyes only."""
+    """A store in a file. The file is created on first use, with access for its owner only."""
 
     def __init__(self, path: str, clock: Callable[[], float] = time.time) -> None:
         self._path = str(Path(path).absolute())
@@ -89,7 +90,7 @@ class SqliteStore:
         with self._connected() as connection:
             while True:
                 now = self._clock()
-                # Reading first: an answer that is there costs no write lock.
+                # Read first: returning an existing record takes no write lock.
                 there = _told(connection.execute(_READ, (as_bytes(claim.key),)).fetchone(), now)
                 if there is not None and not takes(claim, there):
                     return there
@@ -149,7 +150,7 @@ class SqliteStore:
     def _connected(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             if self._closed:
-                raise StoreError("the store is closed", hint="open another one")
+                raise StoreError("the store is closed", hint="open a new store")
             try:
                 if self._connection is None:
                     self._connection = self._connect()
@@ -181,7 +182,10 @@ class SqliteStore:
 
 
 def _set_up(connection: sqlite3.Connection, path: str) -> None:
-    """Write-ahead log and schema. Changing to the log does not wait for others, whatever the timeout: so we do."""
+    """Enable the write-ahead log and create the schema.
+
+    Changing the journal mode does not wait for other connections, whatever the timeout, so it is retried here.
+    """
     give_up = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -196,8 +200,8 @@ def _set_up(connection: sqlite3.Connection, path: str) -> None:
         connection.executescript(_SCHEMA)
     elif version != _VERSION:
         raise StoreError(
-            f"SQLite, {path}: the file is of version {version}, and this toolwire knows {_VERSION}",
-            hint="use another file, or the toolwire that made this one",
+            f"SQLite, {path}: the file has version {version}, expected {_VERSION}",
+            hint="use another file, or the version of toolwire that created this one",
         )
 
 
@@ -221,10 +225,10 @@ def _told(row: Any, now: float) -> Record | None:
 
 def _hint(error: Exception) -> str:
     if isinstance(error, OSError):
-        return "the folder must exist, and both must be ours to write"
+        return "check that the folder exists and that the folder and the file are writable"
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
-        return f"another process has been writing for {_PATIENCE:.0f} seconds"
-    return "is it a file of toolwire, on a local disk with space left?"
+        return f"another process has been writing for {_PATIENCE:.0f} seconds; try again when it is done"
+    return "check that it is a toolwire file, on a local disk with free space"
 
 
 _STORES: WeakSet[SqliteStore] = WeakSet()
@@ -233,7 +237,7 @@ _FORKING = threading.Lock()
 
 
 def _before_fork() -> None:
-    _FORKING.acquire()  # released, as those of the stores, in _after_fork
+    _FORKING.acquire()  # released in _after_fork, like the locks of the stores
     for store in list(_STORES):
         store._lock.acquire()
         store._disconnect()

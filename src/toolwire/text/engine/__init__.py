@@ -1,4 +1,5 @@
-"""The one machine behind all text formats: a reader of text that is still arriving, a writer of events, and a style for
-each way of writing a call. Styles are generators that ask for more text by `yield`, so no state is kept by hand, whole
-text is one big chunk, and what was read is never looked at again.
+"""The parsing engine of all text formats: an incremental reader, a writer of events, and a style per notation of calls.
+
+Styles are generators that request more text by `yield`, so there is no explicit state machine, whole text is one big
+chunk, and no text is read twice.
 """

@@ -1,4 +1,4 @@
-"""Turns made of messages with headers: who is spoken to, on which channel, decides what the body is."""
+"""Turns of messages with headers: the recipient and the channel determine the kind of the body."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _TO = re.compile(r"\bto=([^\s<]+)").search
 class ChannelCalls(StyleBase, frozen=True):
     """`start` header `message` body `end`. The header may begin at the start of the turn, without its `start`.
 
-    A body for `tool_prefix`NAME is a call: JSON, or tags (`body`). On a channel or to a person in `thinks` it is
-    reasoning; anything else is text, up to one of `ends` where `closed`, or up to whatever header comes next.
+    A body addressed to `tool_prefix`NAME is a call: JSON, or tags (`body`). On a channel or to a recipient in `thinks`
+    it is reasoning. Anything else is text, up to one of `ends` if `closed`, or up to the next header.
     """
 
     start: str
@@ -38,20 +38,20 @@ class ChannelCalls(StyleBase, frozen=True):
     body: TaggedCalls | None = None
     closed: bool = False
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
         return tuple(filter(None, (self.start, self.channel)))
 
-    def weak(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+    def weak(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
         return (_WEAK,)
 
     def read(self, turn: Turn, opener: str) -> Steps[None]:
         reader = turn.reader
         header, end = yield from self._header(turn, opener)
         if end is None:
-            raise Truncated("the text stops inside of a header")
+            raise Truncated("the text ends inside a header")
         if end != self.message:
             reader.unread(end)
-            raise Malformed(f"the header {header!r} has no message")
+            raise Malformed(f"no message follows the header {header!r}")
         kind, name = self._route(header, turn.offered)
         if kind == "call":
             yield from self._call(turn, name)
@@ -64,14 +64,17 @@ class ChannelCalls(StyleBase, frozen=True):
                 yield from self._spoken(turn, turn.writer.text)
 
     def _header(self, turn: Turn, opener: str) -> Steps[tuple[str, str | None]]:
-        """The header and what ends it. A sentence that begins like one is none: behind whom it speaks to comes a token."""
+        """Read the header and its end.
+
+        A token must follow the recipient; otherwise it is a sentence that looks like a header.
+        """
         reader = turn.reader
         before = opener
         if opener == _WEAK:
             tokens = tuple(filter(None, (self.message, self.channel, self.constrain, *self.ends)))
             recipient, end = yield from reader.word(terminals(*tokens, " ", "\n"))
             if end is None or not recipient:
-                raise (Truncated if end is None else Malformed)("a header that names nobody")
+                raise (Truncated if end is None else Malformed)("the header has no recipient")
             before += recipient
             if end in tokens:
                 reader.unread(end)
@@ -98,7 +101,7 @@ class ChannelCalls(StyleBase, frozen=True):
         stops = terminals(*self.ends, self.start, self.channel)
         end = yield from reader.until(stops, sink)
         while end is not None and end not in self.ends and self.closed:
-            turn.writer.note("malformed", reader.position, f"{end!r} inside of a message")
+            turn.writer.note("malformed", reader.position, f"{end!r} inside a message")
             sink(end)
             end = yield from reader.until(stops, sink)
         if end is not None and end not in self.ends:

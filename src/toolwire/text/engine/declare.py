@@ -1,4 +1,4 @@
-"""How a model is told of its tools, and how results are fed back."""
+"""Render the declarations of tools for the prompt, and the results of calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ __all__ = ["Declare", "Results", "render_tools"]
 
 
 class Declare(Value, frozen=True):
-    """`before` the tools, each as an `entry`, `after` them; then, unless the model was trained on it, how to call one."""
+    """The text `before` the tools, each as an `entry`, and `after` them.
+
+    `explain` adds how to call one, for models that were not trained on the format.
+    """
 
     before: str = "# Tools\n\nYou may call these functions. Their signatures are JSON, one a line:\n<tools>\n"
     after: str = "\n</tools>"
@@ -27,7 +30,7 @@ class Declare(Value, frozen=True):
 
 
 class Results(Value, frozen=True):
-    """What a result looks like; `role` is who says it, and several results share one message where they are `grouped`."""
+    """The template of a result and its `role`; if `grouped`, several results share one message."""
 
     template: str = "<tool_response>\n{content}\n</tool_response>"
     role: Literal["user", "tool"] = "user"
@@ -37,7 +40,7 @@ class Results(Value, frozen=True):
         content = f"error: {result.text}" if result.is_error else result.text
         fields = {"content": content, "json": dumps(content), "id": result.call_id, "name": result.name or ""}
         text = self.template
-        for field in ("id", "name", "json", "content"):  # the content last: what it contains is not a field
+        for field in ("id", "name", "json", "content"):  # content last, because a field name inside it is not a field
             if f"{{{field}}}" in text:
                 text = text.replace(f"{{{field}}}", fields[field]) if field != "content" else _put(text, content)
         return text
@@ -49,7 +52,7 @@ def _put(template: str, content: str) -> str:
 
 
 def render_tools(declare: Declare, style: Style, tools: Sequence[Tool], *, one_call: bool) -> str:
-    """The text that goes into the system prompt; nothing where there are no tools."""
+    """Return the text for the system prompt; empty without tools."""
     if not tools:
         return ""
     entries = declare.join.join(_entry(declare, tool) for tool in tools)
@@ -65,7 +68,7 @@ def render_tools(declare: Declare, style: Style, tools: Sequence[Tool], *, one_c
 
 
 def _example(tool: Tool) -> ToolCall:
-    """The first tool, called with its own example or with placeholders of the right type."""
+    """Build a call of a tool with its own example, or with placeholders of the right type."""
     if tool.examples:
         return ToolCall("", tool.name, tool.examples[0])
     schema = tool.input_schema or {}
@@ -92,7 +95,7 @@ def _placeholder(name: str, schema: object) -> object:
 
 
 def _signature(tool: Tool) -> str:
-    """As few tokens as will do: the names of the parameters, and the first line of the description."""
+    """Render a tool with few tokens: the names of its parameters, and the first line of its description."""
     properties = (tool.input_schema or {}).get("properties")
     words = (tool.description or "").strip().partition("\n")[0]
     return f"- {tool.name}({', '.join(properties or ())})" + (f": {words}" if words else "")

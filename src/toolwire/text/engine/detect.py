@@ -1,4 +1,4 @@
-"""Which format is it? By the name of the model, or by what the text begins its calls with."""
+"""Detect the format by the name of the model, or by the opener of a call in the text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["of_model", "of_text"]
 
-# An opener that several formats share is told apart by what follows it.
+# An opener that several formats share is distinguished by the text after it.
 _AFTER: dict[str, tuple[tuple[str, str], ...]] = {
     "<tool_call>": (
         (r"\s*\{", "hermes"),
@@ -28,7 +28,7 @@ _AFTER: dict[str, tuple[tuple[str, str], ...]] = {
     "<function=": ((r"[^<>]*>\s*\{", "functionary_v31"),),
     "<function_calls>": ((r"\s*<invoke", "anthropic_legacy_xml"), (r"\s*[\w.-]+\(", "olmo3")),
 }
-# Without any opener: the text as a whole has a shape.
+# Without any opener: the shape of the whole text.
 _BARE = (
     (r"\s*\[\s*\{\s*\"", "json_array"),
     (r"\s*\[\s*[A-Za-z_][\w.-]*\(", "pythonic"),
@@ -40,7 +40,7 @@ _BARE = (
 
 
 def of_model(model: str, formats: Iterable[Format]) -> str | None:
-    """The format whose longest pattern fits the name; a path in front of the name does not matter."""
+    """Return the format with the longest pattern that matches the name; a path before the name is ignored."""
     name = model.rpartition("/")[2].lower().replace("_", "-").replace(" ", "-")
     fitting = [
         (len(pattern.strip("*")), form.name)
@@ -52,7 +52,7 @@ def of_model(model: str, formats: Iterable[Format]) -> str | None:
 
 
 def of_text(text: str) -> str | None:
-    """The format of the first call in the text."""
+    """Return the format of the first call in the text."""
     first = min(((text.find(mark), -len(mark), mark, name) for mark, name in SIGNATURES if mark in text), default=None)
     if first is None:
         return next((name for pattern, name in _BARE if re.match(pattern, text, re.MULTILINE)), None)

@@ -1,6 +1,6 @@
-"""A call as a JSON object: `{"name": …, "arguments": {…}}`, whatever its keys are called and in whatever order.
+"""Read a call as a JSON object: `{"name": …, "arguments": {…}}`, with any key names in any order.
 
-Arguments are passed on as they come. Where the name, or an id that the caller needs first, stands behind them, they wait.
+Arguments are passed on as they arrive. They wait if the name, or an id that the caller needs first, comes after them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["Keys", "arguments", "read_envelope"]
 
 
 class Keys(Value, frozen=True):
-    """What the fields of a call are called; `id_last` where an id stands behind the arguments.
+    """The keys of a call object; `id_last` if an id follows the arguments.
 
-    An id that is a bare number counts the calls of one turn. It says nothing in a conversation, so it is not taken.
+    An id that is a bare number counts the calls of one turn. It is not unique in a conversation, so it is ignored.
     """
 
     name: tuple[str, ...] = ("name",)
@@ -33,9 +33,9 @@ _WRAPPERS = ("function", "tool_call", "function_call")
 
 
 def read_envelope(turn: Turn, keys: Keys, give_up: Terminals, *, sure: bool = True) -> Steps[None]:
-    """One call object. `give_up` is where a call that is not JSON ends.
+    """Read one call object. `give_up` are the terminals of a call that is not JSON.
 
-    Where it is not `sure` that the object is a call, its name has to be one that was offered, or arguments follow it.
+    If it is not `sure` that the object is a call, its name must be an offered one, or arguments must follow it.
     """
     yield from turn.reader.expect("{")
     envelope = _Envelope(turn, keys, give_up, sure=sure)
@@ -50,7 +50,7 @@ def read_envelope(turn: Turn, keys: Keys, give_up: Terminals, *, sure: bool = Tr
 
 
 class _Envelope:
-    """The fields that were seen so far."""
+    """The fields read so far."""
 
     def __init__(self, turn: Turn, keys: Keys, give_up: Terminals, *, sure: bool) -> None:
         self.turn = turn
@@ -75,7 +75,7 @@ class _Envelope:
                 reader.take_to(reader.at + 1)
                 yield from reader.spaces()
             elif following != '"' and self.answered:
-                self.turn.unclosed("the brace behind the arguments")
+                self.turn.unclosed("the brace after the arguments")
                 return
             key = yield from _json_string(self.turn)
             yield from reader.spaces()
@@ -110,10 +110,10 @@ class _Envelope:
                 self._said_twice(key)
 
     def _said_twice(self, key: str) -> None:
-        """Nobody can say which of the two was meant. A call that has been told already stays as it was told."""
-        self.flaw = f"{key!r} twice, or under two names"
+        """Handle a repeated key: the intended value is unknown. A call that has already been emitted is unchanged."""
+        self.flaw = f"{key!r} is given twice, or under two names"
         if self.answered:
-            self.turn.writer.note("malformed", self.turn.reader.position, f"{self.flaw}: the first counts")
+            self.turn.writer.note("malformed", self.turn.reader.position, f"{self.flaw}; the first one is used")
         elif self.turn.writer.in_call:
             self.turn.writer.spoil(self.flaw)
 
@@ -129,17 +129,17 @@ class _Envelope:
         yield from arguments(self.turn, self.give_up)
 
     def answer_late(self) -> None:
-        """The object breaks off behind the arguments, before what they waited for: the call is there all the same."""
+        """Emit the call of an object that is truncated after the arguments, before a field that they waited for."""
         if self.name is not None and self.waiting is not None:
             self._answer()
-            self.turn.unclosed("the brace behind the arguments")
+            self.turn.unclosed("the brace after the arguments")
 
     def _is_offered(self) -> bool:
         return bool(self.turn.offered) and self.turn.offered.knows(self.turn.offered.resolve(self.name or ""))
 
     def _answer(self) -> None:
         if self.name is None or not (self.sure or self.waiting is not None or self._is_offered()):
-            raise Malformed("a call without a name" if self.name is None else "an object that is no call")
+            raise Malformed("the call has no name" if self.name is None else "the object is not a call")
         self._start()
         self.answered = True
         if self.waiting is not None:
@@ -148,7 +148,7 @@ class _Envelope:
 
 
 def arguments(turn: Turn, give_up: Terminals) -> Steps[None]:
-    """The arguments of a call that has started, up to its end."""
+    """Read the arguments of a started call, up to its end."""
     reader, writer = turn.reader, turn.writer
     first = yield from reader.peek()
     if first == '"' or (first == "n" and (yield from reader.peek(4)) == "null"):
@@ -162,7 +162,7 @@ def arguments(turn: Turn, give_up: Terminals) -> Steps[None]:
         return
     try:
         if first.isalpha():
-            raise Malformed("words instead of arguments")
+            raise Malformed("text instead of arguments")
         yield from json_value(reader, writer.args)
     except Truncated:
         writer.end_json(reader.position, cut=True)
@@ -177,7 +177,7 @@ def arguments(turn: Turn, give_up: Terminals) -> Steps[None]:
 
 
 def _pass_on(turn: Turn, raw: str) -> None:
-    """Arguments that came whole: an object, or an object written into a string, or nothing."""
+    """Pass on complete arguments: an object, an object inside a string, or nothing."""
     raw = raw.strip()
     if raw == "null":
         raw = ""
@@ -188,14 +188,14 @@ def _pass_on(turn: Turn, raw: str) -> None:
             inner = raw
         if isinstance(inner, str):
             raw = inner
-            turn.writer.note("unwrapped", turn.reader.position, "the arguments were JSON inside of a string")
+            turn.writer.note("unwrapped", turn.reader.position, "the arguments were JSON inside a string")
     if raw:
         turn.writer.args(raw)
 
 
 def _named(name: str) -> str:
     if not name.strip():
-        raise Malformed("a call without a name")
+        raise Malformed("the call has no name")
     return name.strip()
 
 

@@ -1,6 +1,6 @@
-"""Whether text is quoted where it stands: in a code block, or in code within a line, as Markdown has them.
+"""Detect whether a position in Markdown text is quoted: inside a code block or inline code.
 
-Only behind words: a model that puts its whole answer into a code block does not quote, it means it.
+This applies only after other text: a model that puts its whole answer into a code block is not quoting.
 """
 
 from __future__ import annotations
@@ -10,21 +10,24 @@ import re
 __all__ = ["Fences"]
 
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})").match
-_LONGEST = 200  # characters of a line that are looked at
+_LONGEST = 200  # maximum number of examined characters per line
 
 
 class Fences:
-    """`feed` it all text; `quotes` tells of the place behind it, and `hold` keeps it so: code within a line may go on in the next."""
+    """Track code in the text given to `feed`: `quotes` is the state after it.
+
+    `hold` keeps that state, because inline code may continue on the next line.
+    """
 
     __slots__ = ("_behind_words", "_held", "_line", "_mark", "_ticks", "_words")
 
     def __init__(self) -> None:
         self._line = ""
-        self._ticks = 0  # of this line
+        self._ticks = 0  # backticks in this line
         self._held = False
-        self._mark = ""  # what opened the block that is open
-        self._words = False  # before this line, outside of blocks
-        self._behind_words = False  # the open block is
+        self._mark = ""  # the opening fence of the current block
+        self._words = False  # there is text before this line, outside blocks
+        self._behind_words = False  # the open block follows text
 
     def feed(self, piece: str) -> None:
         first, *others = piece.split("\n")

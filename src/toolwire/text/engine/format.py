@@ -1,4 +1,4 @@
-"""A text format: how calls are written and read, what else may stand around them, and how a model is told of it."""
+"""A text format: how calls are written and read, the tokens around them, and how it is explained to a model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Format", "Parsed", "Parser", "Rendered"]
 
 
 class Parsed(Value, frozen=True):
-    """What a text says: its parts in order, and what a caller may want to know about them."""
+    """A parsed text: its parts in order, and diagnostics."""
 
     parts: tuple[Part, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -39,7 +39,7 @@ class Parsed(Value, frozen=True):
 
 
 class Rendered(Value, frozen=True):
-    """Calls as text, and what the text cannot say so that it reads back the same."""
+    """Calls as text, and losses for calls that do not parse back unchanged."""
 
     text: str
     losses: tuple[Loss, ...] = ()
@@ -49,7 +49,7 @@ class Rendered(Value, frozen=True):
 
 
 class Format(Value, frozen=True):
-    """Data. `families` are globs of model names, `calls` is the style, the rest is what may stand around calls."""
+    """A format as data. `families` are globs of model names, `calls` is the style, the rest is about other text."""
 
     name: str
     title: str
@@ -57,17 +57,17 @@ class Format(Value, frozen=True):
     calls: Style
     reasoning: tuple[tuple[str, str], ...] = (("<think>", "</think>"),)
     calls_end_reasoning: bool = True
-    noise: tuple[str, ...] = ()  # special tokens that are no text
-    halts: tuple[str, ...] = ()  # what only the caller writes: from there on nothing counts
-    stops: tuple[str, ...] = ()  # to be handed to the server as stop words
+    noise: tuple[str, ...] = ()  # special tokens that are not text
+    halts: tuple[str, ...] = ()  # tokens that only the caller writes; text after them is ignored
+    stops: tuple[str, ...] = ()  # stop sequences for the server
     one_call: bool = False
-    needs_tools: bool = False  # without the offered tools no call can be told from text
-    thinking: bool = False  # the prompt has opened the reasoning: the turn begins inside of it
+    needs_tools: bool = False  # calls cannot be recognised without the offered tools
+    thinking: bool = False  # the prompt opens the reasoning, so the turn starts inside it
     declare: Declare = Declare()
     results: Results = Results()
 
     def parser(self, tools: Iterable[Tool] = (), *, first_call: int = 0, reasoning: bool | None = None) -> Parser:
-        """A parser for one turn. `first_call` numbers the ids it makes, `reasoning` says that the prompt opened it."""
+        """Create a parser for one turn. `first_call` numbers its ids; `reasoning`: the prompt opened the reasoning."""
         inside = self.thinking if reasoning is None else reasoning
         return Parser(self, Offered(tools), first_call, reasoning=inside and bool(self.reasoning))
 
@@ -80,26 +80,29 @@ class Format(Value, frozen=True):
         first_call: int = 0,
         reasoning: bool | None = None,
     ) -> Parsed:
-        """The parts of a whole turn; `finished` where the model stopped by itself and was not cut off."""
+        """Parse a whole turn; `finished` if the model stopped by itself and the text is not truncated."""
         parser = self.parser(tools, first_call=first_call, reasoning=reasoning)
         return _parsed(parser, (text,), finished=finished)
 
     def parse_pieces(
         self, pieces: Iterable[str], tools: Iterable[Tool] = (), *, finished: bool = True, reasoning: bool | None = None
     ) -> Parsed:
-        """The same for a turn that comes in pieces; how it is cut makes no difference."""
+        """Like `parse`, for a turn in pieces; the result does not depend on the chunking."""
         return _parsed(self.parser(tools, reasoning=reasoning), pieces, finished=finished)
 
     def render_tools(self, tools: Sequence[Tool]) -> str:
-        """What goes into the prompt: the tools, and unless the model was trained on the format, how to call one."""
+        """Return the text for the prompt: the tools, and how to call one unless the model was trained on the format."""
         return render_tools(self.declare, self.calls, tools, one_call=self.one_call)
 
     def render_call(self, call: ToolCall, tools: Iterable[Tool] = ()) -> Rendered:
-        """The call as the model would write it."""
+        """Render the call as the model would write it."""
         return self.render_calls([call], tools)
 
     def render_calls(self, calls: Sequence[ToolCall], tools: Iterable[Tool] = ()) -> Rendered:
-        """All calls of a turn. What does not read back as it was is a loss: raw text cannot quote its own tags."""
+        """Render all calls of a turn.
+
+        A call that does not parse back unchanged is a loss, because raw text cannot quote its own tags.
+        """
         if not calls:
             return Rendered("")
         text = self.calls.write(calls)
@@ -108,7 +111,7 @@ class Format(Value, frozen=True):
         return Rendered(text, tuple(filter(None, losses)))
 
     def render_result(self, result: ToolResult) -> str:
-        """The result as the model expects it."""
+        """Render the result as the model expects it."""
         return self.results.render(result)
 
 
@@ -132,7 +135,7 @@ def _unlike(index: int, calls: Sequence[ToolCall], back: Sequence[ToolCall]) -> 
         "arguments",
         "weakened",
         "error",
-        f"the call of {call.name!r} reads back differently in this format",
+        f"the call of {call.name!r} does not parse back unchanged in this format",
     )
 
 
@@ -144,9 +147,9 @@ def _canonical(call: ToolCall) -> bytes:
 
 
 class Parser:
-    """One turn of a model, as it arrives.
+    """An incremental parser for one turn of a model.
 
-    `should_stop` says that nothing which comes now counts: abort the generation.
+    `should_stop` is true once all further text will be ignored: abort the generation.
     """
 
     def __init__(self, form: Format, offered: Offered, first_call: int, *, reasoning: bool) -> None:
@@ -165,19 +168,19 @@ class Parser:
         return self._reader.stopped
 
     def feed(self, chunk: str) -> list[Event]:
-        """More text; the events that are certain now."""
+        """Parse more text; return the events that are certain."""
         if not isinstance(chunk, str):
-            raise ConfigError(f"a parser reads text, not {type(chunk).__name__}", hint="decode the bytes first")
+            raise ConfigError(f"the parser requires str, got {type(chunk).__name__}", hint="decode the bytes first")
         if not chunk or self._closed:
             return []
         if not chunk.isascii():
-            chunk = chunk.encode(errors="replace").decode()  # half a character is no character
+            chunk = chunk.encode(errors="replace").decode()  # replace lone surrogates
         self._reader.feed(chunk)
         next(self._steps, None)
         return self._writer.take()
 
     def close(self, *, finished: bool = True) -> list[Event]:
-        """Nothing more comes. `finished` is False where the model was cut off: by length, by an error, by the caller."""
+        """End the text. `finished` is False if the model was interrupted by length, by an error, or by the caller."""
         if self._closed:
             return []
         self._closed = True

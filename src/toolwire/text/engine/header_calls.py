@@ -1,4 +1,4 @@
-"""Calls with the name in a header and the arguments as JSON behind it: `open NAME name_end {…} close`."""
+"""Calls with the name in a header, followed by the arguments as JSON: `open NAME name_end {…} close`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["HeaderCalls"]
 
 
 class HeaderCalls(StyleBase, frozen=True):
-    """`section_open` and `section_close` stand around all calls of a turn; they are special tokens, dropped where seen.
+    """`section_open` and `section_close` enclose all calls of a turn; they are special tokens, not text.
 
-    `header` takes the text before `name_end` apart: it must match, with a group `name` and perhaps one `id`.
+    `header` parses the text before `name_end`: it must match, with a group `name` and optionally a group `id`.
     """
 
     open: tuple[str, ...]
@@ -32,14 +32,14 @@ class HeaderCalls(StyleBase, frozen=True):
     write_header: str = "{name}"
     between: str = ""
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
         return self.open
 
     def read(self, turn: Turn, opener: str) -> Steps[None]:
         reader = turn.reader
         header, terminal = yield from reader.word(terminals(*self.name_end, "{", *self.close))
         if terminal is None:
-            raise Truncated("the text stops inside of a call's header")
+            raise Truncated("the text ends inside a call's header")
         found = re.fullmatch(self.header, header) or re.fullmatch(r"\s*(?P<name>[^\s<>{}]+)\s*", header)
         if found is None:
             raise Malformed(f"{header!r} is not the header of a call")
@@ -62,7 +62,7 @@ class HeaderCalls(StyleBase, frozen=True):
         yield from self._after(turn)
 
     def _nameless(self, turn: Turn, header: str) -> Steps[None]:
-        """A header without a name: the one tool that takes these arguments is meant, if there is one."""
+        """Read arguments after a header without a name: use the one tool that accepts them, if there is exactly one."""
         pieces: list[str] = []
         yield from json_value(turn.reader, pieces.append)
         given, _ = parse_arguments("".join(pieces))
@@ -82,7 +82,7 @@ class HeaderCalls(StyleBase, frozen=True):
     def _one(self, call: ToolCall, number: int) -> str:
         said = re.fullmatch(self.header, call.id)
         if said is not None and said["name"] == call.name:
-            header = call.id  # it is name and number in one, counted over the conversation
+            header = call.id  # the id has name and number, counted over the conversation
         else:
             header = self.write_header.format(name=call.name, id=call.id, number=number)
         text = call.text if call.arguments is None else dumps(call.arguments)

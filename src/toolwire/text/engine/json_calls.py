@@ -15,23 +15,23 @@ __all__ = ["JsonCalls"]
 
 
 class JsonCalls(StyleBase, frozen=True):
-    """`open` call objects `close`. Several come as an array, or one behind the other, or each in its own tags."""
+    """`open` call objects `close`. Several calls are an array, a sequence, or each in its own tags."""
 
     open: tuple[str, ...] = ()
     close: tuple[str, ...] = ()
-    bare: tuple[str, ...] = ()  # "{" or "[": a message that begins with it is a call
-    bare_inline: tuple[str, ...] = ()  # the same, behind other words
+    bare: tuple[str, ...] = ()  # "{" or "[": a message that begins with it may be a call
+    bare_inline: tuple[str, ...] = ()  # the same, after other text
     keys: Keys = Keys()
     array: bool = False  # several calls are written as one array
-    between: str = "\n"  # what is written between two calls
+    between: str = "\n"  # the text between two calls
     separators: tuple[str, ...] = (";", ",")
-    pad: tuple[str, str] = ("", "")  # what is written inside of the tags
+    pad: tuple[str, str] = ("", "")  # the text after the opening and before the closing tag
     write_open: bool = True
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
         return self.open
 
-    def weak(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+    def weak(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
         return (*self.bare, *self.inline(offered))
 
     def inline(self, offered: Offered) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ class JsonCalls(StyleBase, frozen=True):
         yield from self.read_objects(turn, array=array, bare=bare)
 
     def read_objects(self, turn: Turn, *, array: bool, bare: bool = False) -> Steps[None]:
-        """The calls of an array that has been opened, or one behind the other."""
+        """Read the calls of an opened array, or a sequence of calls."""
         if array:
             yield from self._array(turn, sure=not bare)
         more = not array
@@ -66,17 +66,17 @@ class JsonCalls(StyleBase, frozen=True):
             reader.taken = []
             yield from reader.spaces()
             found = yield from reader.one_of(("]", ",", "["))
-            if found == "[":  # the array begins again: no reason to lose the call
+            if found == "[":  # the array begins again; keep the call
                 turn.unclosed("a comma between two calls")
                 found = ","
             if found is None:
-                turn.unclosed("the bracket behind the calls")
+                turn.unclosed("the bracket after the calls")
                 break
             if found == ",":
                 yield from reader.spaces()
 
     def _after_object(self, turn: Turn, *, closed: bool) -> Steps[bool]:
-        """Reads up to the closing tag; True where another call comes before it."""
+        """Read up to the closing tag; return True if another call comes before it."""
         reader = turn.reader
         reader.taken = []
         yield from reader.spaces()

@@ -1,7 +1,7 @@
-"""Where a JSON value ends, in text that is still arriving.
+"""Find the end of a JSON value incrementally.
 
-String-aware, so a closing tag inside a string closes nothing. It follows the grammar closely enough that text which is
-not JSON is noticed at the character where it stops being JSON; the strict parser judges the finished value.
+Strings are recognised, so a closing tag inside a string closes nothing. The grammar is followed closely enough to
+detect text that is not JSON at the first wrong character; the strict parser validates the finished value.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _space = re.compile(r"[ \t\r\n]*").match
 _bare = re.compile(r"[-+.0-9A-Za-z]*").match
 _DEPTH = 200
 
-# What may come next.
+# The states, each named after the expected text.
 _VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY, _COLON, _NEXT, _STRING, _ESCAPE, _BARE = range(9)
 
 
 class JsonEnd:
-    """Feed it text: it says how far the value reaches. `done` when it ends there, `failed` where it is not JSON.
+    """Scan text for the end of a value. `done`: the end was found; `failed`: the text is not JSON.
 
     >>> end = JsonEnd()
     >>> end.feed('{"a": "}', 0), end.feed('"} tail', 0), end.done
@@ -40,7 +40,7 @@ class JsonEnd:
         self._stack: list[str] = []
 
     def feed(self, text: str, at: int) -> int:
-        """Reads from `at`; gives where it stopped."""
+        """Scan from `at`; return the position reached."""
         end = len(text)
         while at < end and not (self.done or self.failed):
             if self._expect == _STRING:
@@ -64,12 +64,12 @@ class JsonEnd:
         return at
 
     def close(self) -> None:
-        """Nothing more comes: a number or a word at the top ends here."""
+        """End the text: a top-level number or literal ends here."""
         if self._expect == _BARE and not self._stack:
             self.done = True
 
     def _structure(self, character: str) -> int:
-        """Takes one character outside of strings; gives how many it took."""
+        """Handle one character outside strings; return the number of characters consumed."""
         expect = self._expect
         if character == '"' and expect in (_VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY):
             self._is_key = expect in (_KEY, _FIRST_KEY)
@@ -112,7 +112,7 @@ class JsonEnd:
 
 
 def json_value(reader: Reader, sink: Callable[[str], object]) -> Steps[None]:
-    """Passes on one JSON value as it comes."""
+    """Pass on one JSON value as it arrives."""
     end = JsonEnd()
     while True:
         stop = end.feed(reader.text, reader.at)
@@ -125,5 +125,5 @@ def json_value(reader: Reader, sink: Callable[[str], object]) -> Steps[None]:
         if end.failed:
             raise Malformed("not JSON")
         if reader.ended:
-            raise Truncated("the JSON value is cut off")
+            raise Truncated("the JSON value is truncated")
         yield

@@ -1,4 +1,4 @@
-"""Values written as literals of a language, turned into JSON as they come: Python's, and Gemma's with its own quotes."""
+"""Convert literals of a language to JSON incrementally: Python's, and Gemma's with its own quotes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORDS: dict[str, JSON] = {"True": True, "true": True, "False": False, "false": 
 
 
 class Language(Value, frozen=True):
-    """Its quotes (longest first), whether a backslash escapes, and whether bare words may stand for strings and keys."""
+    """The quotes (longest first), whether a backslash escapes, and whether strings and keys may be bare words."""
 
     quotes: tuple[str, ...]
     escapes: bool = True
@@ -35,9 +35,9 @@ GEMMA = Language(('<|"|>', "<escape>", '"'), escapes=False, bare_words=True)
 
 
 def literal(reader: Reader, language: Language, sink: Callable[[str], object], depth: int = 0) -> Steps[JSON]:
-    """Reads one value; `sink` gets it as JSON text, piece by piece."""
+    """Read one value; `sink` receives it as JSON text, piece by piece."""
     if depth > _DEPTH:
-        raise Malformed(f"nested more than {_DEPTH} deep")
+        raise Malformed(f"nested more than {_DEPTH} levels deep")
     yield from reader.spaces()
     quote = yield from reader.one_of(language.quotes)
     if quote is not None:
@@ -63,7 +63,7 @@ def _string(reader: Reader, language: Language, quote: str, sink: Callable[[str]
     while True:
         found = yield from reader.until(stops, collect)
         if found is None:
-            raise Truncated("the text stops inside of a string")
+            raise Truncated("the text ends inside a string")
         if found == quote:
             sink('"')
             return "".join(pieces)
@@ -73,7 +73,7 @@ def _string(reader: Reader, language: Language, quote: str, sink: Callable[[str]
 def _escape(reader: Reader) -> Steps[str]:
     letter = yield from reader.peek()
     if not letter:
-        raise Truncated("the text stops inside of a string")
+        raise Truncated("the text ends inside a string")
     reader.take_to(reader.at + 1)
     if letter in _SIMPLE:
         return _SIMPLE[letter]
@@ -81,7 +81,7 @@ def _escape(reader: Reader) -> Steps[str]:
         return letter
     width = _CODES.get(letter)
     if width is None:
-        return "\\" + letter  # not an escape: Python keeps the backslash, and so do regular expressions
+        return "\\" + letter  # not an escape: Python keeps the backslash, as do regular expressions
     digits = yield from reader.peek(width)
     try:
         character = chr(int(digits, 16)) if len(digits) == width else ""
@@ -121,7 +121,7 @@ def _dict(reader: Reader, language: Language, sink: Callable[[str], object], dep
             sink(",")
         key = yield from dict_key(reader, language)
         if key in items:
-            raise Malformed(f"the key {key!r} twice")
+            raise Malformed(f"duplicate key {key!r}")
         sink(dumps(key) + ":")
         items[key] = yield from literal(reader, language, sink, depth + 1)
     sink("}")
@@ -129,7 +129,7 @@ def _dict(reader: Reader, language: Language, sink: Callable[[str], object], dep
 
 
 def dict_key(reader: Reader, language: Language) -> Steps[str]:
-    """A key and the colon behind it."""
+    """Read a key and the colon after it."""
     yield from reader.spaces()
     quote = yield from reader.one_of(language.quotes)
     if quote is not None:
@@ -137,7 +137,7 @@ def dict_key(reader: Reader, language: Language) -> Steps[str]:
     else:
         key = yield from _token(reader)
         if not key or not language.bare_words:
-            raise Malformed("a key without quotes")
+            raise Malformed("a key has no quotes")
     yield from reader.spaces()
     yield from reader.expect(":")
     return key
@@ -173,7 +173,7 @@ def _word(reader: Reader, language: Language, sink: Callable[[str], object]) -> 
     return value
 
 
-_NOTHING: JSON = object()  # a mark, never handed out
+_NOTHING: JSON = object()  # a sentinel, never returned to callers
 
 
 def _meaning(word: str) -> JSON:
@@ -186,7 +186,7 @@ def _meaning(word: str) -> JSON:
 
 
 def _token(reader: Reader) -> Steps[str]:
-    """A number, a word or a bare key: as far as nothing structural comes."""
+    """Read a number, a word or a bare key, up to the next structural character."""
     pieces: list[str] = []
     while True:
         stop = _bare(reader.text, reader.at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
@@ -195,13 +195,13 @@ def _token(reader: Reader) -> Steps[str]:
             return "".join(pieces)
         if reader.ended:
             if pieces != [""]:
-                raise Truncated("the text stops inside of a value")
+                raise Truncated("the text ends inside a value")
             return ""
         yield
 
 
 def write_literal(value: JSON, language: Language) -> str:
-    """The value in that language."""
+    """Write the value in that language."""
     if isinstance(value, str):
         return _quoted(value, language)
     if isinstance(value, dict):

@@ -21,19 +21,19 @@ class LiteralCalls(StyleBase, frozen=True):
     prefix: str = "call:"
     language: Language = GEMMA
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
         return (self.open,)
 
-    def read(self, turn: Turn, opener: str) -> Steps[None]:  # the protocol's
+    def read(self, turn: Turn, opener: str) -> Steps[None]:  # required by the protocol
         reader, writer = turn.reader, turn.writer
         yield from reader.spaces()
         yield from reader.one_of((self.prefix,))
         name, end = yield from reader.word(terminals("{", self.close, "<", "\n"), 128)
         if end is None:
-            raise Truncated("the text stops inside of a call's name")
+            raise Truncated("the text ends inside a call's name")
         if end != "{" or not name.strip():
             reader.unread(end)
-            raise Malformed(f"{name!r} names no tool")
+            raise Malformed(f"{name!r} is not a tool name")
         turn.start_call(name.strip())
         try:
             yield from self._arguments(turn)

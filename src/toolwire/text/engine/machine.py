@@ -1,4 +1,4 @@
-"""The machine outside of calls: text, reasoning, special tokens that mean nothing to a reader, and where calls begin."""
+"""The engine outside calls: text, reasoning, special tokens without meaning, and the start of calls."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _SPECIAL = r"<\|[^|>]*\|?>|<[^|<>]*\|>|<｜[^｜]*｜>"
-"""A special token is never text, even where it opened nothing."""
+"""A special token is never text, even if it opened nothing."""
 
 _TOKEN = re.compile(r"<[|｜]|\[[A-Z_]+\]|.*[|｜]>").match
-"""A token of the model's own, which it writes where it means it; tags of plain characters may be words about calls."""
+"""A token of the model, which it writes only on purpose; tags of plain characters may be text about calls."""
 
 _BARE_JSON = ('{"name": "', '{"name":"')
 
 
 def run(form: Format, turn: Turn, *, reasoning: bool) -> Steps[None]:
-    """Reads a whole turn; `reasoning` where the prompt has already opened it."""
+    """Read a whole turn; `reasoning`: the prompt has already opened the reasoning."""
     machine = _Machine(form, turn)
     if reasoning:
         yield from machine.reasoning(form.reasoning[0][1])
@@ -44,7 +44,7 @@ class _Machine:
         self.opens = {opening: closing for opening, closing in form.reasoning if opening}
         self.silent = re.compile("|".join((_SPECIAL, *map(re.escape, form.noise))))
         self.spoken = False
-        self.left_open = ""  # the closer of reasoning that a call ended; it may still come
+        self.left_open = ""  # the closer of reasoning that a call ended; it may still follow
         own = (*self.strong, *self.opens, *self.opens.values(), *form.noise, *form.halts)
         self.foreign = foreign_to(own)
         self.closers = form.calls.closers()
@@ -72,7 +72,7 @@ class _Machine:
                 reader.taken = None
                 yield from self.reasoning(self.opens[found])
             elif found in self.form.halts and writer.calls:
-                yield from self._rest(f"{found!r} is not the model's to write")
+                yield from self._rest(f"the model must not write {found!r}")
             elif found == self.left_open:
                 self._drafted(found)
             elif found in self.bare_json:
@@ -83,22 +83,24 @@ class _Machine:
     def _quoted(self, found: str) -> None:
         reader, writer = self.turn.reader, self.turn.writer
         if found in self.strong:
-            writer.note("quoted", reader.position - len(found), f"{found!r} stands in quoted code: no call was made")
+            writer.note("quoted", reader.position - len(found), f"{found!r} is in quoted code; it is not a call")
         reader.taken = None
         self.fences.hold()
         self._say(found)
 
     def _mere_words(self, found: str) -> None:
-        """A tag that means nothing where it stands is text, and may be a sign of something."""
+        """Emit a tag without meaning in its place as text; it may indicate a problem."""
         reader, writer = self.turn.reader, self.turn.writer
         if found in self.foreign:
             writer.note("other_format", reader.position, f"{found!r} belongs to another format")
         elif found in self.closers and writer.calls:
-            writer.note("malformed", reader.position, f"{found!r} closes nothing: was a value cut before it?")
+            writer.note(
+                "malformed", reader.position, f"{found!r} closes nothing; a value may have been truncated before it"
+            )
         self._say(found)
 
     def _bare_json(self, opening: str) -> Steps[None]:
-        """An object that names an offered tool, in a format whose calls do not look like that."""
+        """Report an object that names an offered tool, in a format whose calls do not look like that."""
         start = self.turn.reader.position - len(opening)
         name = yield from self.turn.reader.one_of(tuple(f'{name}"' for name in self.turn.offered.names))
         if name is not None and not any(note.code == "other_format" for note in self.turn.writer.diagnostics):
@@ -112,7 +114,7 @@ class _Machine:
         self.turn.writer.text(piece)
 
     def _weak_start(self) -> Steps[None]:
-        """A message that begins with an everyday character may still be a call."""
+        """Try to read a call at the start of a message whose opener is an ordinary character."""
         reader = self.turn.reader
         reader.taken = []
         yield from reader.spaces()
@@ -131,7 +133,7 @@ class _Machine:
     def _call(
         self, opener: str, before: Sequence[str] = (), *, say: Callable[[str], object] | None = None
     ) -> Steps[bool]:
-        """Whether what was opened is a call; if not, `say` gets it back."""
+        """Read a call; return whether it is one. If not, `say` receives its text."""
         reader, writer = self.turn.reader, self.turn.writer
         start, calls = reader.position - len(opener), writer.calls
         reader.taken = [*before, opener]
@@ -145,26 +147,26 @@ class _Machine:
         if writer.calls > calls:
             self.fences.end_line()
         if self.form.one_call and writer.calls > calls:
-            yield from self._rest("the turn ends with its call")
+            yield from self._rest("the turn ends after its call")
         return followed
 
     def _no_call(self, error: Malformed, start: int, say: Callable[[str], object], opener: str) -> None:
-        """What was opened is no call. As far as it was not told as one, it is text again."""
+        """Emit the text of an opener that began no call, as far as it was not emitted as one."""
         reader, writer = self.turn.reader, self.turn.writer
         if reader.taken is None:
             return
         taken, reader.taken = self.silent.sub("", "".join(reader.taken)), None
         cut = isinstance(error, Truncated)
         if opener not in self.weak:
-            words = f"a call is cut off before its name: {taken[:200]!r}" if cut else str(error)
+            words = f"a call is truncated before its name: {taken[:200]!r}" if cut else str(error)
             code: DiagnosticCode = "other_format" if isinstance(error, Foreign) else "malformed"
             writer.note("truncated" if cut else code, start, words)
-        is_markup = not (opener in self.weak or opener.strip()[:1].isalpha())  # "Action:" may be words as well
+        is_markup = not (opener in self.weak or opener.strip()[:1].isalpha())  # "Action:" may be ordinary text
         if taken and not (cut and is_markup and not reader.finished):
             say(taken)
 
     def reasoning(self, closing: str) -> Steps[None]:
-        """Up to its closer. A call inside of it ends it as well; the mere mention of one does not."""
+        """Read reasoning up to its closer. A call inside it also ends it; a mere mention of one does not."""
         reader, writer = self.turn.reader, self.turn.writer
         opens = self.strong if self.form.calls_end_reasoning else ()
         found = yield from reader.until(terminals(closing, *opens), writer.reasoning)
@@ -181,18 +183,20 @@ class _Machine:
         self.spoken = False
 
     def _drafted(self, closing: str) -> None:
-        """The thought goes on behind what looked like a call: it was a draft, and all of it is reasoning."""
+        """Treat a call as reasoning if the reasoning continues after it: it was a draft."""
         reader, writer = self.turn.reader, self.turn.writer
         thought = "".join(reader.tape or ())[: -len(closing)]
         reader.tape, self.left_open = None, ""
         writer.drop()
         writer.reasoning(thought)
         writer.end_item()
-        writer.note("draft", reader.position, "a call inside of reasoning that goes on behind it was not made")
+        writer.note(
+            "draft", reader.position, "a call inside reasoning that continues after it is a draft and was ignored"
+        )
         self.spoken = False
 
     def _rest(self, why: str) -> Steps[None]:
-        """Nothing that comes now counts; the caller was told to stop."""
+        """Ignore the remaining text; `stopped` signals the caller to stop."""
         self.turn.reader.stopped = True
         dropped: list[str] = []
         yield from self.turn.reader.until(terminals(), dropped.append)

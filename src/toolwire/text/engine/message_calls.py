@@ -1,4 +1,4 @@
-"""Messages whose content has a type: text, thinking, or a call as JSON. The header's name counts for nothing."""
+"""Messages whose content has a type: text, thinking, or a call as JSON. The name in the header is ignored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KEYS = Keys(arguments=("args", "arguments", "parameters"))
 class MessageCalls(StyleBase, frozen=True):
     """`<|message_model|>NAME<|content_invoke_tool_json|>{"name": …, "args": …}<|end_message|>`."""
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
         return (_MESSAGE, _CALL, _TEXT_CALL)
 
     def read(self, turn: Turn, opener: str) -> Steps[None]:
@@ -31,7 +31,7 @@ class MessageCalls(StyleBase, frozen=True):
         if opener == _MESSAGE:
             header, found = yield from reader.word(terminals(_CALL, _TEXT_CALL, _TEXT, _THINKING, _END, _MESSAGE))
             if found is None:
-                raise Truncated("the text stops inside of a message's header")
+                raise Truncated("the text ends inside a message's header")
             opener = found
         if opener == _CALL:
             yield from self._call(turn)
@@ -48,7 +48,7 @@ class MessageCalls(StyleBase, frozen=True):
         yield from turn.close((_END,))
 
     def _text_call(self, turn: Turn, name: str) -> Steps[None]:
-        """A call in words, of the tool in the header."""
+        """Read a call with text input, of the tool in the header."""
         reader, writer = turn.reader, turn.writer
         turn.start_call(name)
         pieces: list[str] = []

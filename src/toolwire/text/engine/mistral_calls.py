@@ -1,4 +1,4 @@
-"""Mistral's two ways behind one token: an array of objects, or the name and its arguments."""
+"""Mistral's two notations after one token: an array of objects, or the name and its arguments."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _WITH_ID = HeaderCalls((_OPEN,), ("[ARGS]",), header=_HEADER, write_header="{nam
 
 
 class MistralCalls(StyleBase, frozen=True):
-    """`[TOOL_CALLS]NAME[ARGS]{…}`, with `[CALL_ID]` between them where `ids`; reads what older tokenizers wrote too."""
+    """`[TOOL_CALLS]NAME[ARGS]{…}`, with `[CALL_ID]` between them if `ids`; also reads the older notation."""
 
     ids: bool = False
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
         return (_OPEN,)
 
     def read(self, turn: Turn, opener: str) -> Steps[None]:

@@ -1,4 +1,4 @@
-"""Calls whose tags are the names themselves: `<tool><key>value</key></tool>`. Only names that were offered count."""
+"""Calls whose tags are the names themselves: `<tool><key>value</key></tool>`. Only offered names are recognised."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["NamedCalls"]
 
 
 class NamedCalls(StyleBase, frozen=True):
-    """One call a turn; one line break on each side of a value belongs to its tags."""
+    """One call per turn; one line break on each side of a value belongs to its tags."""
 
     def openers(self, offered: Offered) -> tuple[str, ...]:
         return tuple(f"<{name}>" for name in offered.names)
@@ -50,28 +50,28 @@ class NamedCalls(StyleBase, frozen=True):
                 yield from self._nonsense(turn, tags)
 
     def _stopped(self, turn: Turn, name: str, closing: str, left: list[str]) -> bool:
-        """Generation ended at the stop mark, or right before it."""
+        """Return whether generation ended at the stop sequence, or directly before it."""
         reader = turn.reader
         given = {key for key in turn.offered.keys(name) or () if key not in left}
         cut = reader.ended and reader.finished and closing.startswith(reader.text[reader.at :])
         return cut and turn.offered.satisfied(name, given)
 
     def _nonsense(self, turn: Turn, tags: tuple[str, ...]) -> Steps[None]:
-        """What is no argument of this tool is skipped, and said so."""
+        """Skip and report text that is not an argument of this tool."""
         reader = turn.reader
         pieces: list[str] = []
         found = yield from reader.until(terminals(*tags), pieces.append)
         if pieces:
             turn.writer.note("malformed", reader.position, f"{''.join(pieces)[:200]!r} is not an argument")
         if found is None:
-            raise Truncated("the text stops between two arguments")
+            raise Truncated("the text ends between two arguments")
         reader.unread(found)
 
     def _argument(self, turn: Turn, name: str, key: str, left: list[str]) -> Steps[None]:
         reader, writer = turn.reader, turn.writer
         yield from reader.one_of(("\r\n", "\n"))
         others = tuple(f"<{other}>" for other in left)
-        # Parameters have everyday names (<path>, <title>): such a tag inside of a value does not end it.
+        # Parameters have common names (<path>, <title>): such a tag inside a value does not end it.
         frame = Frame(f"</{key}>", f"<{name}>", others, f"</{name}>", newline=True, eager=True, implicit=False)
         types = turn.offered.types(name, key)
         streams = types == frozenset({"string"})
@@ -86,7 +86,7 @@ class NamedCalls(StyleBase, frozen=True):
                 writer.string(piece)
 
         if not (yield from raw_value(reader, frame, _always, sink)):
-            raise Truncated("the text stops inside of an argument")
+            raise Truncated("the text ends inside an argument")
         value = typed("".join(pieces), types)
         writer.json('"' if streams else dumps(value))
         writer.end_argument(key, value)

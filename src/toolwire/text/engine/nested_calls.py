@@ -1,4 +1,4 @@
-"""Calls whose arguments are nested tags, named after their keys, each tag behind a token that no value contains."""
+"""Calls whose arguments are nested tags named after their keys, each tag after a token that no value contains."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _TEXT = frozenset({"string"})
 
 
 class NestedCalls(StyleBase, frozen=True):
-    """`mark`<tool_call> `mark`<invoke name="N"> `mark`<key>value`mark`</key> … ; a list is a row of <item>."""
+    """`mark`<tool_call> `mark`<invoke name="N"> `mark`<key>value`mark`</key> … ; a list is a sequence of <item>."""
 
     mark: str
     section: str = "tool_call"
     call: str = "invoke"
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
         return (f"{self.mark}<{self.section}>",)
 
-    def read(self, turn: Turn, opener: str) -> Steps[None]:  # the protocol's
+    def read(self, turn: Turn, opener: str) -> Steps[None]:  # required by the protocol
         reader = turn.reader
         opening, closing = f'{self.mark}<{self.call} name="', f"{self.mark}</{self.section}>"
         yield from reader.spaces()
@@ -51,9 +51,9 @@ class NestedCalls(StyleBase, frozen=True):
         reader, writer = turn.reader, turn.writer
         name, end = yield from reader.word(terminals('">', "<", "\n"))
         if end is None:
-            raise Truncated("the text stops inside of a call's name")
+            raise Truncated("the text ends inside a call's name")
         if end != '">' or not name:
-            raise Malformed(f"{name!r} names no tool")
+            raise Malformed(f"{name!r} is not a tool name")
         turn.start_call(name)
         schema = turn.offered.schema(name)
         try:
@@ -81,19 +81,19 @@ class NestedCalls(StyleBase, frozen=True):
         told.end(value)
 
     def _tag(self, turn: Turn) -> Steps[str]:
-        """The next tag, without its brackets."""
+        """Read the next tag, without its brackets."""
         yield from turn.reader.spaces()
         yield from turn.reader.expect(f"{self.mark}<")
         tag, end = yield from turn.reader.word(terminals(">"))
         if end is None:
-            raise Truncated("the text stops inside of a tag")
+            raise Truncated("the text ends inside a tag")
         return tag
 
     def _value(
         self, turn: Turn, key: str, schema: Any, root: Any, told: _Told | None = None, depth: int = 0
     ) -> Steps[JSON]:
         if depth > _DEPTH:
-            raise Malformed(f"nested more than {_DEPTH} deep")
+            raise Malformed(f"nested more than {_DEPTH} levels deep")
         pieces: list[str] = []
 
         def sink(piece: str) -> None:
@@ -102,7 +102,7 @@ class NestedCalls(StyleBase, frozen=True):
                 told.more(piece)
 
         if (yield from turn.reader.until(terminals(self.mark), sink)) is None:
-            raise Truncated("the text stops inside of an argument")
+            raise Truncated("the text ends inside an argument")
         turn.reader.unread(self.mark)
         types = types_of(schema, root)
         items: list[JSON] = []
@@ -142,7 +142,7 @@ class NestedCalls(StyleBase, frozen=True):
 
 
 class _Told:
-    """What has been said of an argument: a string goes out from its first word on, anything else when it is whole."""
+    """Emit an argument: a string from its first character on, any other value when it is complete."""
 
     def __init__(self, writer: Writer, key: str, *, streams: bool) -> None:
         self.writer = writer

@@ -1,4 +1,4 @@
-"""The tools that the model was offered: they settle what a name, a key and an untyped value mean."""
+"""The offered tools, which determine the meaning of names, keys and untyped values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ANY", "Offered", "Types", "child", "type_of", "typed", "types_of"]
 
 Types = frozenset[str]
 ANY: Types = frozenset()
-"""No schema speaks of it: what looks like JSON is JSON."""
+"""No schema covers it: text that looks like JSON is JSON."""
 
 _TEXT_ONLY = frozenset({"string"})
 _WORDS: dict[str, tuple[str, JSON]] = {
@@ -26,11 +26,11 @@ _WORDS: dict[str, tuple[str, JSON]] = {
 }
 _DEPTH = 16
 _INTEGER = re.compile(r"[+-]?[0-9]{1,300}").fullmatch
-_NOTHING: JSON = object()  # a mark, never handed out
+_NOTHING: JSON = object()  # a sentinel, never returned to callers
 
 
 class Offered:
-    """Answers about names and keys; without any tools, everything is possible."""
+    """Look up names and keys of the offered tools; without tools, everything is possible."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._schemas = {tool.name: tool.input_schema for tool in tools}
@@ -50,7 +50,7 @@ class Offered:
         return self._schemas.get(name) or {}
 
     def keys(self, name: str) -> list[str] | None:
-        """The names of a tool's parameters; None where any name may come."""
+        """Return the names of a tool's parameters, or None if any name is allowed."""
         schema = self._schemas.get(name)
         if not isinstance(schema, dict) or not isinstance(schema.get("properties"), dict):
             return None
@@ -59,24 +59,24 @@ class Offered:
         return list(schema["properties"])
 
     def may_have(self, name: str, key: str) -> bool:
-        """Whether `key` can be a parameter of the tool `name`."""
+        """Return whether `key` can be a parameter of the tool `name`."""
         known = self.keys(name)
         return known is None or key in known
 
     def satisfied(self, name: str, given: set[str]) -> bool:
-        """Whether all that the tool requires has been given."""
+        """Return whether all required parameters are given."""
         required = self.schema(name).get("required")
         return set(required if isinstance(required, list) else ()) <= given
 
     def resolve(self, name: str) -> str:
-        """The offered tool that a name stands for: as it is, or without a namespace that the model put in front."""
+        """Return the offered tool of this name, with or without a namespace that the model put before it."""
         if not self._schemas or name in self._schemas:
             return name
         space, _, bare = name.rpartition(".")
         return bare if bare in self._schemas and space in ("functions", "function", "tools", bare) else name
 
     def types(self, name: str, key: str) -> Types:
-        """The JSON types that a parameter takes; ANY where nobody said."""
+        """Return the JSON types that a parameter accepts, or ANY if undeclared."""
         found = self._types.get((name, key))
         if found is None:
             schema = self._schemas.get(name)
@@ -85,12 +85,12 @@ class Offered:
 
 
 def types_of(schema: Any, root: Any) -> Types:
-    """The JSON types that a schema allows."""
+    """Return the JSON types that a schema allows."""
     return _types(schema, root, 0)
 
 
 def child(schema: Any, key: str | int, root: Any) -> Any:
-    """The schema of a property or an item; None where there is none."""
+    """Return the schema of a property or an item, or None."""
     for _ in range(_DEPTH):
         if not (isinstance(schema, dict) and isinstance(schema.get("$ref"), str)):
             break
@@ -148,12 +148,12 @@ def type_of(value: JSON) -> str:
 
 
 def typed(text: str, types: Types) -> JSON:
-    """The value that `text` stands for, by what the schema allows and never by how it looks.
+    """Convert `text` to a value by the types that the schema allows, never by its appearance.
 
     >>> typed("007", frozenset({"string"})), typed("42", frozenset({"integer"})), typed("42", ANY), typed("Paris", ANY)
     ('007', 42, 42, 'Paris')
 
-    A text that is none of the types stays a text: the validator will say what is wrong with it.
+    A text that fits none of the types stays a text; the validator reports the problem.
     """
     if types == _TEXT_ONLY:
         return text
@@ -172,7 +172,7 @@ def typed(text: str, types: Types) -> JSON:
 
 
 def _json(text: str, types: Types) -> JSON:
-    """The JSON value of a text; where no string is meant, also one whose quotes were escaped once too often."""
+    """Parse a text as JSON; if a string is not allowed, also one whose quotes were escaped once too often."""
     try:
         return parse(text)
     except ProtocolError:

@@ -1,4 +1,4 @@
-"""Calls as Python: `[f(a='x', b=[1]), g()]`, in brackets or not, with special tokens around them or not."""
+"""Calls as Python: `[f(a='x', b=[1]), g()]`, with optional brackets and optional special tokens around them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _NAME_ENDS = ("(", ")", "[", "]", "{", "}", "<", ">", "'", '"', "\n", ",", ";", 
 
 
 class PythonicCalls(StyleBase, frozen=True):
-    """`open` [ calls ] `close`. A `bare` bracket opens calls where a known tool's name and a parenthesis follow."""
+    """`open` [ calls ] `close`. A `bare` bracket opens calls if a known tool's name and a parenthesis follow."""
 
     open: tuple[str, ...] = ()
     close: tuple[str, ...] = ()
     brackets: bool = True
     bare: bool = False
-    json: bool = False  # a list of JSON calls may stand there instead
+    json: bool = False  # a list of JSON calls is accepted too
     separator: str = ", "
     write_open: bool = True
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
         return self.open
 
-    def weak(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+    def weak(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
         return ("[",) if self.bare else ()
 
     def inline(self, offered: Offered) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ class PythonicCalls(StyleBase, frozen=True):
         weak = opener == "["
         yield from reader.spaces()
         if weak and (yield from self._no_name(turn)):
-            raise Malformed("a bracket")
+            raise Malformed("the bracket does not open a call")
         bracket = weak or (yield from reader.one_of(("[",))) is not None
         if self.json and (yield from self._is_json(turn, bracket=bracket)):
             return
@@ -68,7 +68,7 @@ class PythonicCalls(StyleBase, frozen=True):
         return True
 
     def _calls(self, turn: Turn, *, weak: bool) -> Steps[None]:
-        """Calls up to the closing bracket, or up to what closes the tokens around them."""
+        """Read calls up to the closing bracket, or up to the closing token around them."""
         reader = turn.reader
         while True:
             yield from self._call(turn, weak=weak)
@@ -86,7 +86,7 @@ class PythonicCalls(StyleBase, frozen=True):
         if found is None:
             turn.writer.text(skipped)
         if found is None and weak:
-            turn.unclosed("the bracket behind the calls")
+            turn.unclosed("the bracket after the calls")
 
     def _no_name(self, turn: Turn) -> Steps[bool]:
         following = yield from turn.reader.peek()
@@ -97,7 +97,7 @@ class PythonicCalls(StyleBase, frozen=True):
         name, end = yield from reader.word(terminals(*_NAME_ENDS), 128)
         name = name.strip()
         if end is None and (not name or _NAME(name)):
-            raise Truncated("the text stops inside of a call's name")
+            raise Truncated("the text ends inside a call's name")
         if end != "(" or not _NAME(name) or (weak and not turn.offered.knows(name)):
             reader.unread(end or "")
             raise Malformed(f"{name!r} is not a call")
@@ -134,17 +134,17 @@ class PythonicCalls(StyleBase, frozen=True):
             yield from reader.spaces()
 
     def _unpacked(self, turn: Turn) -> Steps[None]:
-        """`**{…}`: keys that are no identifiers."""
+        """Read `**{…}`: keys that are not identifiers."""
         found = yield from literal(turn.reader, PYTHON, _nowhere)
         if not isinstance(found, dict):
-            raise Malformed("** in front of something else than a dictionary")
+            raise Malformed("** must be followed by a dictionary")
         for key, value in found.items():
             turn.writer.begin_argument(key)
             turn.writer.json(dumps(value))
             turn.writer.end_argument(key, value)
 
     def _key(self, turn: Turn, name: str, given: int) -> Steps[str]:
-        """`key=`, or for an argument without one the tool's parameter at that place."""
+        """Read `key=`; for a positional argument, return the tool's parameter at that position."""
         reader = turn.reader
         first = yield from reader.peek()
         if first.isalpha() or first == "_":
@@ -152,11 +152,11 @@ class PythonicCalls(StyleBase, frozen=True):
             if end == "=" and _KEY(key.strip()):
                 return key.strip()
             if end is None:
-                raise Truncated("the text stops inside of an argument's name")
+                raise Truncated("the text ends inside an argument's name")
             reader.unread(key + end)
         keys = turn.offered.keys(name)
         if keys is None or given >= len(keys):
-            raise Malformed("an argument without a name")
+            raise Malformed("an argument has no name")
         return keys[given]
 
     def _skip_rest(self, turn: Turn) -> Steps[None]:

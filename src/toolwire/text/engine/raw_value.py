@@ -1,8 +1,8 @@
 """Raw text between tags, which may itself contain tags.
 
-A closer counts only where the call can go on behind it: with an argument that the tool has and that was not given yet,
-or with the end of the call. For that the text behind it is looked at, LOOKAHEAD characters at most. A value that
-contains a whole structural sequence of its own format cannot be told apart by anyone.
+A closer is accepted only if the call can continue after it: with a parameter of the tool that was not given yet, or
+with the end of the call. To decide, up to LOOKAHEAD characters after the closer are examined. A value that contains a
+complete structural sequence of its own format cannot be distinguished from structure.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .reader import Reader, Steps, terminals
 __all__ = ["LOOKAHEAD", "Frame", "KeyTest", "raw_value"]
 
 LOOKAHEAD = 512
-Answer: TypeAlias = bool | None  # None: more text has to come
+Answer: TypeAlias = bool | None  # None: more text is needed
 
 _spaces = re.compile(r"[ \t\r\n]*").match
 
 
 class Frame(Value, frozen=True):
-    """The tags around a value. `eager`: the end of a call is believed at once, for formats that stop there."""
+    """The tags around a value. `eager`: the end of a call is accepted at once, for formats that stop there."""
 
     value_close: str
     call_open: str
@@ -33,7 +33,7 @@ class Frame(Value, frozen=True):
     section_close: str = ""
     newline: bool = False  # one line break before the closer belongs to the tag
     eager: bool = False
-    implicit: bool = True  # the tag of another argument closes a value too
+    implicit: bool = True  # the tag of another argument also closes a value
 
     def closers(self) -> tuple[str, ...]:
         keys = self.key_opens if self.implicit else ()
@@ -42,13 +42,13 @@ class Frame(Value, frozen=True):
 
 
 KeyTest: TypeAlias = Callable[[str, int, bool], Answer]
-"""(text, at, surely): is the tag that was opened before `at` an argument's? `surely`: only if the tool has it."""
+"""(text, at, surely): whether the tag opened before `at` is an argument. `surely`: only if the tool has it."""
 
 
 def raw_value(reader: Reader, frame: Frame, is_key: KeyTest, sink: Callable[[str], object]) -> Steps[bool]:
-    """Passes on the value and reads its closer; an implicit one (the next tag) is left. False where the text ends first.
+    """Pass on the value and read its closer, but leave an implicit one (the next tag). Return False if there is none.
 
-    Inside of a call that is quoted in the value, tags count only if they are surely the outer call's.
+    Inside a call that is quoted in the value, a tag is accepted only if it certainly belongs to the outer call.
     """
     stops = terminals(*frame.closers(), frame.call_open)
     quoted = 0
@@ -78,9 +78,9 @@ def raw_value(reader: Reader, frame: Frame, is_key: KeyTest, sink: Callable[[str
 
 
 class _Look:
-    """Questions about the text behind a closer: LOOKAHEAD characters of it, however they came.
+    """Decisions about the LOOKAHEAD characters after a closer, independent of the chunking.
 
-    The end of the text is as good as any tag if the model stopped there by itself, and as good as none if it was cut off.
+    The end of the text counts as any tag if the model stopped by itself, and as none if the text is truncated.
     """
 
     __slots__ = ("at_end", "frame", "full", "is_key", "quoted", "text")
@@ -94,7 +94,7 @@ class _Look:
         self.quoted = quoted
 
     def counts(self, tag: str) -> Answer:
-        """Whether `tag` closes the value; None where it takes more text to say so."""
+        """Return whether `tag` closes the value, or None if more text is needed."""
         answer = self._counts(tag)
         return False if answer is None and (self.full or self.at_end is not None) else answer
 
@@ -109,7 +109,7 @@ class _Look:
         return self._followed_by((frame.section_open,) if frame.section_open else ())
 
     def _goes_on(self) -> Answer:
-        """Behind the closer comes another argument, or the end of the call."""
+        """Return whether another argument or the end of the call follows the closer."""
         frame = self.frame
         at = _skip(self.text, 0)
         for opener in frame.key_opens:
@@ -123,7 +123,7 @@ class _Look:
         return self._unless_cut(at, (*frame.key_opens, frame.call_close, frame.section_close))
 
     def _leaves(self, at: int) -> Answer:
-        """What follows the end of the call is not more of a value that the call was quoted in."""
+        """Return whether the text after the end of the call is outside a value that quotes the call."""
         at = _skip(self.text, at)
         inside = (self.frame.value_close, *self.frame.key_opens, self.frame.call_close)
         if self.text.startswith(inside, at):
@@ -131,7 +131,7 @@ class _Look:
         return self._open_end() if self._may_become(at, inside) else True
 
     def _ends(self, at: int) -> Answer:
-        """What follows the end of the call ends all calls, or begins another: then it was not the quoted call's."""
+        """Return whether the end of all calls or another call follows, so that it was not the end of a quoted call."""
         frame = self.frame
         at = _skip(self.text, at)
         outside = tuple(filter(None, (frame.section_close, frame.section_open, frame.call_open)))
@@ -142,7 +142,7 @@ class _Look:
         return True if tags and self.text.startswith(tags, at) else self._unless_cut(at, tags)
 
     def _unless_cut(self, at: int, tags: tuple[str, ...]) -> Answer:
-        """False where none of `tags` can follow; undecided while one may."""
+        """Return False if none of `tags` can follow; None while one may."""
         return self._open_end() if self._may_become(at, tags) else False
 
     def _may_become(self, at: int, tags: tuple[str, ...]) -> bool:

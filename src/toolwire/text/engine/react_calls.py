@@ -1,4 +1,4 @@
-"""Thought, Action, Action Input: lines with a word in front."""
+"""Thought, Action, Action Input: lines with a label."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _ENDS = ("\nObservation:", "\nThought:", "\nAction:", "\nFinal Answer:")
 
 
 class ReactCalls(StyleBase, frozen=True):
-    """An input that is no JSON object is the tool's only argument."""
+    """Input that is not a JSON object is the tool's only argument."""
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
         return tuple(f"\n{line}" for line in _LINES)
 
-    def weak(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+    def weak(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
         return _LINES
 
     def read(self, turn: Turn, opener: str) -> Steps[None]:
@@ -52,13 +52,13 @@ class ReactCalls(StyleBase, frozen=True):
         reader = turn.reader
         name, end = yield from reader.word(terminals("\n"))
         if end is None:
-            raise Truncated("the text stops inside of an action's name")
+            raise Truncated("the text ends inside an action's name")
         name = name.strip().strip("`")
         yield from reader.spaces()
         if (yield from reader.one_of((_INPUT,))) is None:
             raise Malformed(f"the action {name!r} has no input")
         if not name:
-            raise Malformed("an action without a name")
+            raise Malformed("the action has no name")
         turn.start_call(name)
         yield from reader.spaces()
         if (yield from reader.peek()) == "{":
@@ -67,7 +67,7 @@ class ReactCalls(StyleBase, frozen=True):
             yield from self._plain(turn, name)
 
     def _plain(self, turn: Turn, name: str) -> Steps[None]:
-        """The text up to the end of the input, as the one argument that the tool takes."""
+        """Read the text up to the end of the input, as the only argument of the tool."""
         reader, writer = turn.reader, turn.writer
         pieces: list[str] = []
         end = yield from reader.until(terminals(*_ENDS), pieces.append)

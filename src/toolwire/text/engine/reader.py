@@ -1,7 +1,7 @@
-"""Text that is still arriving, and the questions a grammar asks about it.
+"""Read text incrementally, with the operations that a grammar needs.
 
-A question that cannot be answered yet says `yield` and is asked again when more has come. Nothing is answered on half
-a tag: what may be the beginning of one is held back, and no more than that.
+An operation that needs more text yields and is resumed when more has arrived. Nothing is decided on a partial tag: a
+possible beginning of one is held back, and no more than that.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ __all__ = ["Malformed", "Reader", "Steps", "Terminals", "Truncated", "terminals"
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
-"""Runs until it needs more text, then yields; gives back a T."""
+"""A generator that yields when it needs more text and returns a T."""
 
 _space = re.compile(r"[ \t\r\n]*").match
 
 
-class Malformed(Exception):  # control flow of the engine: what follows is not a call
+class Malformed(Exception):  # control flow of the engine: the text is not a call
     """The text does not follow the grammar from here on."""
 
 
 class Foreign(Malformed):
-    """It is a call, in another format."""
+    """The text is a call in another format."""
 
 
 class Truncated(Malformed):
-    """The text stops where the grammar goes on."""
+    """The text ends where the grammar requires more."""
 
 
 class Terminals:
-    """Literals to look for: the first one in a text, and the beginning of one at its end."""
+    """Literals to search for: the first one in a text, or the beginning of one at its end."""
 
     __slots__ = ("_longer", "_partial", "_search", "literals", "width")
 
@@ -46,14 +46,17 @@ class Terminals:
         self._longer = _longer(self.literals)
 
     def next(self, text: str, at: int, *, ended: bool, stop: int = sys.maxsize) -> tuple[int, str | None]:
-        """How far the text is free of literals, and which one stands there: None where none does, or not surely yet."""
+        """Return the end of the text without literals, and the literal there.
+
+        The literal is None if there is none, or if more text is needed to decide.
+        """
         found = self._search(text, at, stop)
         if ended:
             return (len(text), None) if found is None else (found.start(), found[0])
         if found is None:
             return self._held(text, at), None
         start = found.start()
-        if start > len(text) - self.width:  # a longer one may have begun before it, or may begin with it
+        if start > len(text) - self.width:  # a longer literal may begin before it or with it
             held = self._held(text, at)
             if held < start:
                 return held, None
@@ -62,7 +65,7 @@ class Terminals:
         return start, found[0]
 
     def _held(self, text: str, at: int) -> int:
-        """Where the suffix starts that may become a literal: the text before it is safe."""
+        """Return the start of the suffix that may become a literal; the text before it is safe."""
         if len(text) - at >= self.width:
             at = len(text) - self.width + 1
         found = self._partial(text, at)
@@ -71,7 +74,7 @@ class Terminals:
 
 @lru_cache(512)
 def terminals(*literals: str) -> Terminals:
-    """Those of `literals` that are not empty, compiled once."""
+    """Compile the non-empty `literals`, with a cache."""
     return Terminals(filter(None, literals))
 
 
@@ -82,7 +85,7 @@ def _longer(literals: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _beginnings(literal: str) -> str:
-    """A pattern for every proper prefix of `literal` at the end of a text."""
+    """Return a pattern for every proper prefix of `literal` at the end of a text."""
     pattern = ""
     for character in reversed(literal[1:-1]):
         pattern = f"(?:{re.escape(character)}{pattern})?"
@@ -90,10 +93,10 @@ def _beginnings(literal: str) -> str:
 
 
 class Reader:
-    """What has come and is not read yet. `ended` once nothing more will come, `finished` if the model stopped by itself.
+    """The unread text. `ended`: no more text will arrive; `finished`: the model stopped by itself.
 
-    While `taken` is a list, what is read is also kept there: it goes out as text if it turns out to be no call. `tape` is the
-    same for a call inside of reasoning, which may turn out to be a draft.
+    While `taken` is a list, it also collects the text read, which is emitted as text if it is not a call. `tape` does
+    the same for a call inside reasoning, which may be a draft.
     """
 
     __slots__ = ("at", "ended", "finished", "offset", "stopped", "taken", "tape", "text")
@@ -115,11 +118,11 @@ class Reader:
 
     @property
     def position(self) -> int:
-        """Where the reader stands in all the text that ever came."""
+        """The position in the whole text."""
         return self.offset + self.at
 
     def take_to(self, stop: int) -> str:
-        """Reads up to `stop`."""
+        """Read up to `stop`."""
         piece = self.text[self.at : stop]
         if self.taken is not None and piece:
             self.taken.append(piece)
@@ -129,13 +132,13 @@ class Reader:
         return piece
 
     def peek(self, count: int = 1) -> Steps[str]:
-        """The next `count` characters, fewer only at the end; they are not read yet."""
+        """Return the next `count` characters without reading them; fewer only at the end."""
         while len(self.text) - self.at < count and not self.ended:
             yield
         return self.text[self.at : self.at + count]
 
     def spaces(self) -> Steps[str]:
-        """Reads white space, however much of it comes."""
+        """Read all white space."""
         pieces = []
         while True:
             stop = _space(self.text, self.at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
@@ -145,9 +148,9 @@ class Reader:
             yield
 
     def one_of(self, literals: tuple[str, ...]) -> Steps[str | None]:
-        """Reads the one of `literals` that comes next; None, and nothing is read, where none does.
+        """Read the longest of `literals` that comes next. Return None, and read nothing, if none does.
 
-        At the end of the text the beginning of a literal is not one.
+        A partial literal at the end of the text does not match.
         """
         width = max(map(len, literals), default=0)
         while True:
@@ -161,7 +164,7 @@ class Reader:
             yield
 
     def expect(self, *literals: str) -> Steps[str]:
-        """Reads one of `literals`, or the text is malformed."""
+        """Read one of `literals`, or raise Malformed or Truncated."""
         found = yield from self.one_of(literals)
         if found is None:
             here = self.text[self.at : self.at + max(map(len, literals))]
@@ -170,7 +173,7 @@ class Reader:
         return found
 
     def until(self, terminals: Terminals, sink: Callable[[str], object]) -> Steps[str | None]:
-        """Passes on all that comes before the first terminal; reads and gives the terminal, None at the end."""
+        """Pass on the text before the first terminal; read and return the terminal, or None at the end."""
         while True:
             safe, found = terminals.next(self.text, self.at, ended=self.ended)
             if safe > self.at:
@@ -183,7 +186,7 @@ class Reader:
             yield
 
     def word(self, terminals: Terminals, limit: int = 256) -> Steps[tuple[str, str | None]]:
-        """A short text and the terminal behind it: a name, a key, a header."""
+        """Read a short text and the terminal after it: a name, a key, a header."""
         pieces: list[str] = []
         left = limit
         while True:
@@ -191,7 +194,7 @@ class Reader:
             safe, found = terminals.next(self.text, self.at, ended=self.ended, stop=stop)
             if safe - self.at > left:
                 self.take_to(self.at + left)
-                raise Malformed(f"more than {limit} characters where a name is expected")
+                raise Malformed(f"expected a name of at most {limit} characters")
             left -= safe - self.at
             pieces.append(self.take_to(safe))
             if found is not None:
@@ -202,8 +205,8 @@ class Reader:
             yield
 
     def unread(self, text: str) -> None:
-        """Gives back what was just read."""
-        if len(text) > self.at:  # it came in several pieces, and the first ones are gone
+        """Return text that was just read to the input."""
+        if len(text) > self.at:  # it arrived in several pieces, and the first ones are gone
             self.text = text + self.text[self.at :]
             self.offset += self.at - len(text)
             self.at = 0

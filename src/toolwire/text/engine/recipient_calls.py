@@ -1,4 +1,4 @@
-"""Messages to recipients: `>>>all` speaks to the user, `>>>NAME` calls. The first `>>>` may be part of the prompt."""
+"""Messages to recipients: `>>>all` is text, `>>>NAME` is a call. The first `>>>` may be part of the prompt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[\w.:/-]+").fullmatch
 class RecipientCalls(StyleBase, frozen=True):
     """`>>>NAME`, a line break, JSON."""
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
         return (_OPEN,)
 
     def weak(self, offered: Offered) -> tuple[str, ...]:
@@ -33,9 +33,9 @@ class RecipientCalls(StyleBase, frozen=True):
         if opener == _OPEN:
             name, end = yield from reader.word(terminals("\n", "<", " "), 128)
             if end is None:
-                raise Truncated("the text stops inside of a recipient's name")
+                raise Truncated("the text ends inside a recipient's name")
             if end != "\n" or not _NAME(name):
-                raise Malformed(f"{name!r} is no recipient")
+                raise Malformed(f"{name!r} is not a recipient")
         if name == _EVERYBODY:
             reader.taken = None
             turn.writer.end_item()

@@ -1,4 +1,4 @@
-"""What gives a format away: the text that only it begins a call with. One table for detection and for mixed turns."""
+"""The text with which only one format begins a call. One table for detection and for turns with mixed formats."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SIGNATURES: tuple[tuple[str, str], ...] = (
 
 @lru_cache(256)
 def foreign_to(own: tuple[str, ...]) -> tuple[str, ...]:
-    """The signatures of others, less those that this format has a meaning for."""
+    """Return the signatures of other formats that have no meaning in this one."""
     return tuple(mark for mark, _ in SIGNATURES if not any(_overlap(mark, word) for word in own))
 
 

@@ -1,4 +1,4 @@
-"""What a way of writing calls has to supply, and what it is given: the text, the events, the tools on offer."""
+"""The interface of a call style, and the turn passed to it: the text, the events, the offered tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Style", "StyleBase", "Turn"]
 
 
 class Turn:
-    """One turn of the model, as a style sees it."""
+    """One turn of the model, as passed to a style."""
 
     __slots__ = ("offered", "reader", "writer")
 
@@ -25,12 +25,12 @@ class Turn:
         self.offered: Offered = writer.offered
 
     def start_call(self, name: str, call_id: str = "") -> None:
-        """From here on it is a call: what was read no longer goes back into the text."""
+        """Start a call: text read so far is no longer restored as text."""
         self.reader.taken = None
         self.writer.start_call(self.offered.resolve(name), self.reader.position, call_id)
 
     def close(self, closers: tuple[str, ...]) -> Steps[None]:
-        """Reads a closer. Where none comes, the white space in front of whatever does belongs to that."""
+        """Read a closer. If there is none, the white space belongs to the text that follows."""
         reader = self.reader
         reader.taken = []
         yield from reader.spaces()
@@ -45,11 +45,11 @@ class Turn:
 
 
 class Style(Protocol):
-    """A way of writing calls. `read` begins behind an opener and ends behind the call, or raises Malformed.
+    """A notation for calls. `read` starts after an opener and ends after the call, or raises Malformed.
 
-    Openers are asked for once a turn. One that is weak is also everyday text (a bracket): it opens a call only where
-    `read` finds one, at the start of the message, or anywhere if it is `inline`. `closers` are tags that mean nothing
-    where no call is open.
+    Openers are requested once per turn. A weak opener is also ordinary text (a bracket): it opens a call only if `read`
+    finds one, at the start of the message, or anywhere if it is `inline`. `closers` are tags without meaning outside a
+    call.
     """
 
     def openers(self, offered: Offered) -> tuple[str, ...]: ...
@@ -66,9 +66,9 @@ class Style(Protocol):
 
 
 class StyleBase(Value, frozen=True):
-    """What most styles have in common: no weak openers."""
+    """The common base of most styles, without weak openers."""
 
-    def weak(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+    def weak(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
         return ()
 
     def inline(self, offered: Offered) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Tags that several formats share, each by the name that people know them by."""
+"""Tags that several formats share, by their common names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["arg_pairs", "invocations"]
 
 
 def arg_pairs(*, head_end: str = "\n", line: str = "\n", section: str = "") -> TaggedCalls:
-    """`<tool_call>NAME` with `<arg_key>` and `<arg_value>` for each argument, as GLM began to write it."""
+    """`<tool_call>NAME` with `<arg_key>` and `<arg_value>` for each argument, as first used by GLM."""
     return TaggedCalls(
         "<tool_call>",
         "</tool_call>",
@@ -26,7 +26,7 @@ def arg_pairs(*, head_end: str = "\n", line: str = "\n", section: str = "") -> T
 
 
 def invocations(section_open: str, section_close: str, *, prefix: str = "", **more: Any) -> TaggedCalls:
-    """`<invoke name="NAME">` with `<parameter name="KEY">` in a section, as Claude began to write it."""
+    """`<invoke name="NAME">` with `<parameter name="KEY">` in a section, as first used by Claude."""
     return TaggedCalls(
         f"<{prefix}invoke",
         f"</{prefix}invoke>",

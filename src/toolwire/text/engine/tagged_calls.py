@@ -30,7 +30,7 @@ _JSON_BEGINS = frozenset('[{"-+.0123456789tfnTFN \t\r\n')
 class TaggedCalls(StyleBase, frozen=True):
     """`call_open` NAME `head_end` (`key_open` KEY `key_end` [`value_open`] VALUE `value_close`)* `call_close`.
 
-    All of it may stand in a section; `bare` calls stand outside of one as well.
+    Calls may be inside a section; `bare` calls may also be outside one.
     """
 
     call_open: str
@@ -41,20 +41,20 @@ class TaggedCalls(StyleBase, frozen=True):
     section_open: str = ""
     section_close: str = ""
     bare: bool = False
-    own_section: bool = False  # each call is written in a section of its own
+    own_section: bool = False  # each call is written in its own section
     index_attribute: str = ""  # the number of the call, counted from one
     head_end: str = ">"
     key_end: str = ">"
-    attribute: str = ""  # NAME is in this attribute of the tag; "" where it is the text itself
+    attribute: str = ""  # NAME is in this attribute of the tag; "" if it is the text itself
     key_attribute: str = ""
     type_attribute: Literal["", "string", "type"] = ""
     trim: bool = False  # one line break on each side of a value belongs to the tags
     cdata: bool = False
-    json_body: bool = False  # instead of arguments in tags there may be one JSON object
-    one: bool = False  # one call a turn: its closer is the stop mark
-    line: str = "\n"  # what is written between tags
+    json_body: bool = False  # one JSON object is accepted instead of arguments in tags
+    one: bool = False  # one call per turn; its closer is the stop sequence
+    line: str = "\n"  # the text between tags
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # the protocol's
+    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
         if not self.section_open:
             return (self.call_open,)
         return (self.section_open, self.call_open) if self.bare else (self.section_open,)
@@ -68,7 +68,7 @@ class TaggedCalls(StyleBase, frozen=True):
         yield from reader.spaces()
         object_follows = (yield from reader.peek()) == "{"
         if object_follows and not self.json_body:
-            raise Foreign(f"a JSON object behind {opener} where {self.call_open} is expected")
+            raise Foreign(f"expected {self.call_open} after {opener}, got a JSON object")
         if object_follows:
             yield from read_envelope(turn, Keys(), terminals(self.section_close))
         else:
@@ -90,7 +90,7 @@ class TaggedCalls(StyleBase, frozen=True):
         return tuple(filter(None, (self.value_close, self.call_close, self.section_close)))
 
     def _forgotten_closer(self, turn: Turn) -> Steps[None]:
-        """The section's closer behind a call whose opener the model forgot."""
+        """Read the section's closer after a call whose section opener is missing."""
         if not self.section_close or self.one:
             return
         reader = turn.reader
@@ -108,15 +108,15 @@ class TaggedCalls(StyleBase, frozen=True):
         head, end = yield from reader.word(terminals(self.head_end, self.key_open, self.call_close))
         if end is None:
             prose = not self.attribute and bool(_NO_NAME(head.strip()))
-            raise (Malformed if prose else Truncated)("the text stops inside of a call's name")
+            raise (Malformed if prose else Truncated)("the text ends inside a call's name")
         if end != self.head_end:
             reader.unread(end)
         name = _attributes(head).get(self.attribute, "") if self.attribute else head.replace("\\n", "").strip()
         if not name or (_NO_NAME(name) and name not in turn.offered.names):
-            raise Malformed(f"{head!r} names no tool")
+            raise Malformed(f"{head!r} is not a tool name")
         empty = bool(self.attribute) and head.endswith("/")
         if not empty and not (yield from self._goes_on(turn, in_section=in_section)):
-            raise Malformed(f"neither an argument nor the end of the call follows {name!r}")
+            raise Malformed(f"expected an argument or the end of the call after {name!r}")
         turn.start_call(name)
         if not empty:
             yield from _Arguments(self, turn, name, in_section=in_section).read()
@@ -124,7 +124,7 @@ class TaggedCalls(StyleBase, frozen=True):
             turn.writer.end_object("complete", reader.position)
 
     def _goes_on(self, turn: Turn, *, in_section: bool) -> Steps[bool]:
-        """Whether what stands behind the name belongs to a call; a sentence that mentions the tag does not."""
+        """Return whether the text after the name belongs to a call; a sentence that mentions the tag does not."""
         reader = turn.reader
         yield from reader.spaces()
         tags = (self.key_open, self.call_close, *((self.section_close,) if in_section else ()))
@@ -218,7 +218,7 @@ class _Arguments:
         ends = terminals(style.key_end, style.value_close, style.call_close, style.key_open)
         head, end = yield from reader.word(ends)
         if end is None:
-            raise Truncated("the text stops inside of an argument's name")
+            raise Truncated("the text ends inside an argument's name")
         if end == style.value_close and "=" in head:  # <parameter=key=value</parameter>
             key, _, text = head.partition("=")
             writer.note("malformed", reader.position, f"the tag of the argument {key!r} is not closed")
@@ -233,12 +233,12 @@ class _Arguments:
             if end is not None:
                 reader.unread(end)
             if reader.ended and reader.at == len(reader.text):
-                raise Truncated("the text stops before an argument's value")
+                raise Truncated("the text ends before an argument's value")
             writer.note("malformed", reader.position, f"the argument {head!r} has no value")
             return
         yield from self._value(key, self._types(key, head))
         if not key:
-            raise Malformed("an argument without a name")
+            raise Malformed("an argument has no name")
 
     def _whole(self, key: str, value: JSON) -> None:
         writer = self.turn.writer
@@ -257,7 +257,7 @@ class _Arguments:
         return frozenset({said})
 
     def _value(self, key: str, types: Types) -> Steps[None]:
-        """A string goes out as it comes; what may be of another type waits for its closer."""
+        """Read a value: a string is passed on as it arrives; a value of another type waits for its closer."""
         reader, writer, style = self.turn.reader, self.turn.writer, self.style
         if style.trim:
             yield from reader.one_of(("\r\n", "\n"))
@@ -279,7 +279,7 @@ class _Arguments:
         if not streams:
             writer.begin_argument(key)
         if not closed:
-            raise Truncated("the text stops inside of an argument")
+            raise Truncated("the text ends inside an argument")
         text = "".join(pieces)
         value = typed(_without_cdata(text) if style.cdata else text, types)
         writer.json('"' if streams else dumps(value))
@@ -295,7 +295,7 @@ class _Arguments:
         return bool(key) and not _NO_NAME(key) and key not in self.given and self.turn.offered.may_have(self.name, key)
 
     def _something_else(self) -> Steps[None]:
-        """Neither an argument nor the end of the call: a JSON object, a missing closer, or nonsense."""
+        """Handle text that is neither an argument nor the end of the call: a JSON object, a missing closer, or else."""
         reader, writer, style = self.turn.reader, self.turn.writer, self.style
         if style.json_body and (yield from reader.peek()) == "{":
             yield from self._json()
@@ -304,12 +304,12 @@ class _Arguments:
         if reader.ended and style.call_close.startswith(rest):
             reader.take_to(len(reader.text))
             if style.one and reader.finished and self.turn.offered.satisfied(self.name, self.given):
-                self.turn.unclosed(style.call_close)  # stopped at its stop mark
+                self.turn.unclosed(style.call_close)  # stopped at its stop sequence
                 return
-            raise Truncated("the text stops between two arguments")
+            raise Truncated("the text ends between two arguments")
         if reader.ended and style.key_open.startswith(rest):
             reader.take_to(len(reader.text))
-            raise Truncated("the text stops where an argument begins")
+            raise Truncated("the text ends where an argument begins")
         if self.in_section and (yield from reader.one_of((style.section_close,))):
             reader.unread(style.section_close)
             self.turn.unclosed(style.call_close)

@@ -1,4 +1,4 @@
-"""A tool as a TypeScript type, as models of the harmony format were trained to read it."""
+"""Render a tool as a TypeScript type, as models of the harmony format were trained to read it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DEPTH = 8
 
 
 def typescript(tool: Tool) -> str:
-    """The tool as `type NAME = (_: {…}) => any;`."""
+    """Render the tool as `type NAME = (_: {…}) => any;`."""
     comment = "".join(f"// {line}\n" for line in (tool.description or "").splitlines())
     schema = tool.input_schema or {}
     if not schema.get("properties"):

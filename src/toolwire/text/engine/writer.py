@@ -1,7 +1,7 @@
-"""What was read, as events: text, reasoning and calls, each opened once, grown by deltas and closed once.
+"""Write events for text, reasoning and calls, each opened once, grown by deltas and closed once.
 
-White space between the items is structure, not text: it is held until text follows, and goes with it. So text is kept
-byte for byte, and a line break between two calls makes no text of its own.
+White space between items is structure, not text: it is held until text follows, and is emitted with it. So text is
+preserved byte for byte, and a line break between two calls is not a text.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ DiagnosticCode: TypeAlias = Literal[
 
 
 _MOST_NOTES = 100
-"""More say nothing new, and a hostile text could make as many as it has tags."""
+"""More notes add no information, and a hostile text could cause one for each of its tags."""
 
 
 _Item: TypeAlias = Literal["", "text", "reasoning"]
@@ -55,7 +55,7 @@ _State: TypeAlias = tuple[int, int, _Item, int, list[str], int]
 
 
 class Diagnostic(Value, frozen=True):
-    """Something in the text that a caller, or the model, may want to know: what, and at which character."""
+    """A problem or peculiarity in the text, for the caller or the model, with its character position."""
 
     code: DiagnosticCode
     position: int
@@ -63,7 +63,7 @@ class Diagnostic(Value, frozen=True):
 
 
 class Writer:
-    """Collects events; `take` hands them over."""
+    """Collect events; `take` returns them."""
 
     def __init__(self, offered: Offered, first_call: int) -> None:
         self.offered = offered
@@ -90,19 +90,19 @@ class Writer:
         return events
 
     def hold(self) -> None:
-        """What comes now may turn out not to have been meant."""
+        """Hold the following events, because they may have to be dropped."""
         state = (self._items, self._key, self._open, self.calls, list(self._space), len(self.diagnostics))
         self._held = (self._events, state)
         self._events = []
 
     def release(self) -> None:
-        """It was meant."""
+        """Release the held events."""
         if self._held is not None:
             self._events = [*self._held[0], *self._events]
             self._held = None
 
     def drop(self) -> None:
-        """It was not: as if it had never been said."""
+        """Drop the held events, as if they had never been written."""
         assert self._held is not None
         self._events, state = self._held
         self._items, self._key, self._open, self.calls, self._space, notes = state
@@ -137,17 +137,17 @@ class Writer:
         self._events.append(ReasoningDelta.of(self._key, piece))
 
     def end_item(self) -> None:
-        """Text or reasoning ends here."""
+        """End the current text or reasoning."""
         self._end_item()
 
     def start_call(self, name: str, position: int, call_id: str = "") -> None:
-        """A call whose arguments come as JSON text (`args`), or one by one (`begin_argument`)."""
+        """Start a call whose arguments follow as JSON text (`args`), or one by one (`begin_argument`)."""
         self._end_item()
         self._space.clear()
         self._key = self._next_key()
         self.in_call = True
         if not self.offered.knows(name):
-            self.note("unknown_tool", position, f"no tool is called {name!r}")
+            self.note("unknown_tool", position, f"unknown tool {name!r}")
         self._events.append(CallStart(self._key, call_id or f"call{self._first_call + self.calls:05d}", name))
         self.calls += 1
         self._raw = []
@@ -156,11 +156,11 @@ class Writer:
         self._scanner = None
 
     def spoil(self, flaw: str) -> None:
-        """However the call goes on, it is not one to run."""
+        """Mark the call as invalid, whatever follows."""
         self._flaw = self._flaw or flaw
 
     def args(self, piece: str) -> None:
-        """More of the arguments as JSON text."""
+        """Write more of the arguments as JSON text."""
         if self._scanner is None:
             self._scanner = Scanner()
         done = self._scanner.feed(piece)
@@ -178,21 +178,21 @@ class Writer:
             self._delta(piece[start:])
 
     def not_json(self, piece: str) -> None:
-        """More of the arguments, which have stopped being JSON."""
+        """Write more of the arguments, which are no longer JSON."""
         self._delta(piece)
 
     def begin_argument(self, key: str) -> None:
-        """An argument of the object that we spell out."""
+        """Begin an argument of an object that the writer serialises."""
         if key in self._arguments:
-            self.spoil("the same argument twice")
+            self.spoil("an argument is given twice")
         self._delta(("," if self._raw else "{") + dumps(key) + ":")
 
     def json(self, piece: str) -> None:
-        """More of the argument's value, as JSON text."""
+        """Write more of the argument's value, as JSON text."""
         self._delta(piece)
 
     def string(self, piece: str) -> None:
-        """More of a string between its quotes, as the text that it stands for."""
+        """Write more of the inside of a string, given as unescaped text."""
         self._delta(escape(piece).decode())
 
     def end_argument(self, key: str, value: JSON) -> None:
@@ -201,18 +201,21 @@ class Writer:
             self._events.append(ArgumentEnd(self._key, key, value))
 
     def end_object(self, state: CallState, position: int) -> None:
-        """Ends a call whose arguments came one by one. One that is not to be run stays open, for those who go by its text."""
+        """End a call whose arguments were given one by one.
+
+        An invalid call stays unclosed, for clients that use its text.
+        """
         state = self._judged(state, position)
         if state == "complete":
             self._delta("}" if self._raw else "{}")
         elif state == "invalid" and not self._raw:
-            self._delta("{")  # nothing at all would be a call without arguments
+            self._delta("{")  # empty text would be a call without arguments
         whole = state == "complete"
         arguments, raw = (self._arguments, None) if whole else (None, "".join(self._raw))
         self._end_call(CallEnd(self._key, arguments, raw, state), position)
 
     def end_json(self, position: int, *, cut: bool = False) -> None:
-        """Ends a call whose arguments came as JSON text; `cut` where the text stops inside of them."""
+        """End a call whose arguments were given as JSON text; `cut`: the text ends inside them."""
         raw = "".join(self._raw)
         arguments, state = parse_arguments(raw)
         if cut:
@@ -223,7 +226,7 @@ class Writer:
         self._end_call(CallEnd(self._key, arguments if state == "complete" else None, raw, state), position)
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """End the text."""
         self.release()
         if self._open != "text" and self._space and not self._items:
             self._key = self._next_key()
@@ -239,7 +242,7 @@ class Writer:
 
     def _end_call(self, end: CallEnd, position: int) -> None:
         if end.state == "truncated":
-            self.note("truncated", position, "the text stops inside of a call")
+            self.note("truncated", position, "the text ends inside a call")
         elif end.state == "invalid" and not self._flaw:
             self.note("invalid_arguments", position, "the arguments are not a JSON object")
         self._events.append(end)

@@ -76,7 +76,7 @@ _BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking",
 _EVENTS = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "ping"})
 
 # Claude's own name, also with the prefixes of Bedrock; "anthropic/claude-…" is how OpenAI-compatible routers write it
-_OWN_MODEL = re.compile(r"(?:[a-z]+\.)*(?:anthropic\.)?claude").match
+_OWN_MODEL = re.compile(r"(?:[a-z]++\.){0,8}claude").match
 
 
 def _is_own_block(block: Object) -> bool:

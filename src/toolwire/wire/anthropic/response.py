@@ -13,7 +13,7 @@ from ...ir.parts import Media, Part, Reasoning, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Response, Stop, StopReason, Usage
 from ..protocol import Encoded
-from ..shape import each, finish, integer, leftover, obj, optional_string
+from ..shape import each, finish, integer, leftover, obj, optional_string, remember_form, restore_form
 from .blocks import NAME, read_block, write_block
 from .fault import read_fault
 
@@ -21,6 +21,8 @@ __all__ = ["decode_response", "encode_response", "read_stop", "read_usage", "wri
 
 _FORM = "anthropic~"
 _KNOWN = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage"})
+_CONSTANT = ("type", "role")
+_ALWAYS = ("id", *_CONSTANT, "model", "stop_reason", "stop_sequence")
 _REASONS: dict[str, StopReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop_sequence",
@@ -29,8 +31,10 @@ _REASONS: dict[str, StopReason] = {
     "model_context_window_exceeded": "context_window",
     "refusal": "refusal",
     "pause_turn": "pause",
+    "compaction": "pause",
 }
 _WORDS: dict[StopReason, str] = {reason: word for word, reason in _REASONS.items()} | {
+    "pause": "pause_turn",
     "content_filter": "refusal",
     "malformed_call": "end_turn",
     "error": "end_turn",
@@ -48,13 +52,19 @@ def decode_response(body: Object) -> Response:
     if stop is not None and is_cut(stop) and parts and type(parts[-1]) is ToolCall and not parts[-1].arguments:
         # a call without arguments at the place of the cut has not begun to say them
         parts[-1] = replace(parts[-1], arguments=None, raw="", state="truncated")
+    extra = leftover(body, _KNOWN, NAME)
+    form = remember_form(body, _ALWAYS, extra.get(_FORM, {}))
+    if "usage" not in body:
+        form[":usage"] = "absent"
+    if form:
+        extra[_FORM] = form
     return Response(
         optional_string(body, "id") or "",
         optional_string(body, "model") or "",
         tuple(parts),
         stop,
         read_usage(body.get("usage")),
-        extra=leftover(body, _KNOWN, NAME),
+        extra=extra,
     )
 
 
@@ -101,27 +111,40 @@ def read_usage(raw: JSON) -> Usage | None:
     details = raw.get("output_tokens_details")
     details = obj(details, "usage", "output_tokens_details") if details is not None else {}
     fresh = integer(raw, "input_tokens")
+    extra = leftover(details, ("thinking_tokens",), f"{NAME}/output", leftover(raw, _USAGE, NAME))
+    if form := remember_form(raw, ("input_tokens", "output_tokens"), extra.get(_FORM, {})):
+        extra[_FORM] = form
     return Usage(
         None if fresh is None else fresh + (read or 0) + (written or 0),
         integer(raw, "output_tokens"),
         read,
         written,
         integer(details, "thinking_tokens"),
-        extra=leftover(details, ("thinking_tokens",), f"{NAME}/output", leftover(raw, _USAGE, NAME)),
+        extra=extra,
     )
 
 
-def write_usage(usage: Usage) -> Object:
-    fresh = max((usage.input or 0) - (usage.cached or 0) - (usage.cache_write or 0), 0)
+def write_usage(usage: Usage, losses: Losses | None = None) -> Object:
+    """Write the counts. Their sum is the input, so a count that others include as well (OpenRouter) is cut to the rest."""
+    given, cached, written = usage.input or 0, usage.cached, usage.cache_write
+    if usage.input is not None:
+        cached = cached and min(cached, given)
+        written = written and min(written, given - (cached or 0))
+    if losses is not None:
+        for name, before, after in (("cached", usage.cached, cached), ("cache_write", usage.cache_write, written)):
+            if before != after:
+                detail = f"{before} of {given} input tokens are counted twice: {after}"
+                losses.add(f"/usage/{name}", f"{name} tokens", "rewritten", detail, "info")
+    fresh = max(given - (cached or 0) - (written or 0), 0)
     out: Object = {"input_tokens": fresh, "output_tokens": usage.output or 0}
-    if usage.cached is not None:
-        out["cache_read_input_tokens"] = usage.cached
-    if usage.cache_write is not None:
-        out["cache_creation_input_tokens"] = usage.cache_write
+    if cached is not None:
+        out["cache_read_input_tokens"] = cached
+    if written is not None:
+        out["cache_creation_input_tokens"] = written
     details: Object = {} if usage.reasoning is None else {"thinking_tokens": usage.reasoning}
     if details := finish(details, usage.extra, f"{NAME}/output"):
         out["output_tokens_details"] = details
-    return finish(out, usage.extra, NAME)
+    return finish(restore_form(out, usage.extra.get(_FORM, {})), usage.extra, NAME)
 
 
 def encode_response(response: Response) -> Encoded:
@@ -143,9 +166,12 @@ def encode_response(response: Response) -> Encoded:
         "model": response.model,
         "content": content,
         **write_stop(response.stop, losses),
-        "usage": write_usage(response.usage or Usage()),
+        "usage": write_usage(response.usage or Usage(), losses),
     }
-    return Encoded(finish(out, response.extra, NAME), losses)
+    form = response.extra.get(_FORM, {})
+    if response.usage is None and ("usage" in form or ":usage" in form):
+        del out["usage"]
+    return Encoded(finish(restore_form(out, form, _CONSTANT), response.extra, NAME), losses)
 
 
 def write_answer(part: Part, losses: Losses, path: str) -> Object | None:
@@ -159,7 +185,12 @@ def write_answer(part: Part, losses: Losses, path: str) -> Object | None:
         words = part.text or "\n\n".join(part.summary)
         if part.summary:
             losses.add(f"{path}/summary", "reasoning summary", "rewritten", "thoughts are plain text here", "info")
-        return {"type": "thinking", "thinking": words, "signature": ""} if words else None
+        if not words:
+            losses.add(path, "reasoning", "dropped", "it has no text", "info")
+            return None
+        form = part.extra.get(_FORM, {})
+        signature = {} if "signature" in form or ":signature" in form else {"signature": ""}
+        return finish({"type": "thinking", "thinking": words, **signature}, part.extra, NAME)
     artefacts = getattr(part, "artefacts", ())
     if any(artefact.provider != NAME for artefact in artefacts):
         losses.add(f"{path}/artefacts", "artefact", "dropped", "it is another provider's")

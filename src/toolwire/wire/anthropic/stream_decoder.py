@@ -25,13 +25,15 @@ from ...ir.events import (
     UsageUpdate,
     WholePart,
 )
-from ...ir.parts import Artefact, Extra, Opaque
+from ...ir.fold import unfold_part
+from ...ir.parts import Artefact, Extra, Opaque, ToolCall
 from ...ir.pointer import Object
 from ...ir.text import dumps, unescape
 from ...stream.strict import parse_arguments
-from ..shape import obj, optional_string, string, unknown
+from ..fragments import Fragments
+from ..shape import each, obj, optional_string, string, unknown
 from ..sse_stream import STRING, SSEStreamDecoder, is_utf8
-from .blocks import NAME, PROVIDER
+from .blocks import NAME, PROVIDER, read_block
 from .fault import read_fault
 from .response import is_cut, read_stop, read_usage
 
@@ -44,12 +46,14 @@ _FAST = re.compile(
     + rb" ?\} ?\}"
 ).fullmatch
 _MESSAGE = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"})
+_MESSAGE_DELTA = frozenset({"type", "delta", "usage"})  # beside them: context_management, input_transformations
+_KNOWN = frozenset({"text", "tool_use", "thinking", "redacted_thinking"})
 
 
 class _Block:
     """A content block that is still growing."""
 
-    __slots__ = ("artefacts", "delta", "fields", "key", "kind", "pieces")
+    __slots__ = ("artefacts", "delta", "fields", "key", "kind", "more", "pieces")
 
     def __init__(self, key: int, kind: str, fields: Object) -> None:
         self.key = key
@@ -58,6 +62,7 @@ class _Block:
         self.delta: Callable[[int, bytes], Event] | None = _DELTAS.get(kind)
         self.pieces: list[bytes] = []
         self.artefacts: tuple[Artefact, ...] = ()
+        self.more = Fragments()  # fields from deltas of a kind that is not known here
 
 
 _DELTAS: dict[str, Callable[[int, bytes], Event]] = {
@@ -75,6 +80,7 @@ class MessagesStreamDecoder(SSEStreamDecoder):
     def __init__(self) -> None:
         super().__init__()
         self._blocks: dict[int, _Block] = {}
+        self._id: str | None = None  # of the message that is open
         self._usage: Object = {}
         self._called = False
         self._stop: Object = {}
@@ -102,9 +108,31 @@ class MessagesStreamDecoder(SSEStreamDecoder):
 
     def _message_start(self, event: Object, events: list[Event]) -> None:
         message = obj(event.get("message"), "message")
+        message_id = optional_string(message, "id") or ""
+        if self._id is not None:
+            self._restart(message_id)
+            return
+        self._id = message_id
         self._extra = unknown(message, _MESSAGE, NAME)
-        events.append(ResponseStart(optional_string(message, "id") or "", optional_string(message, "model") or ""))
+        events.append(ResponseStart(message_id, optional_string(message, "model") or ""))
+        for part in each(message, "content", read_block):  # calls that a program made, say, in an earlier answer
+            self._called = self._called or isinstance(part, ToolCall)
+            events.extend(unfold_part(self._new_key(), 0, part))
         self._count(message.get("usage"), events)
+
+    def _restart(self, message_id: str) -> None:
+        """Accept a repeated `message_start`; refuse that of another message.
+
+        Some gateways send the event twice (BerriAI/litellm#32479). One that lost its upstream and tried again has put a
+        second message after the first half of another (vercel/ai#18331): what was sent before belongs to no answer.
+        """
+        if message_id != self._id:
+            raise ProtocolError(
+                f"message {message_id!r} starts while message {self._id!r} is open",
+                pointer="/message/id",
+                hint="ask again: two answers were sent as one",
+                status=502,
+            )
 
     def _count(self, usage: Any, events: list[Event]) -> None:
         """Counts are totals so far; one that is absent keeps its value."""
@@ -116,6 +144,8 @@ class MessagesStreamDecoder(SSEStreamDecoder):
             events.append(UsageUpdate(total))
 
     def _block_start(self, event: Object, events: list[Event]) -> None:
+        if self._id is None:
+            raise ProtocolError("a content block before message_start", status=502)
         self._settle_silent(events)
         fields = obj(event.get("content_block"), "content_block")
         kind = string(fields, "type")
@@ -151,8 +181,10 @@ class MessagesStreamDecoder(SSEStreamDecoder):
             }
         elif type(kind) is str and kind in _TEXT_OF:
             self._grow(block, optional_string(delta, _TEXT_OF[kind]), events)
-        else:
+        elif block.kind in _KNOWN:
             self.losses.add("/parts", str(kind), "dropped", "an unknown kind of delta")
+        else:
+            block.more.add({key: value for key, value in delta.items() if key != "type"})
 
     def _grow(self, block: _Block, words: str | None, events: list[Event]) -> None:
         if not words:
@@ -182,9 +214,9 @@ class MessagesStreamDecoder(SSEStreamDecoder):
         elif block.kind == "thinking" or block.kind == "redacted_thinking":
             events.append(ReasoningEnd(block.key, block.artefacts))
         else:
-            value = block.fields
+            value = {**block.fields, **block.more.joined()}
             if block.pieces:
-                value = {**value, "input": parse_arguments(unescape(b"".join(block.pieces)))[0] or {}}
+                value["input"] = parse_arguments(unescape(b"".join(block.pieces)))[0] or {}
             events.append(WholePart(block.key, Opaque(NAME, block.kind, value)))
 
     def _end_call(self, block: _Block, events: list[Event]) -> None:
@@ -210,7 +242,9 @@ class MessagesStreamDecoder(SSEStreamDecoder):
         return block
 
     def _message_delta(self, event: Object, events: list[Event]) -> None:
-        self._stop.update(obj(event.get("delta"), "delta"))
+        delta = event.get("delta")
+        self._stop.update({} if delta is None else obj(delta, "delta"))
+        self._stop.update((key, value) for key, value in event.items() if key not in _MESSAGE_DELTA)
         self._count(event.get("usage"), events)
 
     def _message_stop(self, event: Object, events: list[Event]) -> None:

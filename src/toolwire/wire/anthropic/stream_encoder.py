@@ -12,6 +12,7 @@ from ...ir.events import (
     CallEnd,
     CallStart,
     Event,
+    PartStart,
     Ping,
     ReasoningDelta,
     ReasoningEnd,
@@ -65,8 +66,12 @@ class MessagesStreamEncoder(EventWriter):
                 return b"".join((self._head, event.escaped, b'"}}\n\n'))  # type: ignore[union-attr]
         if kind is UsageUpdate or kind is ResponseStart:
             return self._prepare(event)
+        if kind is PartStart:  # a block is written when it is whole
+            return b""
         if kind is Ping:  # may come before there is anything to begin with
             return _event("ping", {})
+        if isinstance(event, StreamFault):  # an error needs no message, and one may have been passed on already
+            return self._fail(event)
         return self._begin() + self._dispatch(event)
 
     def _prepare(self, event: Event) -> bytes:
@@ -182,7 +187,8 @@ class MessagesStreamEncoder(EventWriter):
             return self._open_block(block, b"", b"") + self._close_block()
         if not self._head:
             if "signature" not in own:
-                return b""  # nothing that this client could read
+                self._report_empty(event)
+                return b""
             return self._open_thinking() + self._sign(own["signature"]) + self._close_block()
         signature = self._sign(own["signature"]) if "signature" in own else b""
         return signature + self._close_block()
@@ -230,10 +236,12 @@ class MessagesStreamEncoder(EventWriter):
         return b"event: error\ndata: " + to_bytes(write_fault(event.fault)) + b"\n\n"
 
     def _end(self, event: ResponseEnd) -> bytes:
-        stop = write_stop(event.stops[0] if event.stops else None, self.losses)
-        delta = finish(stop, {NAME: {k: v for k, v in event.extra.get(NAME, {}).items() if k == "container"}}, NAME)
-        out = _event("message_delta", {"delta": delta, "usage": write_usage(self._usage)})
-        return out + _event("message_stop", {})
+        delta = write_stop(event.stops[0] if event.stops else None, self.losses)
+        own = dict(event.extra.get(NAME, {}))
+        if "container" in own:
+            delta["container"] = own.pop("container")
+        usage = write_usage(self._usage, self.losses)
+        return _event("message_delta", {"delta": delta, "usage": usage, **own}) + _event("message_stop", {})
 
 
 def _event(name: str, fields: Object) -> bytes:
@@ -251,6 +259,5 @@ MessagesStreamEncoder.steps = {
     CallDelta: MessagesStreamEncoder._call_delta,
     CallEnd: MessagesStreamEncoder._call_end,
     WholePart: MessagesStreamEncoder._whole_part,
-    StreamFault: MessagesStreamEncoder._fail,
     ResponseEnd: MessagesStreamEncoder._end,
 }

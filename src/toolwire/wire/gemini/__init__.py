@@ -50,6 +50,7 @@ class Gemini:
         signatures=SIGNATURES,
     )
     capabilities = Capabilities(
+        counts_tool_input=True,
         choices=frozenset({"auto", "required", "none", "tool", "allowed", "validated"}),
         media=frozenset({"image", "audio", "video", "file"}),
         assistant_media=frozenset({"image", "audio", "video", "file"}),

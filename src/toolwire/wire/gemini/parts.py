@@ -55,8 +55,8 @@ _OWN_FILES = ("https://generativelanguage.googleapis.com/", "gs://")
 
 def read_part(raw: JSON) -> Part:
     if type(raw) is dict and len(raw) == 1:  # nearly every part; the rest is for signatures, spellings and rare fields
-        if "text" in raw:
-            return Text(string(raw, "text"))
+        if type(raw.get("text")) is str:
+            return Text(raw["text"])
         if "functionCall" in raw:
             return _read_plain_call(raw) or _read_call(raw)
         if "functionResponse" in raw:
@@ -87,10 +87,10 @@ def _read_plain_result(raw: Object) -> ToolResult | None:
 def _read_any_part(raw: JSON) -> Part:
     # protobuf reads a null as an absent field, so that a part may list all its members
     fields = {key: value for key, value in camel(obj(raw)).items() if value is not None}
-    if "text" in fields:
-        return _read_text(raw)
     if "functionCall" in fields:
         return _read_call(raw)
+    if "text" in fields:
+        return _read_text(raw)
     if "functionResponse" in fields:
         return _read_result(raw)
     for field, known in (("inlineData", _INLINE_PART), ("fileData", _FILE_PART)):
@@ -106,8 +106,6 @@ def signature_of(fields: Object) -> tuple[Artefact, ...]:
 
 
 def _read_text(raw: Object) -> Text | Reasoning:
-    if len(raw) == 1:
-        return Text(string(raw, "text"))
     extra: Extra = {}
     fields = take(raw, _TEXT, NAME, extra)
     text = optional_string(fields, "text") or ""
@@ -271,7 +269,7 @@ def _write_any_call(call: ToolCall, losses: Losses, path: str) -> Object:
     inner["name"] = call.name
     if call.arguments is None:
         inner["args"] = _stand_in(call, losses, path)
-    elif call.arguments or ":args" not in call.extra.get(f"{_CALL}~", {}):
+    elif call.arguments or call.extra.get(f"{_CALL}~", {}).keys().isdisjoint((":args", "args")):
         inner["args"] = call.arguments
     if call.namespace is not None:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Gemini calls have none")

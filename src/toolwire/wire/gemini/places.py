@@ -104,11 +104,16 @@ def _tools(request: Request) -> Iterator[str]:
 
 SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
     "request": score((8, lambda b: type(b["contents"]) in (list, dict))),
-    "response": score((6, lambda b: "candidates" in b or "promptFeedback" in b)),
+    "response": score((6, lambda b: "candidates" in b or "promptFeedback" in b or _counts(b))),
     "stream": score((6, lambda b: "candidates" in b or "promptFeedback" in b)),
     "tools": score((6, lambda b: any(_declares(tool) for tool in tools_of(b)))),
     "error": score((4, lambda b: type(_envelope(b)["error"]["status"]) is str and "code" in _envelope(b)["error"])),
 }
+
+
+def _counts(body: JSON) -> bool:
+    """Whether it is an answer without candidates."""
+    return "usageMetadata" in body and "modelVersion" in body
 
 
 def _declares(tool: JSON) -> bool:

@@ -34,6 +34,7 @@ _FORM = "gemini~"
 _CANDIDATE = "gemini/candidate"
 _CONTENT = "gemini/content"
 _KNOWN = frozenset({"candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId"})
+_ANSWER = frozenset({"promptFeedback", "usageMetadata", "modelVersion", "responseId"})  # a model may answer nothing
 CANDIDATE = frozenset({"content", "finishReason", "finishMessage", "index"})
 _REASONS: dict[str, StopReason] = {
     "STOP": "stop",
@@ -76,11 +77,14 @@ def decode_response(body: Object) -> Response:
     fields = take(body, _KNOWN, NAME, extra)
     candidates = each(fields, "candidates", _read_candidate)
     feedback = fields.get("promptFeedback")
-    if not candidates and feedback is None:
+    if not candidates and _ANSWER.isdisjoint(fields):
         raise ProtocolError("expected candidates or promptFeedback", pointer="/candidates")
     if feedback is not None:
         extra[NAME] = {**extra.get(NAME, {}), "promptFeedback": feedback}
-    first, *others = candidates or [Alternative((), blocked(obj(feedback, "promptFeedback")))]
+    if not candidates:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":candidates": "none"}
+    stop = None if feedback is None else blocked(obj(feedback, "promptFeedback"))
+    first, *others = candidates or [Alternative((), stop)]
     return Response(
         id=optional_string(fields, "responseId") or "",
         model=optional_string(fields, "modelVersion") or "",
@@ -143,7 +147,7 @@ def _read_parts(content: Object, outer: Extra) -> list[Part]:
 def read_stop(candidate: Object, parts: tuple[Part, ...], extra: Extra) -> Stop | None:
     word, detail = optional_string(candidate, "finishReason"), optional_string(candidate, "finishMessage")
     form: Object = {}
-    if "index" not in candidate:
+    if candidate.get("index") is None:
         form[":index"] = "absent"
     if word is None:
         return None if not extra else Stop("unknown", extra={**extra, _FORM: {**form, ":finishReason": None}})
@@ -218,8 +222,9 @@ def encode_response(response: Response) -> Encoded:
     out: Object = {}
     if response.created is not None:
         losses.add("/created", "created", "dropped", "toolwire does not date Gemini answers", "info")
-    feedback_only = response.stop is not None and ":blocked" in response.stop.extra.get(_FORM, {})
-    if not feedback_only:
+    is_blocked = response.stop is not None and ":blocked" in response.stop.extra.get(_FORM, {})
+    is_empty = response.stop is None and not response.parts and ":candidates" in response.extra.get(_FORM, {})
+    if not is_blocked and not is_empty:
         answers: list[Response | Alternative] = [response, *response.alternatives]
         out["candidates"] = [_write_candidate(index, answer, losses) for index, answer in enumerate(answers)]
     if response.usage is not None:
@@ -249,7 +254,7 @@ def _write_candidate(index: int, answer: Response | Alternative, losses: Losses)
         content: Object = {"role": form.get(":role", "model"), "parts": parts}
         if content["role"] is None:
             del content["role"]
-        if not parts and ":parts" in form:
+        if not parts and (":parts" in form or form.get("parts", ()) is None):
             del content["parts"]
         out["content"] = put(content, answer.extra, _CONTENT)
     out.update(write_stop(stop, losses, path))

@@ -26,7 +26,7 @@ from ...ir.events import (
     WholePart,
 )
 from ...ir.fold import merge_extra
-from ...ir.parts import Extra, Part, Reasoning, Text, ToolCall
+from ...ir.parts import Artefact, Extra, Part, Reasoning, Text, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Stop
 from ...ir.text import dumps, escape
@@ -45,13 +45,25 @@ _BOM = b"\xef\xbb\xbf"
 _CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "promptFeedback"})
 
 
+class _PartialCall:
+    """A call that comes in assignments. Its signature may come with any of them."""
+
+    __slots__ = ("arguments", "artefacts", "key")
+
+    def __init__(self, key: int) -> None:
+        self.key = key
+        self.arguments = PartialArguments()
+        self.artefacts: tuple[Artefact, ...] = ()
+
+
 class _Candidate:
-    __slots__ = ("called", "extra", "index", "last", "open", "partial", "stop")
+    __slots__ = ("called", "extra", "fields", "index", "last", "open", "partial", "stop")
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.open: tuple[str, int] | None = None  # ("text" | "thought", key)
-        self.partial: dict[str, tuple[int, PartialArguments]] = {}  # calls still coming, by id
+        self.fields: Object = {}  # of the item that is open: those that are not known here
+        self.partial: dict[str, _PartialCall] = {}  # calls still coming, by id
         self.last = ""  # the id of the one that was last
         self.called = False
         self.stop: Stop | None = None
@@ -154,13 +166,25 @@ class GeminiStreamDecoder(SSEStreamDecoder):
                 self._read_part(candidate, obj(raw), events)
             except ProtocolError as error:
                 raise error.within("candidates", index, "content", "parts", number) from None
-        candidate.extra = merge_extra(candidate.extra, unknown(fields, CANDIDATE, f"{NAME}/candidate"))
+        self._keep(candidate, unknown(fields, CANDIDATE, f"{NAME}/candidate").get(f"{NAME}/candidate", {}))
         if fields.get("finishReason") is not None:
             self._hush(candidate, events)
             self._cut_off(candidate, list(candidate.partial), events)
             seen: tuple[Part, ...] = (ToolCall("", ""),) if candidate.called else ()
             stop = read_stop({**fields, "index": index}, seen, candidate.extra)
             candidate.stop = stop
+
+    def _keep(self, candidate: _Candidate, fields: Object) -> None:
+        """Keep fields of a candidate. A later value replaces an earlier one; objects are joined (`groundingMetadata`)."""
+        if not fields:
+            return
+        kept = candidate.extra.setdefault(f"{NAME}/candidate", {})
+        for key, value in fields.items():
+            before = kept.get(key)
+            if type(before) is dict and type(value) is dict:
+                before.update(value)
+            else:
+                kept[key] = dict(value) if type(value) is dict else value
 
     def _read_part(self, candidate: _Candidate, raw: Object, events: list[Event]) -> None:
         fields = camel(raw)
@@ -180,7 +204,8 @@ class GeminiStreamDecoder(SSEStreamDecoder):
 
     def _say(self, candidate: _Candidate, part: Text | Reasoning, events: list[Event]) -> None:
         kind = "text" if isinstance(part, Text) else "thought"
-        if not part.text and not part.artefacts:
+        fields = part.extra.get(NAME)
+        if not part.text and not part.artefacts and not fields:
             return
         if candidate.open is None or candidate.open[0] != kind:
             self._hush(candidate, events)
@@ -188,20 +213,24 @@ class GeminiStreamDecoder(SSEStreamDecoder):
             candidate.open = (kind, key)
             events.append(TextStart(key, candidate.index) if kind == "text" else ReasoningStart(key, candidate.index))
         key = candidate.open[1]
+        if fields:
+            candidate.fields.update(fields)
         escaped = self._escape(key, part.text)
         if escaped:
             events.append(TextDelta(key, escaped) if kind == "text" else ReasoningDelta(key, escaped))
         if part.artefacts:  # a signature belongs to the part that it came with, so the next words are another part
-            events.append(TextEnd(key, part.artefacts) if kind == "text" else ReasoningEnd(key, part.artefacts))
-            candidate.open = None
+            self._hush(candidate, events, part.artefacts)
 
-    def _hush(self, candidate: _Candidate, events: list[Event]) -> None:
-        if candidate.open is not None:
-            kind, key = candidate.open
-            if rest := self._rest(key):
-                events.append(TextDelta(key, rest) if kind == "text" else ReasoningDelta(key, rest))
-            events.append(TextEnd(key) if kind == "text" else ReasoningEnd(key))
-            candidate.open = None
+    def _hush(self, candidate: _Candidate, events: list[Event], artefacts: tuple[Artefact, ...] = ()) -> None:
+        if candidate.open is None:
+            return
+        kind, key = candidate.open
+        extra: Extra = {NAME: candidate.fields} if candidate.fields else {}
+        if rest := self._rest(key):
+            events.append(TextDelta(key, rest) if kind == "text" else ReasoningDelta(key, rest))
+        events.append(TextEnd(key, artefacts, extra) if kind == "text" else ReasoningEnd(key, artefacts, extra))
+        candidate.open = None
+        candidate.fields = {}
 
     def _call(self, candidate: _Candidate, call: ToolCall, events: list[Event]) -> None:
         candidate.called = True
@@ -217,26 +246,27 @@ class GeminiStreamDecoder(SSEStreamDecoder):
         call_id = optional_string(call, "id") or ("" if call.get("name") else candidate.last)
         if call_id not in candidate.partial or (call.get("name") and not call.get("id")):
             self._cut_off(candidate, [""] if "" in candidate.partial else [], events)
-            key = self._new_key()
-            candidate.partial[call_id] = (key, PartialArguments())
-            events.append(CallStart(key, call_id, string(call, "name"), choice=candidate.index))
+            partial = candidate.partial[call_id] = _PartialCall(self._new_key())
+            events.append(CallStart(partial.key, call_id, string(call, "name"), choice=candidate.index))
         candidate.last = call_id
-        key, arguments = candidate.partial[call_id]
+        partial = candidate.partial[call_id]
+        partial.artefacts = partial.artefacts or signature_of(fields)
         pieces: JSON = call.get("partialArgs") or []
         for piece in pieces if type(pieces) is list else [pieces]:
-            arguments.feed(piece)
+            partial.arguments.feed(piece)
         if not call.get("willContinue"):
             del candidate.partial[call_id]
-            events.append(CallDelta(key, escape(dumps(arguments.value))))
-            events.append(CallEnd(key, arguments.value, None, "complete", signature_of(fields)))
+            value = partial.arguments.value
+            events.append(CallDelta(partial.key, escape(dumps(value))))
+            events.append(CallEnd(partial.key, value, None, "complete", partial.artefacts))
 
     def _cut_off(self, candidate: _Candidate, call_ids: list[str], events: list[Event]) -> None:
         """Calls whose assignments were still to come when the candidate ended: what there is, left open."""
         for call_id in call_ids:
-            key, arguments = candidate.partial.pop(call_id)
-            raw = dumps(arguments.value)[:-1]
-            events.append(CallDelta(key, escape(raw)))
-            events.append(CallEnd(key, None, raw, "truncated"))
+            partial = candidate.partial.pop(call_id)
+            raw = dumps(partial.arguments.value)[:-1]
+            events.append(CallDelta(partial.key, escape(raw)))
+            events.append(CallEnd(partial.key, None, raw, "truncated"))
 
 
 def _is_partial(candidate: _Candidate, call: Object) -> bool:

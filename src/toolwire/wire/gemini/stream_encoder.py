@@ -12,6 +12,7 @@ from ...ir.events import (
     CallDelta,
     CallEnd,
     CallStart,
+    Event,
     Ping,
     ReasoningDelta,
     ReasoningEnd,
@@ -25,7 +26,8 @@ from ...ir.events import (
     UsageUpdate,
     WholePart,
 )
-from ...ir.parts import Artefact, Reasoning, Text, ToolCall
+from ...ir.fold import merge_extra
+from ...ir.parts import Artefact, Extra, Reasoning, Text, ToolCall
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
@@ -49,7 +51,7 @@ class GeminiStreamEncoder(EventWriter):
         self._calls: dict[
             int, bytes | None
         ] = {}  # calls in the order of their starts; what is written of those that ended
-        self._said: set[int] = set()
+        self._last: dict[int, tuple[type[Event], int]] = {}  # by choice: kind and item of the last fragment
         self._sections: dict[int, int | None] = {}
         self._freeform: dict[int, list[bytes]] = {}
         self._broken: dict[int, ToolCall] = {}  # by choice: a call that was left out
@@ -79,8 +81,18 @@ class GeminiStreamEncoder(EventWriter):
         return b""
 
     def _text_delta(self, event: TextDelta) -> bytes:
-        self._said.add(event.key)
-        return self._chunk(self._open[event.key].choice, b'{"text":"%b"}' % event.escaped)
+        choice = self._report_joined(event)
+        return self._chunk(choice, b'{"text":"%b"}' % event.escaped)
+
+    def _report_joined(self, event: TextDelta | ReasoningDelta) -> int:
+        """Report items that become one, because nothing is written between them. Return the choice of the item."""
+        choice: int = self._open[event.key].choice
+        last, self._last[choice] = self._last.get(choice), (type(event), event.key)
+        if last is not None and last[0] is type(event) and last[1] != event.key:
+            kind = "text" if isinstance(event, TextDelta) else "reasoning"
+            for key in (last[1], event.key):
+                self.losses.add(self._path(key), kind, "rewritten", "joined: nothing is written between them", "info")
+        return choice
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         if event.section is not None:
@@ -90,19 +102,24 @@ class GeminiStreamEncoder(EventWriter):
         before = self._sections.setdefault(event.key, event.section)
         self._sections[event.key] = event.section
         gap = b"" if before == event.section else b"\\n\\n"
-        self._said.add(event.key)
-        return self._chunk(self._open[event.key].choice, b'{"text":"%b%b","thought":true}' % (gap, event.escaped))
+        choice = self._report_joined(event)
+        return self._chunk(choice, b'{"text":"%b%b","thought":true}' % (gap, event.escaped))
 
     def _text_end(self, event: TextEnd) -> bytes:
-        return self._sign(self._open.pop(event.key), Text("", None, self._own(event)))
+        start = self._open.pop(event.key)
+        return self._sign(event, start, Text("", None, self._own(event), _own_fields(start, event)))
 
     def _reasoning_end(self, event: ReasoningEnd) -> bytes:
-        return self._sign(self._open.pop(event.key), Reasoning("", (), self._own(event)))
+        start = self._open.pop(event.key)
+        return self._sign(event, start, Reasoning("", (), self._own(event), _own_fields(start, event)))
 
-    def _sign(self, start: TextStart | ReasoningStart, part: Text | Reasoning) -> bytes:
-        """A signature comes behind the words, in an empty part of its own."""
-        if not part.artefacts:
+    def _sign(self, event: TextEnd | ReasoningEnd, start: TextStart | ReasoningStart, part: Text | Reasoning) -> bytes:
+        """Write a signature, and fields that only this wire knows, after the text in an empty part of their own."""
+        if not part.artefacts and not part.extra:
+            self._report_empty(event)
             return b""
+        if part.artefacts:
+            self._last.pop(start.choice, None)
         return self._chunk(start.choice, to_bytes(write_part(part, self.losses, self._path(start.key))))
 
     def _own(self, event: TextEnd | ReasoningEnd | CallEnd) -> tuple[Artefact, ...]:
@@ -146,12 +163,18 @@ class GeminiStreamEncoder(EventWriter):
         out = b""
         while self._calls and (written := next(iter(self._calls.values()))) is not None:
             out += written
-            del self._calls[next(iter(self._calls))]
+            key = next(iter(self._calls))
+            del self._calls[key]
+            if written:
+                self._last.pop(self._places[key][0], None)
         return out
 
     def _whole_part(self, event: WholePart) -> bytes:
         part = write_part(event.part, self.losses, self._path(event.key))
-        return b"" if part is None else self._chunk(event.choice, to_bytes(part))
+        if part is None:
+            return b""
+        self._last.pop(event.choice, None)
+        return self._chunk(event.choice, to_bytes(part))
 
     def _count(self, event: UsageUpdate) -> bytes:
         self._usage = event.usage
@@ -175,6 +198,11 @@ class GeminiStreamEncoder(EventWriter):
             fields["usageMetadata"] = write_usage(self._usage, self.losses)
         fields = put(fields, {NAME: event.extra.get(NAME, {})}, NAME)
         return b"data: %b%b}\n\n" % (to_bytes(fields)[:-1], self._tail)
+
+
+def _own_fields(start: TextStart | ReasoningStart, end: TextEnd | ReasoningEnd) -> Extra:
+    fields = merge_extra(start.extra, end.extra).get(NAME)
+    return {NAME: fields} if fields else {}
 
 
 GeminiStreamEncoder.steps = {

@@ -78,6 +78,8 @@ def _report_text(part: Text, where: str, losses: Losses) -> None:
         losses.add(f"{where}/artefacts", "artefact", "dropped", "Ollama has no place for it")
     if part.cache is not None:
         losses.add(f"{where}/cache", "cache", "dropped", "Ollama has no cache marks", "info")
+    if not part.text:
+        losses.add(where, "text", "dropped", "it has no text", "info")
 
 
 def _write_media(part: Media, where: str, words: list[str], images: list[str], losses: Losses) -> None:
@@ -116,4 +118,7 @@ def thoughts(part: Reasoning, where: str, losses: Losses) -> str:
         losses.add(f"{where}/artefacts", "artefact", "dropped", "Ollama has no place for it")
     if part.summary:
         losses.add(f"{where}/summary", "reasoning summary", "rewritten", "thoughts are plain text here", "info")
-    return part.text or "\n\n".join(part.summary)
+    text = part.text or "\n\n".join(part.summary)
+    if not text:
+        losses.add(where, "reasoning", "dropped", "it has no text", "info")
+    return text

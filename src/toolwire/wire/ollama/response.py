@@ -14,7 +14,7 @@ from ...ir.pointer import Object
 from ...ir.request import Message
 from ...ir.response import Response, Stop, StopReason, Usage
 from ..protocol import Encoded
-from ..shape import finish, integer, leftover, obj, optional_string, wrong
+from ..shape import finish, integer, leftover, obj, optional_string, remember_form, restore_form, wrong
 from .content import FORM, NAME, Placed
 from .fault import read_fault
 from .messages import read_assistant, write_assistant
@@ -54,6 +54,7 @@ def decode_response(body: Object) -> Response:
     created, form = read_created(body)
     if "done" not in body:
         form[":done"] = "absent"
+    remember_form(body, ("model",), form)
     if form:
         extra[FORM] = {**extra.get(FORM, {}), **form}
     return Response(
@@ -67,7 +68,7 @@ def decode_response(body: Object) -> Response:
 
 
 def _read_message(raw: Object) -> Message:
-    role = raw.get("role")
+    role = raw.get("role", "absent")
     try:
         return read_assistant(raw, {} if role == "assistant" else {":role": role})
     except ProtocolError as error:
@@ -173,7 +174,10 @@ def encode_response(response: Response) -> Encoded:
             parts.append((f"/parts/{number}", part))
     inner = {name.replace(MESSAGE, NAME): fields for name, fields in response.extra.items() if MESSAGE in name}
     message = write_assistant(parts, inner, losses, "", numbered=True)
+    if message["role"] == "absent":
+        del message["role"]
     out: Object = {"model": response.model, **write_created(response.created, form, losses), "message": message}
+    restore_form(out, form)
     if stop is not None:
         out.update(write_stop(stop, losses))
     if ":done" not in form:

@@ -98,6 +98,7 @@ class OllamaStreamEncoder(EventWriter):
         if event.artefacts:
             path = self._path(event.key)
             self.losses.add(f"{path}/artefacts", "artefact", "dropped", "Ollama has no place for it")
+        self._report_empty(event)
         return b""
 
     def _call_start(self, event: CallStart) -> bytes:

@@ -5,21 +5,39 @@ A single plain text is written as a string, unless it came as a list of one (for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
 
 from ...ir.losses import Losses
-from ...ir.parts import Extra, Media, Opaque, Part, Refusal, Text, what_is
+from ...ir.parts import Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, what_is
 from ...ir.pointer import JSON, Object
 from ..media import data_url, left_out, split_data_url
 from ..shape import each, finish, leftover, obj, optional_string, string, wrong
 
-__all__ = ["NAME", "read_cache", "read_content", "write_content", "write_part"]
+__all__ = [
+    "NAME",
+    "in_content",
+    "read_answer_part",
+    "read_cache",
+    "read_content",
+    "read_part",
+    "write_content",
+    "write_part",
+]
 
 NAME = "openai_chat"
 _FORM = "openai_chat~"
+_IN_CONTENT: Object = {":place": "content"}
+"""The form of a part that was in the content, although OpenAI's messages have a field for its kind."""
 
 
-def read_content(raw: Object, form: Object) -> list[Part]:
+def in_content(part: Part) -> bool:
+    """Whether a part of an answer was an element of the content array."""
+    return not isinstance(part, (ToolCall, Opaque)) and ":place" in part.extra.get(_FORM, {})
+
+
+def read_content(raw: Object, form: Object, read: Callable[[JSON], Part] | None = None) -> list[Part]:
     """The parts of a message; what cannot be told from them goes into `form`."""
     value = raw.get("content")
     if type(value) is str:
@@ -31,13 +49,14 @@ def read_content(raw: Object, form: Object) -> list[Part]:
         return []
     if type(value) is not list:
         raise wrong("a string or an array", value, "content")
-    parts = each(raw, "content", _read_part)
+    parts = each(raw, "content", read or read_part)
     if len(parts) < 2:
         form[":content"] = "list"
     return parts
 
 
-def _read_part(raw: JSON) -> Part:
+def read_part(raw: JSON) -> Part:
+    """Read one element of a content array."""
     if type(raw) is str:  # some servers take bare strings in a list
         return Text(raw, extra={_FORM: {":content": "bare"}})
     kind = obj(raw).get("type")
@@ -54,8 +73,56 @@ def _read_part(raw: JSON) -> Part:
         return _read_file(raw)
     if kind == "refusal":
         extra = leftover(raw, ("type", "refusal"), NAME)
-        return Refusal(string(raw, "refusal"), {**extra, _FORM: {**extra.get(_FORM, {}), ":place": "content"}})
+        return Refusal(string(raw, "refusal"), {**extra, _FORM: {**extra.get(_FORM, {}), **_IN_CONTENT}})
     return Opaque(NAME, string(raw, "type"), raw)
+
+
+def read_answer_part(raw: JSON) -> Part:
+    """Read one element of the content array of an assistant message."""
+    if type(raw) is dict and raw.get("type") == "thinking":
+        return _read_thinking(raw)
+    part = read_part(raw)
+    if isinstance(part, Media):
+        form = {**part.extra.get(_FORM, {}), **_IN_CONTENT}
+        return replace(part, extra={**part.extra, _FORM: form})
+    return part
+
+
+def _read_thinking(raw: Object) -> Part:
+    """Read reasoning in the content: `thinking` holds text and reference chunks (Mistral API specification, ThinkChunk)."""
+    chunks = raw.get("thinking")
+    if type(chunks) is str:
+        text, is_plain = chunks, True
+    elif type(chunks) is list:
+        text = _text_in(chunks)
+        is_plain = all(_is_text(chunk) and len(chunk) == 2 for chunk in chunks)
+    else:
+        return Opaque(NAME, "thinking", raw)
+    extra = leftover(raw, ("type", "thinking"), NAME)
+    if not is_plain:
+        extra.setdefault(NAME, {})["thinking"] = chunks
+    form = {} if chunks == _thinking(text) else {":thinking": chunks}
+    extra[_FORM] = {**extra.get(_FORM, {}), **form, **_IN_CONTENT}
+    return Reasoning(text, (), (), extra)
+
+
+def _is_text(chunk: JSON) -> bool:
+    return type(chunk) is dict and chunk.get("type") == "text" and type(chunk.get("text")) is str
+
+
+def _text_in(chunks: list[JSON]) -> str:
+    return "".join([chunk["text"] for chunk in chunks if _is_text(chunk)])
+
+
+def _thinking(text: str) -> list[Object]:
+    return [{"type": "text", "text": text}]
+
+
+def _write_thinking(part: Reasoning) -> Object:
+    chunks = part.extra.get(_FORM, {}).get(":thinking")
+    said = _text_in(chunks) if type(chunks) is list else chunks
+    written = chunks if said == part.text else _thinking(part.text)
+    return finish({"type": "thinking", "thinking": written}, part.extra, NAME)
 
 
 _MARKED = frozenset({"type", "prompt_cache_breakpoint"})
@@ -185,6 +252,8 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
         return out
     if isinstance(part, Refusal):
         return finish({"type": "refusal", "refusal": part.text}, part.extra, NAME)
+    if isinstance(part, Reasoning):
+        return _write_thinking(part)
     if isinstance(part, Opaque) and part.wire == NAME:
         return part.value
     losses.add(path, what_is(part), "dropped", "Chat messages have no place for it", "error")

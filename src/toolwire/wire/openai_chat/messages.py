@@ -15,7 +15,7 @@ from ...ir.request import Message
 from ...stream.strict import parse_arguments
 from ..shape import each, finish, leftover, obj, optional_string, string, wrong
 from ..structured import in_words
-from .content import NAME, read_content, write_content
+from .content import NAME, in_content, read_answer_part, read_content, write_content
 
 __all__ = [
     "read_assistant",
@@ -24,6 +24,7 @@ __all__ = [
     "read_message",
     "write_assistant",
     "write_call",
+    "write_function",
     "write_message",
     "write_result",
 ]
@@ -109,12 +110,12 @@ def _read_any_assistant(raw: Object) -> Message:
     parts: list[Part] = []
     known = {"role", "content"}
     for field in REASONING_FIELDS:
-        thoughts = optional_string(raw, field)
-        if thoughts and not parts:
+        thoughts = raw.get(field)
+        if thoughts and type(thoughts) is str and not parts:
             parts.append(Reasoning(thoughts, extra={_FORM: {":field": field}}))
             known.add(field)
     if "content" in raw:
-        parts += read_content(raw, form)
+        parts += read_content(raw, form, read_answer_part)
     else:
         form[":content"] = "absent"
     if refusal := optional_string(raw, "refusal"):
@@ -126,7 +127,7 @@ def _read_any_assistant(raw: Object) -> Message:
     elif raw.get("function_call"):
         parts.append(_read_function_call(obj(raw["function_call"], "function_call")))
         known.add("function_call")
-    if len(raw) == len(known) and parts and not form:
+    if parts and not form and known.issuperset(raw):
         return Message("assistant", tuple(parts))
     extra = leftover(raw, known, NAME)
     if raw.get("content", 0) is None:
@@ -158,7 +159,7 @@ def read_call(raw: JSON) -> ToolCall:
 
 
 def _read_any_call(raw: JSON) -> ToolCall:
-    kind = obj(raw).get("type", "custom" if "custom" in raw else "function")
+    kind = obj(raw).get("type", "custom" if raw.get("custom") is not None else "function")
     call_id = read_id(raw)
     if kind == "custom":
         return _read_custom_call(raw, call_id)
@@ -189,6 +190,8 @@ def _read_any_call(raw: JSON) -> ToolCall:
 def _read_custom_call(raw: Object, call_id: str) -> ToolCall:
     custom = obj(raw.get("custom"), "custom")
     extra = leftover(custom, _CUSTOM, f"{NAME}/function", leftover(raw, _CALL, NAME))
+    form = {":type": "absent"} if raw.get("type") is None else {}
+    extra = _with_form(extra, form if call_id else {**form, ":id": "absent"})
     try:
         return ToolCall(call_id, string(custom, "name"), None, string(custom, "input"), kind="freeform", extra=extra)
     except ProtocolError as error:
@@ -279,10 +282,10 @@ def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Lo
     for number, part in enumerate(parts):
         if isinstance(part, ToolCall):
             if ":call" in part.extra.get(_FORM, {}):
-                out["function_call"] = finish(_write_function(part), part.extra, f"{NAME}/function")
+                out["function_call"] = finish(write_function(part), part.extra, f"{NAME}/function")
             else:
                 calls.append(write_call(part, losses, f"{path}/parts/{number}"))
-        elif isinstance(part, Reasoning):
+        elif isinstance(part, Reasoning) and not in_content(part):
             _write_reasoning(part, out, losses, f"{path}/parts/{number}")
         elif isinstance(part, ToolResult):
             losses.add(f"{path}/parts/{number}", "result", "dropped", "an assistant message has none", "error")
@@ -292,7 +295,7 @@ def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Lo
                 losses.add(f"{path}/parts/{number}", "order of text and calls", "moved", detail)
             content.append(part)
     last = content[-1] if content else None
-    if isinstance(last, Refusal) and ":place" not in last.extra.get(_FORM, {}):  # followed by words it is content
+    if isinstance(last, Refusal) and not in_content(last):  # followed by words it is content
         out["refusal"] = last.text
         content.pop()
     form = extra.get(_FORM, {})
@@ -311,7 +314,7 @@ def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) ->
         out[form[":field"]] = part.text
 
 
-def _write_function(call: ToolCall) -> Object:
+def write_function(call: ToolCall) -> Object:
     given = call.extra.get(_FORM, {}).get(":arguments")
     if given == "object" and call.raw is None:
         return {"name": call.name, "arguments": call.arguments or {}}
@@ -325,16 +328,21 @@ def write_call(call: ToolCall, losses: Losses, path: str) -> Object:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Chat calls have none")
     if call.kind == "freeform":
         custom: Object = finish({"name": call.name, "input": call.raw or ""}, call.extra, f"{NAME}/function")
-        return finish({"id": call.id, "type": "custom", "custom": custom}, call.extra, NAME)
-    out: Object = {"id": call.id, "type": "function", "function": _write_function(call)}
+        return finish(_as_it_came({"id": call.id, "type": "custom", "custom": custom}, call), call.extra, NAME)
+    out: Object = {"id": call.id, "type": "function", "function": write_function(call)}
     for artefact in call.artefacts:
         if artefact.provider == "google":
             out["extra_content"] = {"google": {"thought_signature": artefact.data}}
     if call.extra:
         out["function"] = finish(out["function"], call.extra, f"{NAME}/function")
-        form = call.extra.get(_FORM, {})
-        if ":type" in form:
-            del out["type"]
-        if not call.id:
-            del out["id"]  # its form has what stood there, if anything did
+        out = _as_it_came(out, call)
     return finish(out, call.extra, NAME)
+
+
+def _as_it_came(out: Object, call: ToolCall) -> Object:
+    """Without the fields that a call of this wire did not have; a null is in its form."""
+    if ":type" in call.extra.get(_FORM, {}):
+        del out["type"]
+    if not call.id and call.extra:
+        del out["id"]
+    return out

@@ -12,6 +12,7 @@ from ...ir.response import Response
 from ...ir.tools import Tool
 from ..protocol import Kind
 from ..signs import blocks, score, tools_of
+from .content import in_content
 
 __all__ = ["SIGNS", "locator"]
 
@@ -55,9 +56,9 @@ def _places(parts: tuple[Part, ...]) -> Iterator[str]:
         elif isinstance(part, ToolCall):
             yield join("tool_calls", calls)
             calls += 1
-        elif isinstance(part, Refusal):
+        elif isinstance(part, Refusal) and not in_content(part):
             yield join("refusal")
-        elif isinstance(part, Reasoning):
+        elif isinstance(part, Reasoning) and not in_content(part):
             yield join(part.extra.get("openai_chat~", {}).get(":field", "reasoning_content"))
         else:
             yield join("content", content)
@@ -138,7 +139,7 @@ SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
         (
             5,
             lambda b: (
-                type(b["choices"]) is list and ("message" in b["choices"][0] or b.get("object") == "chat.completion")
+                type(b["choices"]) is list and (b.get("object") == "chat.completion" or "message" in b["choices"][0])
             ),
         ),
     ),

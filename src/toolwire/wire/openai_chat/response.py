@@ -9,20 +9,32 @@ from msgspec.structs import replace
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Extra, Part, Reasoning, Refusal, Text, ToolCall, what_is
+from ...ir.parts import Extra, Part, Refusal, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
 from ..openai_fault import read_fault
 from ..protocol import Encoded
-from ..shape import each, finish, integer, leftover, obj, optional_string
+from ..shape import (
+    each,
+    finish,
+    integer,
+    leftover,
+    obj,
+    optional_string,
+    remember_form,
+    restore_form,
+    timestamp,
+)
+from .answer import write_answer
 from .content import NAME
-from .messages import read_assistant, write_call
+from .messages import read_assistant
 
 __all__ = ["decode_response", "encode_response", "fault_of", "read_usage", "stop_of", "write_stop", "write_usage"]
 
 _FORM = "openai_chat~"
 _MESSAGE = "openai_chat/message"
 _KNOWN = frozenset({"id", "object", "created", "model", "choices", "usage"})
+_ALWAYS = ("id", "object", "created", "model")
 _CHOICE = frozenset({"index", "message", "finish_reason"})
 
 _REASONS: dict[str, StopReason] = {
@@ -55,16 +67,22 @@ def decode_response(body: Object) -> Response:
             return Response(fault=read_fault(body["error"], NAME))
         raise ProtocolError("expected an array of choices", pointer="/choices")
     first, *others = _in_order(body["choices"], each(body, "choices", _read_choice)) or [Alternative()]
+    extra = leftover(body, _KNOWN, NAME)
+    form = remember_form(body, _ALWAYS, extra.get(_FORM, {}))
+    if not body["choices"]:
+        form[":choices"] = "empty"
+    if form:
+        extra[_FORM] = form
     return Response(
         id=optional_string(body, "id") or "",
         model=optional_string(body, "model") or "",
         parts=first.parts,
         stop=first.stop,
         usage=read_usage(body.get("usage")),
-        created=integer(body, "created"),
+        created=timestamp(body, "created"),
         alternatives=tuple(others),
         fault=fault_of(first.stop),
-        extra={**leftover(body, _KNOWN, NAME), **first.extra},
+        extra={**extra, **first.extra},
     )
 
 
@@ -87,12 +105,22 @@ def fault_of(stop: Stop | None) -> Fault | None:
 
 
 def _read_choice(raw: JSON) -> Alternative:
-    message = obj(obj(raw).get("message"), "message")
+    given = obj(raw).get("message")
+    message = {} if given is None else obj(given, "message")
     try:
         read = read_assistant(message)
     except ProtocolError as error:
         raise error.within("message") from None
     extra = {name.replace(NAME, _MESSAGE): fields for name, fields in read.extra.items()}
+    form = extra.get(f"{_MESSAGE}~", {})
+    if type(message.get("content")) is list:
+        form[":content"] = "list"
+    if absent := [key for key in ("index", "finish_reason") if key not in raw]:
+        form[":choice"] = absent
+    if given is None:
+        form[":message"] = "null" if "message" in raw else "absent"
+    if remember_form(message, ("role",), form):
+        extra[f"{_MESSAGE}~"] = form
     parts = _with_last_cut(read.parts) if is_cut(raw.get("finish_reason")) else read.parts
     return Alternative(parts, _read_stop(raw, parts), extra)
 
@@ -137,6 +165,7 @@ def stop_of(word: str, parts: tuple[Part, ...], extra: Extra) -> Stop:
     return Stop(reason, extra=extra)
 
 
+_COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 _USAGE = frozenset(
     {"prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details"}
 )
@@ -164,8 +193,10 @@ def read_usage(raw: JSON) -> Usage | None:
         integer(completion, "reasoning_tokens"),
         extra=extra,
     )
-    if raw.get("total_tokens") != usage.total:
-        extra.setdefault(NAME, {})["total_tokens"] = raw.get("total_tokens")
+    if raw.get("total_tokens", usage.total) != usage.total:
+        extra.setdefault(NAME, {})["total_tokens"] = raw["total_tokens"]
+    if form := remember_form(raw, _COUNTS, extra.get(_FORM, {})):
+        extra[_FORM] = form
     return usage
 
 
@@ -185,6 +216,7 @@ def write_usage(usage: Usage) -> Object:
     completion: Object = {} if usage.reasoning is None else {"reasoning_tokens": usage.reasoning}
     if completion := finish(completion, usage.extra, f"{NAME}/completion"):
         out["completion_tokens_details"] = completion
+    restore_form(out, usage.extra.get(_FORM, {}), ("total_tokens",))
     return finish(out, usage.extra, NAME)
 
 
@@ -202,51 +234,26 @@ def encode_response(response: Response) -> Encoded:
     }
     if response.usage is not None:
         out["usage"] = write_usage(response.usage)
-    return Encoded(finish(out, response.extra, NAME), losses)
+    form = response.extra.get(_FORM, {})
+    if ":choices" in form and not response.parts and response.stop is None:
+        out["choices"] = []
+    return Encoded(finish(restore_form(out, form, ("object",)), response.extra, NAME), losses)
 
 
 def _write_choice(index: int, answer: Response | Alternative, losses: Losses, path: str) -> Object:
-    message = finish(_write_message(answer.parts, losses, path), answer.extra, _MESSAGE)
-    if answer.extra.get(f"{_MESSAGE}~", {}).get(":content") != "absent":
+    form = answer.extra.get(f"{_MESSAGE}~", {})
+    message = restore_form(write_answer(answer.parts, form, losses, path), form, ("role",))
+    message = finish(message, answer.extra, _MESSAGE)
+    if form.get(":content") != "absent":
         message.setdefault("content", None)
     word = write_stop(answer.stop, losses, path, "refusal" in message)
     out: Object = {"index": index, "message": message, "finish_reason": word}
+    restore_form(out, {":absent": form[":choice"]} if ":choice" in form else {})
+    if ":message" in form and not answer.parts:
+        out["message"] = None
+        if form[":message"] == "absent":
+            del out["message"]
     return out if answer.stop is None else finish(out, answer.stop.extra, f"{NAME}/choice")
-
-
-def _write_message(parts: tuple[Part, ...], losses: Losses, path: str) -> Object:
-    texts: list[str] = []
-    calls: list[Object] = []
-    out: Object = {"role": "assistant"}
-    for number, part in enumerate(parts):
-        if isinstance(part, ToolCall):
-            if ":call" in part.extra.get(_FORM, {}):
-                out["function_call"] = {"name": part.name, "arguments": part.text}
-            else:
-                calls.append(write_call(part, losses, f"{path}/parts/{number}"))
-        elif isinstance(part, Text):
-            if calls:
-                detail = "on Chat all text stands before all calls"
-                losses.add(f"{path}/parts/{number}", "order of text and calls", "moved", detail, "info")
-            texts.append(part.text)
-        elif isinstance(part, Reasoning):
-            if part.artefacts:
-                losses.add(f"{path}/parts/{number}/artefacts", "artefact", "dropped", "Chat has no place for it")
-            if part.summary:
-                losses.add(
-                    f"{path}/parts/{number}/summary", "reasoning summary", "rewritten", "plain text here", "info"
-                )
-            field = part.extra.get(_FORM, {}).get(":field", "reasoning_content")
-            out[field] = out.get(field, "") + (part.text or "\n\n".join(part.summary))
-        elif isinstance(part, Refusal):
-            out["refusal"] = out.get("refusal", "") + part.text
-        else:
-            losses.add(f"{path}/parts/{number}", what_is(part), "dropped", "a Chat answer has no place for it", "error")
-    if texts:
-        out["content"] = "".join(texts)
-    if calls:
-        out["tool_calls"] = calls
-    return out
 
 
 def write_stop(stop: Stop | None, losses: Losses, path: str, refused: bool) -> str | None:

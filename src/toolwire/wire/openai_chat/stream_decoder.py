@@ -28,20 +28,21 @@ from ...ir.events import (
     TextEnd,
     TextStart,
     UsageUpdate,
+    WholePart,
 )
 from ...ir.fold import merge_extra
-from ...ir.parts import Artefact, CallKind, Extra, Part, Refusal, ToolCall
+from ...ir.parts import CallKind, Extra, Part, Reasoning, Refusal, Text, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Stop
 from ...ir.text import dumps, unescape
-from ...stream.scanner import Scanner
 from ...stream.strict import parse_arguments
 from ..openai_fault import read_fault
-from ..shape import integer, obj, optional_string, unknown, wrong
+from ..shape import integer, obj, optional_string, timestamp, unknown, wrong
 from ..sse_stream import STRING, SSEStreamDecoder, is_utf8
-from .content import NAME
+from .content import NAME, read_answer_part
 from .messages import REASONING_FIELDS, read_id, read_signature
 from .response import fault_of, is_cut, read_usage, stop_of
+from .stream_state import GrowingCall, GrowingChoice, OpenText, collect_logprobs, is_another
 
 __all__ = ["ChatStreamDecoder"]
 
@@ -50,6 +51,10 @@ _CHUNK = frozenset({"id", "object", "created", "model", "choices", "usage", "obf
 _CHOICE = frozenset({"index", "delta", "finish_reason"})
 _WORDS = (*REASONING_FIELDS, "content", "refusal")
 _DELTA = frozenset({"role", "tool_calls", "function_call", *_WORDS})
+_IN_CONTENT = "thinking"  # reasoning in an array of content, as Mistral sends it
+_REASONING = frozenset({*REASONING_FIELDS, _IN_CONTENT})
+_CALL = frozenset({"index", "id", "type", "function", "custom", ":call"})
+_FUNCTION = frozenset({"name", "arguments", "input"})
 
 # The two deltas that make up almost all of a stream, whatever stands before "choices".
 _FAST = re.compile(
@@ -62,75 +67,17 @@ _FAST = re.compile(
 ).fullmatch
 
 
-class _Call:
-    """A call that is still growing."""
-
-    __slots__ = ("artefacts", "ended", "extra", "id", "key", "kind", "name", "pieces", "scanned", "scanner")
-
-    def __init__(self, key: int, call_id: str, kind: CallKind, extra: Extra) -> None:
-        self.key = key
-        self.id = call_id
-        self.kind: CallKind = kind
-        self.name = ""  # not started while it has no name
-        self.pieces: list[bytes] = []
-        self.artefacts: tuple[Artefact, ...] = ()
-        self.extra = extra
-        self.ended = False
-        self.scanner: Scanner | None = None  # for servers that do not say where a call ends
-        self.scanned = 0  # how many pieces it has read
-
-    def is_whole(self) -> bool:
-        """Whether the arguments so far are a whole object. Each piece is looked at once, however often one asks."""
-        if not self.pieces:
-            return False
-        if self.scanner is None:
-            self.scanner = Scanner()
-        news, self.scanned = self.pieces[self.scanned :], len(self.pieces)
-        if news:
-            self.scanner.feed(unescape(b"".join(news)))
-        return self.scanner.complete
-
-
-class _Choice:
-    __slots__ = (
-        "by_index",
-        "calls",
-        "extra",
-        "grown",
-        "index",
-        "last",
-        "logprobs",
-        "message",
-        "open",
-        "refused",
-        "stop",
-    )
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.open: tuple[str, int] | None = None  # (the field that is being spoken, the item's key)
-        self.calls: list[_Call] = []
-        self.by_index: dict[int, _Call] = {}
-        self.last: _Call | None = None
-        self.grown: list[_Call] = []  # calls that have changed since a call last began
-        self.logprobs: dict[str, list[JSON]] = {}
-        self.refused = False
-        self.stop: Stop | None = None
-        self.extra: Extra = {}
-        self.message: Extra = {}
-
-
 class ChatStreamDecoder(SSEStreamDecoder):
     """Feed it the bytes of a Chat Completions stream."""
 
-    spoken = frozenset({*_WORDS, "arguments", "input"})
+    spoken = frozenset({*_WORDS, "arguments", "input", "text", "thinking"})
 
     def __init__(self) -> None:
         super().__init__()
-        self._choices: dict[int, _Choice] = {}
+        self._choices: dict[int, GrowingChoice] = {}
         self._started = False
         self._envelope = b"\n"  # what stood before "choices" in the last chunk that was read in full
-        self._extra: Extra = {}
+        self._fields: Object = {}  # fields of the chunks that are not known here
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         if payload.startswith(self._envelope) and not self._halves:
@@ -138,7 +85,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
             if fast is not None and self._fast_delta(fast, events):
                 return
         if payload.strip() == b"[DONE]":
-            if self._whole():
+            if self._choices:
                 self._finish(events)
                 self._over = True
             return
@@ -152,10 +99,10 @@ class ChatStreamDecoder(SSEStreamDecoder):
             return False
         content = fast[2]
         if content is not None:
-            if choice.open is None or choice.open[0] != "content" or not is_utf8(content):
+            if choice.open is None or choice.open.field != "content" or not is_utf8(content):
                 return False
             if content:
-                events.append(TextDelta(choice.open[1], content))
+                events.append(TextDelta(choice.open.key, content))
             return True
         call, fragment = choice.by_index.get(int(fast[3])), fast[4]
         if call is None or not call.name or call.ended or not is_utf8(fragment):
@@ -173,11 +120,19 @@ class ChatStreamDecoder(SSEStreamDecoder):
 
     def _finish(self, events: list[Event]) -> None:
         choices = [self._choices[index] for index in sorted(self._choices)]
-        stops = tuple(choice.stop for choice in choices if choice.stop is not None)
-        if (fault := fault_of(stops[0])) is not None:
+        for choice in choices:
+            if choice.stop is None:  # [DONE] ends the stream of a server that gives no finish reason, too
+                self._end_items(choice, events)
+        stops: tuple[Stop, ...] = ()
+        if any(choice.stop is not None for choice in choices):
+            stops = tuple(choice.stop or Stop("unknown") for choice in choices)
+        if stops and (fault := fault_of(stops[0])) is not None:
             events.append(StreamFault(fault, stops[0]))
         else:
-            events.append(ResponseEnd(stops, merge_extra(self._extra, choices[0].message)))
+            extra: Extra = {NAME: self._fields} if self._fields else {}
+            if fields := choices[0].message.joined():
+                extra[f"{NAME}/message"] = fields
+            events.append(ResponseEnd(stops, extra))
 
     def _read_chunk(self, chunk: Object, events: list[Event]) -> None:
         if chunk.get("error"):
@@ -190,22 +145,32 @@ class ChatStreamDecoder(SSEStreamDecoder):
             return
         if not self._started and any(chunk.get(field) for field in ("id", "model", "choices", "usage")):
             self._started = True  # Azure begins with a chunk that has only the filter's results
-            created = integer(chunk, "created")
+            created = timestamp(chunk, "created")
             events.append(
                 ResponseStart(optional_string(chunk, "id") or "", optional_string(chunk, "model") or "", created)
             )
-        self._extra = merge_extra(self._extra, unknown(chunk, _CHUNK, NAME))
+        if not _CHUNK.issuperset(chunk):
+            self._keep(unknown(chunk, _CHUNK, NAME).get(NAME, {}))
         for raw in _array(chunk, "choices"):
             self._read_choice(obj(raw, "choices"), events)
-        usage = read_usage(chunk.get("usage"))
+        usage = read_usage(_find_usage(chunk))
         if usage is not None:
             events.append(UsageUpdate(usage))
+
+    def _keep(self, fields: Object) -> None:
+        """Keep fields of the chunk. A later value replaces an earlier one; objects are joined (Groq's `x_groq`)."""
+        for key, value in fields.items():
+            before = self._fields.get(key)
+            if type(before) is dict and type(value) is dict:
+                before.update(value)
+            else:
+                self._fields[key] = dict(value) if type(value) is dict else value
 
     def _read_choice(self, raw: Object, events: list[Event]) -> None:
         index = integer(raw, "index") or 0
         choice = self._choices.get(index)
         if choice is None:
-            choice = self._choices[index] = _Choice(index)
+            choice = self._choices[index] = GrowingChoice(index)
         delta = raw.get("delta")
         delta = {} if delta is None else obj(delta, "choices", index, "delta")
         if choice.stop is None:
@@ -217,27 +182,35 @@ class ChatStreamDecoder(SSEStreamDecoder):
             self.losses.add("/parts", "content after the end", "dropped", "it came after the finish reason")
         extra = unknown(raw, _CHOICE, f"{NAME}/choice")
         if extra:
-            _take_logprobs(choice, extra[f"{NAME}/choice"])
+            collect_logprobs(choice, extra[f"{NAME}/choice"])
             choice.extra = merge_extra(choice.extra, extra)
         word = "error" if raw.get("error") else raw.get("finish_reason")
         if word is not None and choice.stop is None:
             self._end_choice(choice, str(word), events)
 
-    def _end_choice(self, choice: _Choice, word: str, events: list[Event]) -> None:
-        self._hush(choice, events)
-        for call in choice.calls:
-            self._end_call(call, events, is_cut=is_cut(word) and call is choice.calls[-1])
+    def _end_choice(self, choice: GrowingChoice, word: str, events: list[Event]) -> None:
+        self._end_items(choice, events, is_cut=is_cut(word))
         parts: list[Part] = [Refusal("")] if choice.refused else []
         if choice.calls:
             parts.append(_ANY_CALL)
         choice.stop = stop_of(word, tuple(parts), choice.extra)
 
-    def _read_delta(self, choice: _Choice, delta: Object, events: list[Event]) -> None:
+    def _end_items(self, choice: GrowingChoice, events: list[Event], *, is_cut: bool = False) -> None:
+        self._hush(choice, events)
+        for call in choice.calls:
+            self._end_call(call, events, is_cut=is_cut and call is choice.calls[-1])
+
+    def _read_delta(self, choice: GrowingChoice, delta: Object, events: list[Event]) -> None:
         thoughts = next((field for field in REASONING_FIELDS if delta.get(field)), None)
-        for field in _WORDS:
-            if words := optional_string(delta, field):
-                if field == thoughts or field not in REASONING_FIELDS:  # some servers say the same thing in both
-                    self._say(choice, field, words, events)
+        if thoughts is not None and type(delta[thoughts]) is str:  # some servers put the same text into both fields
+            self._say(choice, thoughts, delta[thoughts], events)
+        content = delta.get("content")
+        if type(content) is list:
+            self._read_content(choice, content, events)
+        elif words := optional_string(delta, "content"):
+            self._say(choice, "content", words, events)
+        if words := optional_string(delta, "refusal"):
+            self._say(choice, "refusal", words, events)
         for number, raw in enumerate(_array(delta, "tool_calls")):
             try:
                 self._read_call(choice, obj(raw), events)
@@ -247,32 +220,53 @@ class ChatStreamDecoder(SSEStreamDecoder):
             function = obj(delta["function_call"], "function_call")
             self._read_call(choice, {"index": 0, "function": function, ":call": "function_call"}, events)
         if not _DELTA.issuperset(delta):
-            choice.message = merge_extra(choice.message, unknown(delta, _DELTA, f"{NAME}/message"))
+            choice.message.add(unknown(delta, _DELTA, NAME).get(NAME, {}))
 
-    def _say(self, choice: _Choice, field: str, words: str, events: list[Event]) -> None:
-        if choice.open is None or choice.open[0] != field:
+    def _read_content(self, choice: GrowingChoice, content: list[JSON], events: list[Event]) -> None:
+        """Read an array of content, as Mistral sends it."""
+        for number, raw in enumerate(content):
+            try:
+                part = read_answer_part(raw)
+            except ProtocolError as error:
+                raise error.within("content", number) from None
+            if isinstance(part, (Text, Reasoning, Refusal)):
+                field = {Text: "content", Reasoning: _IN_CONTENT, Refusal: "refusal"}[type(part)]
+                opened = self._say(choice, field, part.text, events)
+                opened.extra.add(part.extra.get(NAME, {}))
+            else:
+                self._hush(choice, events)
+                events.append(WholePart(self._new_key(), part, choice.index))
+
+    def _say(self, choice: GrowingChoice, field: str, words: str, events: list[Event]) -> OpenText:
+        opened = choice.open
+        if opened is None or opened.field != field:
             self._hush(choice, events)
-            choice.open = (field, self._new_key())
-            if field in REASONING_FIELDS:
-                events.append(ReasoningStart(choice.open[1], choice.index, {_FORM: {":field": field}}))
+            opened = choice.open = OpenText(field, self._new_key())
+            if field in _REASONING:
+                form = {":place": "content"} if field == _IN_CONTENT else {":field": field}
+                events.append(ReasoningStart(opened.key, choice.index, {_FORM: form}))
             else:
                 choice.refused = choice.refused or field == "refusal"
-                events.append(TextStart(choice.open[1], choice.index, field == "refusal"))
-        key = choice.open[1]
-        escaped = self._escape(key, words)
+                events.append(TextStart(opened.key, choice.index, field == "refusal"))
+        escaped = self._escape(opened.key, words)
         if escaped:
-            events.append(ReasoningDelta(key, escaped) if field in REASONING_FIELDS else TextDelta(key, escaped))
+            kind = ReasoningDelta if field in _REASONING else TextDelta
+            events.append(kind(opened.key, escaped))
+        return opened
 
-    def _hush(self, choice: _Choice, events: list[Event]) -> None:
-        if choice.open is not None:
-            field, key = choice.open
-            if rest := self._rest(key):
-                events.append(ReasoningDelta(key, rest) if field in REASONING_FIELDS else TextDelta(key, rest))
-            events.append(ReasoningEnd(key) if field in REASONING_FIELDS else TextEnd(key))
-            choice.open = None
+    def _hush(self, choice: GrowingChoice, events: list[Event]) -> None:
+        opened = choice.open
+        if opened is None:
+            return
+        choice.open = None
+        is_reasoning = opened.field in _REASONING
+        if rest := self._rest(opened.key):
+            events.append(ReasoningDelta(opened.key, rest) if is_reasoning else TextDelta(opened.key, rest))
+        extra: Extra = {NAME: opened.extra.joined()} if opened.extra else {}
+        events.append(ReasoningEnd(opened.key, (), extra) if is_reasoning else TextEnd(opened.key, (), extra))
 
-    def _read_call(self, choice: _Choice, raw: Object, events: list[Event]) -> None:
-        kind: CallKind = "freeform" if "custom" in raw else "function"
+    def _read_call(self, choice: GrowingChoice, raw: Object, events: list[Event]) -> None:
+        kind: CallKind = "freeform" if raw.get("custom") is not None else "function"
         inner = raw.get("custom" if kind == "freeform" else "function")
         inner = {} if inner is None else obj(inner, "function")
         call_id, name = read_id(raw), optional_string(inner, "name") or ""
@@ -282,7 +276,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
             choice.last = call
             choice.grown.append(call)
         call.id = call.id or call_id
-        call.artefacts = call.artefacts or read_signature(raw)
+        self._keep_fields(call, raw, inner)
         if name and not call.name:
             call.name = name
             self._hush(choice, events)
@@ -296,7 +290,16 @@ class ChatStreamDecoder(SSEStreamDecoder):
                 raise wrong("a string", fragment, "function", "arguments")
             self._grow(call, fragment, events)
 
-    def _grow(self, call: _Call, fragment: str, events: list[Event]) -> None:
+    def _keep_fields(self, call: GrowingCall, raw: Object, inner: Object) -> None:
+        """Keep the signature of a call, and its fields that are not known here."""
+        if not _CALL.issuperset(raw):
+            signature = read_signature(raw)
+            call.artefacts = call.artefacts or signature
+            call.outer.add(unknown(raw, (*_CALL, "extra_content") if signature else _CALL, NAME).get(NAME, {}))
+        if not _FUNCTION.issuperset(inner):
+            call.inner.add(unknown(inner, _FUNCTION, NAME).get(NAME, {}))
+
+    def _grow(self, call: GrowingCall, fragment: str, events: list[Event]) -> None:
         if call.ended:
             if fragment.strip():
                 raise ProtocolError("more arguments for a call that was already whole", status=502)
@@ -308,31 +311,31 @@ class ChatStreamDecoder(SSEStreamDecoder):
 
     def _call_of(
         self,
-        choice: _Choice,
+        choice: GrowingChoice,
         index: int | None,
         call_id: str,
         name: str,
         kind: CallKind,
         grows: bool,
         raw: Object,
-    ) -> _Call:
+    ) -> GrowingCall:
         call = choice.last if index is None else choice.by_index.get(index)
-        if call is not None and not _is_another(call, call_id, name, grows):
+        if call is not None and not is_another(call, call_id, name, grows):
             return call
         extra: Extra = {_FORM: {":call": raw[":call"]}} if ":call" in raw else {}
-        call = _Call(self._new_key(), call_id, kind, extra)
+        call = GrowingCall(self._new_key(), call_id, kind, extra)
         choice.calls.append(call)
         choice.by_index[len(choice.by_index) if index is None else index] = call
         return call
 
-    def _end_whole_calls(self, choice: _Choice, new: _Call, events: list[Event]) -> None:
+    def _end_whole_calls(self, choice: GrowingChoice, new: GrowingCall, events: list[Event]) -> None:
         """A call whose arguments are whole when another one starts is over."""
         for call in choice.grown:
             if call is not new and not call.ended and call.kind == "function" and call.is_whole():
                 self._end_call(call, events)
         choice.grown = [new]
 
-    def _end_call(self, call: _Call, events: list[Event], *, is_cut: bool = False) -> None:
+    def _end_call(self, call: GrowingCall, events: list[Event], *, is_cut: bool = False) -> None:
         if call.ended:
             return
         if not call.name:
@@ -342,23 +345,17 @@ class ChatStreamDecoder(SSEStreamDecoder):
             call.pieces.append(rest)
             events.append(CallDelta(call.key, rest))
         raw = unescape(b"".join(call.pieces))
+        extra: Extra = {NAME: call.outer.joined()} if call.outer else {}
+        if call.inner:
+            extra[f"{NAME}/function"] = call.inner.joined()
         if call.kind == "freeform":
-            events.append(CallEnd(call.key, None, raw, "complete", call.artefacts))
+            events.append(CallEnd(call.key, None, raw, "complete", call.artefacts, extra))
         else:
             arguments, state = (None, "truncated") if is_cut and not raw else parse_arguments(raw)
-            events.append(CallEnd(call.key, arguments, raw, state, call.artefacts))
+            events.append(CallEnd(call.key, arguments, raw, state, call.artefacts, extra))
 
 
 _ANY_CALL = ToolCall("", "")
-
-
-def _is_another(call: _Call, call_id: str, name: str, grows: bool) -> bool:
-    """Whether a delta with this id and name is the start of another call. `grows`: it brings arguments."""
-    if call_id and call.id:
-        return call_id != call.id
-    if name and call.name:
-        return name != call.name or (grows and (call.ended or call.is_whole()))
-    return False
 
 
 def _array(raw: Object, key: str) -> list[JSON]:
@@ -370,12 +367,14 @@ def _array(raw: Object, key: str) -> list[JSON]:
     return value
 
 
-def _take_logprobs(choice: _Choice, fields: Object) -> None:
-    """Log probabilities come token by token; everything else about a choice is said once."""
-    new = fields.get("logprobs")
-    if type(new) is not dict:
-        return
-    for key, value in new.items():
-        if type(value) is list:
-            choice.logprobs.setdefault(key, []).extend(value)
-    fields["logprobs"] = {**new, **choice.logprobs}
+def _find_usage(chunk: Object) -> JSON:
+    """The usage of a chunk. Groq may send it in `x_groq`, and Moonshot in the choice, instead of at the top level."""
+    usage = chunk.get("usage")
+    if usage is not None:
+        return usage
+    match chunk:
+        case {"x_groq": {"usage": {**usage}}}:
+            return usage
+        case {"choices": [{"usage": {**usage}}]}:
+            return usage
+    return None

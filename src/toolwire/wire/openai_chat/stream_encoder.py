@@ -2,6 +2,7 @@
 
 What the official clients need (facts measured on them): a call's id and name once, in its first chunk, with
 `arguments: ""`; indexes dense from 0 for each choice; then fragments. Usage is a chunk of its own, for who asked for it.
+Fields that only this wire knows are written at the end of what they belong to: a text, a call, the answer.
 """
 
 from __future__ import annotations
@@ -23,19 +24,23 @@ from ...ir.events import (
     UsageUpdate,
     WholePart,
 )
-from ...ir.parts import what_is
+from ...ir.parts import Extra, what_is
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.text import to_bytes
 from ..event_writer import EventWriter
 from ..openai_fault import write_fault
 from ..shape import finish
-from .content import NAME
+from .answer import is_own
+from .content import NAME, write_part
 from .response import write_stop, write_usage
 
 __all__ = ["ChatStreamEncoder"]
 
 _TAIL = b'},"finish_reason":null}]}\n\n'
+_FIELD = b'"%b":"', b'"'  # what stands before and after a fragment of text
+_THINKING = b'"content":[{"type":"thinking","thinking":[{"type":"text","text":"', b'"}]}]'  # Mistral's
+_JOINED = "joined: a message has one string for it"
 
 
 class ChatStreamEncoder(EventWriter):
@@ -48,10 +53,12 @@ class ChatStreamEncoder(EventWriter):
         self._choices: dict[int, int] = {}  # how many calls each choice has
         self._heads: dict[int, bytes] = {}  # by key: all of a delta chunk before the fragment
         self._signed: dict[int, bytes] = {}  # by key: all of a chunk before a signature
-        self._silent: set[int] = set()  # calls that have not sent any arguments yet
+        self._calls: dict[int, tuple[int, int, str]] = {}  # by key: choice, index in it, kind
+        self._tails: dict[int, bytes] = {}  # by key: … and all of it after the fragment
         self._sections: dict[int, int | None] = {}
         self._usage: bytes = b""
         self._refused: set[int] = set()
+        self._last: dict[tuple[int, bytes], int] = {}  # by choice and field: the last item that was written there
 
     def _start(self, event: ResponseStart) -> bytes:
         fields: Object = {
@@ -74,29 +81,41 @@ class ChatStreamEncoder(EventWriter):
         return b'%b{"index":%d,"delta":%b,"finish_reason":null}]}\n\n' % (self._head, choice, delta)
 
     def _text_start(self, event: TextStart) -> bytes:
-        opening = self._open_choice(event.choice)
-        if self._choices[event.choice]:
-            detail = "on Chat all text stands before all calls"
-            self.losses.add(self._path(event.key), "order of text and calls", "moved", detail, "info")
         if event.refusal:
             self._refused.add(event.choice)
-        field = b"refusal" if event.refusal else b"content"
-        self._heads[event.key] = b'%b{"index":%d,"delta":{"%b":"' % (self._head, event.choice, field)
-        return opening
-
-    def _text_delta(self, event: TextDelta) -> bytes:
-        return b"".join((self._heads[event.key], event.escaped, b'"', _TAIL))
-
-    def _words_end(self, event: TextEnd | ReasoningEnd) -> bytes:
-        if event.artefacts:
-            self.losses.add(self._path(event.key), "artefact", "dropped", "Chat has no place for it")
-        return b""
+        return self._begin(event, b"refusal" if event.refusal else b"content")
 
     def _reasoning_start(self, event: ReasoningStart) -> bytes:
+        form = event.extra.get(f"{NAME}~", {})
+        if ":place" in form:
+            return self._begin(event, b"thinking", _THINKING)
+        return self._begin(event, form.get(":field", "reasoning_content").encode())
+
+    def _begin(
+        self, event: TextStart | ReasoningStart, field: bytes, around: tuple[bytes, bytes] | None = None
+    ) -> bytes:
         opening = self._open_choice(event.choice)
-        field = event.extra.get(f"{NAME}~", {}).get(":field", "reasoning_content").encode()
-        self._heads[event.key] = b'%b{"index":%d,"delta":{"%b":"' % (self._head, event.choice, field)
-        return opening
+        self._report_order(event, field)
+        before, after = around or (_FIELD[0] % field, _FIELD[1])
+        self._heads[event.key] = b'%b{"index":%d,"delta":{%b' % (self._head, event.choice, before)
+        self._tails[event.key] = after + _TAIL
+        return opening + self._own_fields(event.key, event.extra)
+
+    def _report_order(self, event: TextStart | ReasoningStart, field: bytes) -> None:
+        path = self._path(event.key)
+        is_reasoning = isinstance(event, ReasoningStart)
+        if self._choices[event.choice] or (is_reasoning and (event.choice, b"content") in self._last):
+            detail = "a Chat message holds reasoning, text and calls in this order"
+            self.losses.add(path, "order of text and calls", "moved", detail, "info")
+        before = self._last.get((event.choice, field))
+        self._last[event.choice, field] = event.key
+        if before is not None:
+            kind = "reasoning" if is_reasoning else field.decode()
+            self.losses.add(self._path(before), kind, "rewritten", _JOINED, "info")
+            self.losses.add(path, kind, "rewritten", _JOINED, "info")
+
+    def _text_delta(self, event: TextDelta) -> bytes:
+        return b"".join((self._heads[event.key], event.escaped, self._tails[event.key]))
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         if event.section is not None:
@@ -106,20 +125,36 @@ class ChatStreamEncoder(EventWriter):
         before = self._sections.setdefault(event.key, event.section)
         self._sections[event.key] = event.section
         gap = b"" if before == event.section else b"\\n\\n"
-        return b"".join((self._heads[event.key], gap, event.escaped, b'"', _TAIL))
+        return b"".join((self._heads[event.key], gap, event.escaped, self._tails[event.key]))
+
+    def _words_end(self, event: TextEnd | ReasoningEnd) -> bytes:
+        if event.artefacts:
+            self.losses.add(self._path(event.key), "artefact", "dropped", "Chat has no place for it")
+        self._report_empty(event)
+        return self._own_fields(event.key, event.extra)
+
+    def _own_fields(self, key: int, extra: Extra) -> bytes:
+        """Write the fields of a text or of reasoning that only this wire knows, as an element of content without text."""
+        fields = extra.get(NAME)
+        if not fields:
+            return b""
+        is_thinking = self._tails[key].startswith(_THINKING[1])
+        element = {"type": "thinking", "thinking": []} if is_thinking else {"type": "text", "text": ""}
+        return self._chunk(self._places[key][0], to_bytes({"content": [{**element, **fields}]}))
 
     def _call_start(self, event: CallStart) -> bytes:
         opening = self._open_choice(event.choice)
         index = self._choices[event.choice]
         self._choices[event.choice] += 1
-        self._silent.add(event.key)
         if event.namespace is not None:
             self.losses.add(self._path(event.key), "namespace", "dropped", "Chat calls have none")
         if event.kind == "freeform":
             detail = "Chat's documented stream has no such delta; clients may not read it"
             self.losses.add(self._path(event.key), "freeform call", "rewritten", detail)
         kind, field = ("custom", "input") if event.kind == "freeform" else ("function", "arguments")
-        call = {"index": index, "id": event.id, "type": kind, kind: {"name": event.name, field: ""}}
+        inner = finish({"name": event.name, field: ""}, {NAME: event.extra.get(f"{NAME}/function", {})}, NAME)
+        call: Object = {"index": index, "id": event.id, "type": kind, kind: inner}
+        self._calls[event.key] = event.choice, index, kind
         self._heads[event.key] = b'%b{"index":%d,"delta":{"tool_calls":[{"index":%d,"%b":{"%b":"' % (
             self._head,
             event.choice,
@@ -132,15 +167,15 @@ class ChatStreamEncoder(EventWriter):
             event.choice,
             index,
         )
+        call = finish(call, {NAME: event.extra.get(NAME, {})}, NAME)
         return opening + self._chunk(event.choice, to_bytes({"tool_calls": [call]}))
 
     def _call_delta(self, event: CallDelta) -> bytes:
-        self._silent.discard(event.key)
         return b"".join((self._heads[event.key], event.escaped, b'"}}]', _TAIL))
 
     def _call_end(self, event: CallEnd) -> bytes:
         out = b""
-        if event.key in self._silent and event.raw is None:
+        if event.key in self._empty and event.raw is None:
             out = self._call_delta(CallDelta(event.key, b"{}"))
         for artefact in event.artefacts:
             if artefact.provider == "google":
@@ -148,9 +183,21 @@ class ChatStreamEncoder(EventWriter):
                 out += b'%b"extra_content":%b}]%b' % (self._signed[event.key], content, _TAIL)
             else:
                 self.losses.add(self._path(event.key), "artefact", "dropped", "Chat has no place for it")
-        return out
+        return out + self._own_call_fields(event)
+
+    def _own_call_fields(self, event: CallEnd) -> bytes:
+        outer, inner = event.extra.get(NAME), event.extra.get(f"{NAME}/function")
+        if not outer and not inner:
+            return b""
+        choice, index, kind = self._calls[event.key]
+        call: Object = {"index": index, kind: {"input" if kind == "custom" else "arguments": "", **(inner or {})}}
+        return self._chunk(choice, to_bytes({"tool_calls": [{**call, **(outer or {})}]}))
 
     def _whole_part(self, event: WholePart) -> bytes:
+        if is_own(event.part):
+            opening = self._open_choice(event.choice)
+            part = write_part(event.part, self.losses, self._path(event.key))
+            return opening + self._chunk(event.choice, to_bytes({"content": [part]}))
         self.losses.add(
             self._path(event.key), what_is(event.part), "dropped", "a Chat answer has no place for it", "error"
         )
@@ -169,10 +216,14 @@ class ChatStreamEncoder(EventWriter):
 
     def _end(self, event: ResponseEnd) -> bytes:
         out = self._open_choice(0)
-        for choice, stop in enumerate(event.stops):
+        delta = event.extra.get(f"{NAME}/message", {})
+        own = event.extra.get(NAME)
+        tail = b"]}\n\n" if not own else b"]," + to_bytes(own)[1:] + b"\n\n"
+        for choice, stop in enumerate(event.stops or (None,)):
             word = write_stop(stop, self.losses, "", choice in self._refused)
-            fields = finish({"index": choice, "delta": {}, "finish_reason": word}, stop.extra, f"{NAME}/choice")
-            out += self._head + to_bytes(fields) + b"]}\n\n"
+            fields: Object = {"index": choice, "delta": {} if choice else delta, "finish_reason": word}
+            extra = {} if stop is None else stop.extra
+            out += self._head + to_bytes(finish(fields, extra, f"{NAME}/choice")) + tail
         if self._usage:
             out += self._head + b'],"usage":' + self._usage + b"}\n\n"
         return out + b"data: [DONE]\n\n"

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import (
@@ -34,7 +36,15 @@ from ..structured import in_words
 from .content import NAME, is_content, read_content, read_part, write_content
 from .reasoning import PROVIDER, is_own, read_reasoning, write_reasoning
 
-__all__ = ["PROVIDER", "read_items", "read_output", "write_items", "write_output", "write_result"]
+__all__ = [
+    "PROVIDER",
+    "read_items",
+    "read_output",
+    "read_output_item",
+    "write_items",
+    "write_output",
+    "write_result",
+]
 
 _FORM = "openai_responses~"
 _ITEM = "openai_responses/item"
@@ -64,10 +74,18 @@ def read_items(raw: Object) -> tuple[Message, ...]:
 
 def read_output(raw: Object) -> tuple[Part, ...]:
     """The parts under `output`; whatever is not the model's own words and calls stays opaque."""
-    parts: list[Part] = []
-    for item in each(raw, "output", read_item):
-        parts.extend(item.parts if isinstance(item, Message) else item)
-    return tuple(parts)
+    return tuple([part for parts in each(raw, "output", read_output_item) for part in parts])
+
+
+def read_output_item(raw: JSON) -> list[Part]:
+    """Read one item of an answer. An item that is not the model's own (the output of a hosted tool) stays opaque."""
+    item = read_item(raw)
+    if not isinstance(item, list):
+        return [Opaque(NAME, str(raw.get("type") or "message"), raw)]
+    first = item[0] if item else None
+    if isinstance(first, ToolCall) and NAME not in first.extra:  # an item without an id and a status
+        return [replace(first, extra={**first.extra, _FORM: {**first.extra.get(_FORM, {}), ":item": "call"}})]
+    return item
 
 
 def read_item(raw: JSON) -> Message | list[Part]:
@@ -320,7 +338,8 @@ def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[O
             items.append(new_call(part, f"fc_{part.id}"))
         elif isinstance(part, Reasoning):
             report_foreign(part.artefacts, losses, f"/parts/{number}")
-            items.append({**({} if NAME in part.extra else {"id": f"rs_{prefix}_{number}"}), **write_reasoning(part)})
+            new = {} if NAME in part.extra or _FORM in part.extra else {"id": f"rs_{prefix}_{number}"}
+            items.append({**new, **write_reasoning(part)})
         elif is_content(part) and items and "role" in items[-1]:
             items[-1]["content"].append(part.value)
         elif isinstance(part, Opaque) and part.wire == NAME:
@@ -337,7 +356,7 @@ _STATUS = {"complete": "completed", "truncated": "incomplete", "invalid": "compl
 
 def new_call(call: ToolCall, item_id: str) -> Object:
     """A call as an output item; one that came from this wire has the fields that it had."""
-    if NAME in call.extra:
+    if NAME in call.extra or ":item" in call.extra.get(_FORM, {}):
         return write_call(call)
     if call.kind == "freeform":
         return {"id": item_id, **write_call(call)}

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Part, Refusal, ToolCall
+from ...ir.parts import Extra, Part, Refusal, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, Response, Stop, StopReason, Usage
 from ..openai_fault import code_of, read_fault
 from ..protocol import Encoded
-from ..shape import finish, integer, leftover, obj, optional_string
+from ..shape import finish, integer, leftover, obj, optional_string, remember_form, restore_form, timestamp
 from .content import NAME
 from .items import read_output, write_output
 
@@ -30,8 +30,10 @@ __all__ = [
 
 _FORM = "openai_responses~"
 _KNOWN = frozenset({"id", "object", "created_at", "model", "output", "status", "incomplete_details", "error", "usage"})
+_ALWAYS = ("id", "object", "created_at", "model")
+_UNFINISHED = ("queued", "in_progress", None)
 ECHO = frozenset(
-    "access_programs background conversation image instructions max_output_tokens max_tool_calls metadata moderation "
+    "access_programs background conversation image instructions max_output_tokens max_tool_calls metadata "
     "parallel_tool_calls previous_response_id prompt prompt_cache_key prompt_cache_options prompt_cache_retention "
     "reasoning safety_identifier store temperature text tool_choice tools top_logprobs top_p truncation user "
     "completed_at frequency_penalty presence_penalty".split()
@@ -58,14 +60,17 @@ def decode_response(body: Object) -> Response:
     parts = read_output(body)
     extra = leftover({key: value for key, value in body.items() if key not in ECHO}, _KNOWN, NAME)
     echo = {key: value for key, value in body.items() if key in ECHO}
-    extra[_FORM] = {**extra.get(_FORM, {}), **echo, ":envelope": "its own"}
+    form = {**extra.get(_FORM, {}), **echo, ":envelope": "its own"}
+    if body.get("status") in _UNFINISHED:
+        form[":status"] = body.get("status", "absent")
+    extra[_FORM] = remember_form(body, _ALWAYS, form)
     return Response(
         id=optional_string(body, "id") or "",
         model=optional_string(body, "model") or "",
         parts=parts,
         stop=read_stop(body, parts),
         usage=read_usage(body.get("usage")),
-        created=integer(body, "created_at"),
+        created=timestamp(body, "created_at"),
         fault=read_fault_of(body),
         extra=extra,
     )
@@ -83,10 +88,14 @@ def read_fault_of(body: Object) -> Fault | None:
 def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
     status = body.get("status")
     if status == "incomplete":
-        details = body.get("incomplete_details")
+        details = body.get("incomplete_details", "absent")
         why = details.get("reason") if type(details) is dict else None
         reason: StopReason = _INCOMPLETE.get(str(why), "unknown")
-        return Stop(reason, extra={} if _WHY.get(reason) == why else {_FORM: {":incomplete": why}})
+        is_plain = reason in _WHY and details == {"reason": _WHY[reason]}
+        extra: Extra = {} if is_plain else {_FORM: {":incomplete": details}}
+        if type(details) is dict and len(details) > 1:
+            extra[NAME] = {"incomplete_details": details}
+        return Stop(reason, extra=extra)
     if status == "completed" or (status is None and parts):
         form = {} if status == "completed" else {_FORM: {":status": "absent"}}
         if any(type(part) is ToolCall for part in parts):
@@ -94,9 +103,12 @@ def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
         return Stop("refusal" if any(type(part) is Refusal for part in parts) else "stop", extra=form)
     if status in ("failed", "cancelled"):
         return Stop("error", extra={} if status == "failed" else {_FORM: {":status": status}})
-    return None
+    return None if status in _UNFINISHED else Stop("unknown", extra={_FORM: {":status": status}})
 
 
+_GIVEN = ("cached_tokens", "cache_write_tokens")
+_MADE = ("reasoning_tokens",)
+_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 _USAGE = frozenset({"input_tokens", "output_tokens", "total_tokens", "input_tokens_details", "output_tokens_details"})
 
 
@@ -108,8 +120,8 @@ def read_usage(raw: JSON) -> Usage | None:
     given = obj(given, "usage", "input_tokens_details") if given is not None else {}
     made = obj(made, "usage", "output_tokens_details") if made is not None else {}
     extra = leftover(raw, _USAGE, NAME)
-    extra = leftover(given, ("cached_tokens", "cache_write_tokens"), f"{NAME}/input", extra)
-    extra = leftover(made, ("reasoning_tokens",), f"{NAME}/output", extra)
+    extra = leftover(given, _GIVEN, f"{NAME}/input", extra)
+    extra = leftover(made, _MADE, f"{NAME}/output", extra)
     usage = Usage(
         integer(raw, "input_tokens"),
         integer(raw, "output_tokens"),
@@ -118,24 +130,26 @@ def read_usage(raw: JSON) -> Usage | None:
         integer(made, "reasoning_tokens"),
         extra=extra,
     )
-    if raw.get("total_tokens") != usage.total:
-        extra.setdefault(NAME, {})["total_tokens"] = raw.get("total_tokens")
-    missing = [key for key in ("cached_tokens", "cache_write_tokens") if key not in given]
-    if missing or not made:
-        extra[_FORM] = {**extra.get(_FORM, {}), ":absent": [*missing, *(["reasoning_tokens"] if not made else [])]}
+    if raw.get("total_tokens", usage.total) != usage.total:
+        extra.setdefault(NAME, {})["total_tokens"] = raw["total_tokens"]
+    absent = [
+        key for counts, keys in ((given, _GIVEN), (made, _MADE), (raw, _COUNTS)) for key in keys if key not in counts
+    ]
+    if absent:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":absent": absent}
     return usage
 
 
 def write_usage(usage: Usage) -> Object:
-    absent = usage.extra.get(_FORM, {}).get(":absent", ())
     given: Object = {"cached_tokens": usage.cached or 0, "cache_write_tokens": usage.cache_write or 0}
     made: Object = {"reasoning_tokens": usage.reasoning or 0}
-    given = finish({k: v for k, v in given.items() if k not in absent}, usage.extra, f"{NAME}/input")
-    made = finish({k: v for k, v in made.items() if k not in absent}, usage.extra, f"{NAME}/output")
     out: Object = {"input_tokens": usage.input or 0, "output_tokens": usage.output or 0, "total_tokens": usage.total}
-    if given:
+    absent = {":absent": usage.extra.get(_FORM, {}).get(":absent", ())}
+    for counts, scope in ((given, "/input"), (made, "/output"), (out, "")):
+        restore_form(counts, {**usage.extra.get(f"{NAME}{scope}~", {}), **absent}, ("total_tokens",))
+    if given := finish(given, usage.extra, f"{NAME}/input"):
         out["input_tokens_details"] = given
-    if made:
+    if made := finish(made, usage.extra, f"{NAME}/output"):
         out["output_tokens_details"] = made
     return finish(out, usage.extra, NAME)
 
@@ -171,9 +185,14 @@ def encode_response(response: Response) -> Encoded:
     base["output"] = write_output(response.parts, response.id, losses)
     refused = any(isinstance(part, Refusal) for part in response.parts)
     base.update(write_status(response.stop, response.fault, refused, losses))
+    stop_form = {} if response.stop is None else response.stop.extra.get(_FORM, {})
+    if ":status" in form and (response.stop is None or stop_form.get(":status") == "absent"):
+        base["status"] = form[":status"]
+    if base.get("status") == "absent":
+        del base["status"]
     if response.alternatives:
         losses.add("/alternatives", "alternatives", "dropped", "a Responses answer has one choice", "error")
-    return Encoded(finish(base, response.extra, NAME), losses)
+    return Encoded(finish(restore_form(base, form, ("object",)), response.extra, NAME), losses)
 
 
 def write_status(stop: Stop | None, fault: Fault | None, refused: bool, losses: Losses) -> Object:
@@ -187,12 +206,15 @@ def write_status(stop: Stop | None, fault: Fault | None, refused: bool, losses: 
     form = stop.extra.get(_FORM, {})
     if stop.sequence is not None:
         losses.add("/stop/sequence", "stop sequence", "dropped", "Responses has no stop sequences", "info")
-    why = form.get(":incomplete", _WHY.get(stop.reason))
+    if ":incomplete" in form:
+        details = form[":incomplete"]
+        return {"status": "incomplete", **({} if details == "absent" else {"incomplete_details": details})}
+    why = _WHY.get(stop.reason)
     if stop.reason == "refusal" and not refused:
         why = "content_filter"
         losses.add("/stop", "stop reason refusal", "weakened", "Responses says it in an item: content_filter", "info")
-    if why is None and ":incomplete" not in form:
-        if stop.reason == "unknown":
+    if why is None:
+        if stop.reason == "unknown" and ":status" not in form:
             losses.add("/stop", "stop reason unknown", "weakened", "Responses has no word for it: 'completed'")
         return {} if form.get(":status") == "absent" else {"status": form.get(":status", "completed")}
     if stop.reason == "context_window":

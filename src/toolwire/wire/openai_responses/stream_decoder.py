@@ -16,6 +16,7 @@ from ...ir.events import (
     CallEnd,
     CallStart,
     Event,
+    PartStart,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -28,17 +29,17 @@ from ...ir.events import (
     UsageUpdate,
     WholePart,
 )
-from ...ir.parts import CallKind, Extra, Opaque, Part, Reasoning, Refusal, Text, ToolCall
+from ...ir.parts import CallKind, Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault
-from ...ir.text import escape, unescape
 from ...stream.strict import parse_arguments
 from ..openai_fault import read_fault
-from ..shape import integer, obj, optional_string, string, unknown
+from ..shape import obj, optional_string, string, timestamp, unknown
 from ..sse_stream import STRING, SSEStreamDecoder, is_utf8
 from .content import NAME
-from .items import read_item
+from .items import read_output_item
 from .response import ECHO, read_fault_of, read_stop, read_usage
+from .stream_state import GrowingItem, own_fields, read_index, without_form
 
 __all__ = ["ResponsesStreamDecoder"]
 
@@ -55,22 +56,6 @@ _ENVELOPE = (
 )
 
 
-class _Item:
-    """An output item that is still growing. A message has a key for each of its contents, others have one."""
-
-    __slots__ = ("ended", "id", "key", "keys", "kind", "pieces", "sections", "text")
-
-    def __init__(self, kind: str, item_id: JSON) -> None:
-        self.kind = kind
-        self.id: Object = {"id": item_id} if item_id else {}
-        self.key = -1
-        self.keys: dict[int, int] = {}
-        self.pieces: list[bytes] = []
-        self.sections: set[int] = set()
-        self.text = False
-        self.ended = False
-
-
 class ResponsesStreamDecoder(SSEStreamDecoder):
     """Feed it the bytes of a Responses stream."""
 
@@ -78,7 +63,8 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._items: dict[int, _Item] = {}
+        self._items: dict[int, GrowingItem] = {}
+        self._by_id: dict[str, int] = {}  # the output index of each item
         self._started = False
         self._called = False
         self._refused = False
@@ -99,24 +85,30 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
             return
         step = _STEPS.get(kind) if type(kind) is str else None
         event["type"] = kind  # some servers say it in the frame only
-        if step is not None:
-            step(self, event, events)
+        if step is None:
+            return
+        if not self._started and "response" not in event:  # some servers begin with the first item
+            self._started = True
+            events.append(ResponseStart())
+        step(self, event, events)
 
     def _fast_delta(self, fast: re.Match[bytes], events: list[Event]) -> bool:
         item, fragment = self._items.get(int(fast[1])), fast[3]
         if item is None or item.ended or not is_utf8(fragment):
             return False
         if item.kind == "message":
-            key = item.keys.get(int(fast[2] or 0))
+            number = int(fast[2] or 0)
+            key = item.keys.get(number)
             if key is None:
                 return False
             if fragment:
+                item.said[number].append(fragment)
                 events.append(TextDelta(key, fragment))
             return True
         if item.kind != "function_call" and item.kind != "custom_tool_call":
             return False
         if fragment:
-            item.pieces.append(fragment)
+            item.said[None].append(fragment)
             events.append(CallDelta(item.key, fragment))
         return True
 
@@ -130,107 +122,123 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
         self._started = True
         response = obj(event.get("response"), "response")
         model = optional_string(response, "model") or ""
-        events.append(ResponseStart(optional_string(response, "id") or "", model, integer(response, "created_at")))
+        events.append(ResponseStart(optional_string(response, "id") or "", model, timestamp(response, "created_at")))
 
     def _item_added(self, event: Object, events: list[Event]) -> None:
         raw = obj(event.get("item"), "item")
-        self._open(_index(event, "output_index"), raw, events)
+        item = self._open(read_index(event, "output_index"), raw, events)
+        if item.key < 0 and item.kind != "message":
+            item.key = self._new_key()
+            events.append(PartStart(item.key, Opaque(NAME, item.kind, raw)))
 
-    def _open(self, index: int, raw: Object, events: list[Event]) -> _Item:
+    def _open(self, index: int, raw: Object, events: list[Event]) -> GrowingItem:
         if index in self._items:
             raise ProtocolError(f"output item {index} starts twice", pointer="/output_index", status=502)
         kind = str(raw.get("type", "message"))
-        item = self._items[index] = _Item(kind, raw.get("id"))
+        item = self._items[index] = GrowingItem(kind, raw.get("id"))
+        if type(raw.get("id")) is str:
+            self._by_id.setdefault(raw["id"], index)
         if kind == "function_call" or kind == "custom_tool_call":
             self._called = True
             item.key = self._new_key()
+            item.said[None] = []
             call_kind: CallKind = "freeform" if kind == "custom_tool_call" else "function"
             namespace = optional_string(raw, "namespace")
             call_id, name = string(raw, "call_id"), string(raw, "name")
-            events.append(CallStart(item.key, call_id, name, call_kind, namespace, 0, _own(NAME, item.id)))
+            events.append(CallStart(item.key, call_id, name, call_kind, namespace, 0, own_fields(NAME, item.id)))
             self._grow_call(item, raw.get("arguments" if call_kind == "function" else "input"), events)
         elif kind == "reasoning":
             item.key = self._new_key()
-            events.append(ReasoningStart(item.key, 0, _own(NAME, item.id)))
+            events.append(ReasoningStart(item.key, 0, own_fields(NAME, item.id)))
         return item
 
-    def _item_of(self, event: Object) -> _Item:
-        item = self._items.get(_index(event, "output_index"))
+    def _item_of(self, event: Object, kind: str | None = None, events: list[Event] | None = None) -> GrowingItem:
+        """The item of an event. One of `kind` is opened where the server has left out `output_item.added`."""
+        index = read_index(event, "output_index")
+        item = self._items.get(index)
+        if item is None and kind is not None and events is not None:
+            item = self._open(index, {"type": kind, "id": event.get("item_id")}, events)
         if item is None or item.ended:
             raise ProtocolError("the output item is not open", pointer="/output_index", status=502)
         return item
 
     def _part_added(self, event: Object, events: list[Event]) -> None:
-        item = self._item_of(event)
         part = obj(event.get("part"), "part")
+        item = self._item_of(event, "reasoning" if part.get("type") == "reasoning_text" else "message", events)
         if item.kind == "message":
-            key = self._open_content(item, _index(event, "content_index"), part.get("type") == "refusal", events)
-            self._say(key, part.get("text") or part.get("refusal"), events)
+            number = read_index(event, "content_index")
+            self._open_content(item, number, part.get("type") == "refusal", events)
+            self._say(item, number, part.get("text") or part.get("refusal"), events)
 
-    def _open_content(self, item: _Item, index: int, refusal: bool, events: list[Event]) -> int:
+    def _open_content(self, item: GrowingItem, index: int, refusal: bool, events: list[Event]) -> int:
         key = item.keys.get(index)
         if key is None:
             key = item.keys[index] = self._new_key()
+            item.said.setdefault(index, [])
             self._refused = self._refused or refusal
-            events.append(TextStart(key, 0, refusal, _own(f"{NAME}/item", item.id)))
+            events.append(TextStart(key, 0, refusal, own_fields(f"{NAME}/item", item.id)))
         return key
 
-    def _say(self, key: int, words: JSON, events: list[Event]) -> None:
+    def _say(self, item: GrowingItem, number: int, words: JSON, events: list[Event]) -> None:
+        """More text of the content `number`."""
         if words and type(words) is str:
-            escaped = self._escape(key, words)
-            if escaped:
+            key = item.keys[number]
+            if escaped := self._escape(key, words):
+                item.said[number].append(escaped)
                 events.append(TextDelta(key, escaped))
 
     def _text_delta(self, event: Object, events: list[Event]) -> None:
-        refusal = event["type"] == "response.refusal.delta"
-        key = self._open_content(self._item_of(event), _index(event, "content_index"), refusal, events)
-        self._say(key, optional_string(event, "delta"), events)
+        item, number = self._item_of(event, "message", events), read_index(event, "content_index")
+        if item.kind == "message":
+            self._open_content(item, number, event["type"] == "response.refusal.delta", events)
+            self._say(item, number, optional_string(event, "delta"), events)
 
     def _text_done(self, event: Object, events: list[Event]) -> None:
-        """Fills in a text that had no deltas."""
-        item, index = self._item_of(event), _index(event, "content_index")
-        if index not in item.keys:
+        """Fill in what the deltas left out."""
+        item, number = self._item_of(event, "message", events), read_index(event, "content_index")
+        if item.kind == "message":
             refusal = event["type"] == "response.refusal.done"
-            key = self._open_content(item, index, refusal, events)
-            self._say(key, event.get("refusal" if refusal else "text"), events)
+            self._open_content(item, number, refusal, events)
+            self._say(item, number, self._missing(item, number, event.get("refusal" if refusal else "text")), events)
+
+    def _missing(self, item: GrowingItem, number: int | None, whole: JSON) -> str:
+        """The rest of a text whose beginning the deltas were. Where they differ from it, the deltas have been sent already."""
+        if type(whole) is not str or not whole:
+            return ""
+        so_far = item.text_of(number)
+        if whole.startswith(so_far):
+            self._halves.pop(item.keys.get(number or 0, item.key), None)  # its other half is in the rest
+            return whole[len(so_far) :]
+        if not self._halves:
+            detail = "the finished item differs from its deltas, which have been sent"
+            self.losses.add("/parts", f"text of a {item.kind}", "rewritten", detail)
+        return ""
 
     def _call_delta(self, event: Object, events: list[Event]) -> None:
         self._grow_call(self._item_of(event), optional_string(event, "delta"), events)
 
-    def _grow_call(self, item: _Item, words: JSON, events: list[Event]) -> None:
-        if words and type(words) is str:
-            escaped = self._escape(item.key, words)
-            item.pieces.append(escaped)
-            if escaped:
+    def _grow_call(self, item: GrowingItem, words: JSON, events: list[Event]) -> None:
+        if words and type(words) is str and None in item.said:
+            if escaped := self._escape(item.key, words):
+                item.said[None].append(escaped)
                 events.append(CallDelta(item.key, escaped))
 
     def _call_done(self, event: Object, events: list[Event]) -> None:
         item = self._item_of(event)
-        self._complete_call(item, event.get("arguments") or event.get("input"), events)
-
-    def _complete_call(self, item: _Item, whole: JSON, events: list[Event]) -> str:
-        """Fills in what the deltas left out; where the two disagree, the deltas have been told already."""
-        so_far = unescape(b"".join(item.pieces))
-        if type(whole) is str and len(whole) > len(so_far) and whole.startswith(so_far):
-            self._grow_call(item, whole[len(so_far) :], events)
-            return whole
-        return so_far
+        self._grow_call(item, self._missing(item, None, event.get("arguments") or event.get("input")), events)
 
     def _reasoning_delta(self, event: Object, events: list[Event]) -> None:
-        item = self._item_of(event)
-        section = None
-        if "summary_index" in event:
-            section = _index(event, "summary_index")
-            item.sections.add(section)
-        else:
-            item.text = True
-        escaped = self._escape(item.key, optional_string(event, "delta") or "")
-        if escaped:
+        section = read_index(event, "summary_index") if "summary_index" in event else None
+        self._think(self._item_of(event, "reasoning", events), section, optional_string(event, "delta") or "", events)
+
+    def _think(self, item: GrowingItem, section: int | None, words: str, events: list[Event]) -> None:
+        if item.kind == "reasoning" and (escaped := self._escape(item.key, words)):
+            item.said.setdefault(section, []).append(escaped)
             events.append(ReasoningDelta(item.key, escaped, section))
 
     def _item_done(self, event: Object, events: list[Event]) -> None:
         raw = obj(event.get("item"), "item")
-        self._close(_index(event, "output_index"), raw, events)
+        self._close(read_index(event, "output_index"), raw, events)
 
     def _close(self, index: int, raw: Object, events: list[Event]) -> None:
         item = self._items.get(index) or self._open(index, raw, events)
@@ -239,8 +247,7 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
         item.ended = True
         if raw.get("type", "message") != item.kind:
             raise ProtocolError(f"a {item.kind} item ends as {raw.get('type')!r}", pointer="/item/type", status=502)
-        read = read_item(raw)
-        parts = list(read) if isinstance(read, list) else list(read.parts)
+        parts = read_output_item(raw)
         if item.kind == "message":
             self._close_message(item, parts, events)
         elif item.kind in ("function_call", "custom_tool_call"):
@@ -248,28 +255,28 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
         elif item.kind == "reasoning":
             self._close_reasoning(item, parts[0], events)
         else:
-            events.append(WholePart(self._new_key(), Opaque(NAME, item.kind, raw)))
+            key = item.key if item.key >= 0 else self._new_key()
+            events.append(WholePart(key, Opaque(NAME, item.kind, raw)))
 
-    def _close_message(self, item: _Item, parts: list[Part], events: list[Event]) -> None:
+    def _close_message(self, item: GrowingItem, parts: list[Part], events: list[Event]) -> None:
         for number, part in enumerate(parts):
             if not isinstance(part, (Text, Refusal)):
                 events.append(WholePart(self._new_key(), part))
                 continue
-            key = item.keys.pop(number, None)
-            if key is None:
-                key = self._open_content(item, number, isinstance(part, Refusal), events)
-                item.keys.pop(number)
-                self._say(key, part.text, events)
+            key = self._open_content(item, number, isinstance(part, Refusal), events)
+            self._say(item, number, self._missing(item, number, part.text), events)
             if rest := self._rest(key):
                 events.append(TextDelta(key, rest))
-            events.append(TextEnd(key, (), _meaning(part.extra)))
-        for key in item.keys.values():  # contents that the final item does not mention
-            events.append(TextEnd(key))
+            events.append(TextEnd(key, (), without_form(part.extra)))
+        for number, key in item.keys.items():  # contents that the final item does not have
+            if number >= len(parts) or not isinstance(parts[number], (Text, Refusal)):
+                events.append(TextEnd(key))
 
-    def _close_call(self, item: _Item, call: Part, events: list[Event]) -> None:
+    def _close_call(self, item: GrowingItem, call: Part, events: list[Event]) -> None:
         assert isinstance(call, ToolCall)
-        raw = self._complete_call(item, call.raw, events)
-        extra = _meaning(call.extra)
+        self._grow_call(item, self._missing(item, None, call.raw), events)
+        raw = item.text_of(None)
+        extra = without_form(call.extra)
         if item.kind == "custom_tool_call":
             events.append(CallEnd(item.key, None, raw, "complete", (), extra))
         else:
@@ -277,23 +284,24 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
             arguments, state = parse_arguments(raw) if raw else (call.arguments, call.state)
             events.append(CallEnd(item.key, arguments, raw, state, (), extra))
 
-    def _close_reasoning(self, item: _Item, reasoning: Part, events: list[Event]) -> None:
+    def _close_reasoning(self, item: GrowingItem, reasoning: Part, events: list[Event]) -> None:
         assert isinstance(reasoning, Reasoning)
         for section, words in enumerate(reasoning.summary):
-            if section not in item.sections and words:
-                events.append(ReasoningDelta(item.key, escape(words), section))
-        if reasoning.text and not item.text:
-            events.append(ReasoningDelta(item.key, escape(reasoning.text)))
-        events.append(ReasoningEnd(item.key, reasoning.artefacts, _meaning(reasoning.extra)))
+            self._think(item, section, self._missing(item, section, words), events)
+        self._think(item, None, self._missing(item, None, reasoning.text), events)
+        events.append(ReasoningEnd(item.key, reasoning.artefacts, without_form(reasoning.extra)))
 
     def _final(self, event: Object, events: list[Event]) -> None:
         self._created(event, events)
         response = obj(event.get("response"), "response")
         output = response.get("output")
-        for index, raw in enumerate(output if type(output) is list else ()):
+        free = max(self._items, default=-1) + 1
+        for number, raw in enumerate(output if type(output) is list else ()):
+            index = self._find(number, obj(raw, "response", "output", number), free)
             item = self._items.get(index)
             if item is None or not item.ended:
-                self._close(index, obj(raw, "response", "output", index), events)
+                self._close(index, raw, events)
+                free = max(free, index + 1)
         usage = read_usage(response.get("usage"))
         if usage is not None:
             events.append(UsageUpdate(usage))
@@ -311,27 +319,20 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
         events.append(ResponseEnd((stop,) if stop else (), unknown(response, _ENVELOPE, NAME)))
         self._over = True
 
+    def _find(self, number: int, raw: Object, free: int) -> int:
+        """The output index of an item of the final response: by its id, by its position, or a new one.
+
+        Positions differ where the final response lacks an item; ids differ from event to event on some servers (GitHub
+        Copilot, OpenRouter).
+        """
+        item_id = raw.get("id")
+        if type(item_id) is str and item_id in self._by_id:
+            return self._by_id[item_id]
+        item = self._items.get(number)
+        return number if item is None or item.kind == raw.get("type", "message") else free
+
     def _finish(self, events: list[Event]) -> None:
         raise AssertionError("a final response has ended the stream")
-
-
-def _own(scope: str, fields: Object) -> Extra:
-    return {scope: fields} if fields else {}
-
-
-def _meaning(extra: Extra) -> Extra:
-    """Without form, but for the mark where an item begins."""
-    kept = {name: fields for name, fields in extra.items() if not name.endswith("~")}
-    if ":item" in extra.get(f"{NAME}~", {}):
-        kept[f"{NAME}~"] = {":item": True}
-    return kept
-
-
-def _index(event: Object, field: str) -> int:
-    index = event.get(field, 0)
-    if type(index) is not int or index < 0:
-        raise ProtocolError("expected an index", pointer=f"/{field}", status=502)
-    return index
 
 
 _STEPS: dict[str, Callable[[ResponsesStreamDecoder, Object, list[Event]], None]] = {

@@ -14,6 +14,7 @@ from ...ir.events import (
     CallEnd,
     CallStart,
     Event,
+    PartStart,
     Ping,
     ReasoningDelta,
     ReasoningEnd,
@@ -143,7 +144,8 @@ class ResponsesStreamEncoder(EventWriter):
         text = unescape(b"".join(item.pieces))
         extra = merge_extra(item.start.extra, event.extra)
         part = write_spoken(Refusal(text, extra) if item.start.refusal else Text(text, extra=extra))
-        message = {**new_message({}, item.id), **new_message(extra, item.id), "id": item.id, "content": [part]}
+        item_id = self._final_id(item, event.extra.get(f"{NAME}/item"))
+        message = {**new_message({}, item.id), **new_message(extra, item.id), "id": item_id, "content": [part]}
         if item.start.refusal:
             done = self._event("response.refusal.done", **self._at(item, content_index=0, refusal=text))
         else:
@@ -160,6 +162,14 @@ class ResponsesStreamEncoder(EventWriter):
         if "status" in begun:
             begun["status"] = "in_progress"
         return self._added(item, begun)
+
+    def _final_id(self, item: _Item, fields: Object | None) -> str:
+        """The id of a finished item. Some servers have another one there than at its start."""
+        given = (fields or {}).get("id")
+        if type(given) is not str or given in self._ids:
+            return item.id
+        self._ids.add(given)
+        return given
 
     def _write_call(self, item: _Item, raw: str, state: CallState, extra: Extra) -> Object:
         start: CallStart = item.start
@@ -230,7 +240,7 @@ class ResponsesStreamEncoder(EventWriter):
             out += self._event("response.content_part.done", **self._at(item, content_index=0, part=part))
         summary = tuple(unescape(b"".join(pieces)) for _, pieces in sorted(item.sections.items()))
         whole = Reasoning(text, summary, event.artefacts, merge_extra(item.start.extra, event.extra))
-        return out + self._done(item, {**write_reasoning(whole), "id": item.id})
+        return out + self._done(item, {**write_reasoning(whole), "id": self._final_id(item, event.extra.get(NAME))})
 
     def _whole_part(self, event: WholePart) -> bytes:
         part = event.part
@@ -239,8 +249,17 @@ class ResponsesStreamEncoder(EventWriter):
                 self._path(event.key), what_is(part), "dropped", "Responses has no such output item", "error"
             )
             return b""
+        item = self._items.get(event.key)
+        if item is not None:
+            return self._done(item, part.value)
         item = self._open(event, f"item_{event.key}")
         return self._added(item, part.value) + self._done(item, part.value)
+
+    def _part_start(self, event: PartStart) -> bytes:
+        part = event.part
+        if not isinstance(part, Opaque) or part.wire != NAME:
+            return b""
+        return self._added(self._open(event, f"item_{event.key}"), part.value)
 
     def _count(self, event: UsageUpdate) -> bytes:
         self._usage = event.usage
@@ -276,6 +295,7 @@ ResponsesStreamEncoder.steps = {
     ReasoningStart: ResponsesStreamEncoder._reasoning_start,
     ReasoningDelta: ResponsesStreamEncoder._reasoning_delta,
     ReasoningEnd: ResponsesStreamEncoder._reasoning_end,
+    PartStart: ResponsesStreamEncoder._part_start,
     WholePart: ResponsesStreamEncoder._whole_part,
     UsageUpdate: ResponsesStreamEncoder._count,
     Ping: ResponsesStreamEncoder._ping,

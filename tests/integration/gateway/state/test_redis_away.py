@@ -87,8 +87,8 @@ def test_it_may_go_and_come_back_while_requests_run(own_redis, caplog):
     assert asyncio.run(run()) == 20
     lines = [record.getMessage() for record in caplog.records if "shared state" in record.getMessage()]
     assert len(lines) == 2
-    assert "cannot be used" in lines[0]
-    assert lines[1].endswith("is back")
+    assert "is unavailable" in lines[0]
+    assert lines[1].endswith("is available again")
 
 
 def test_who_comes_while_it_hangs_waits_no_longer_than_who_came_first():

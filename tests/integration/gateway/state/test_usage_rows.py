@@ -95,7 +95,7 @@ def test_no_place_for_usage(address):
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(StoreError, match="the folder must exist"):
+    with pytest.raises(StoreError, match="check that the folder exists"):
         open_usage(str(tmp_path / "nowhere" / "usage.db")).add([row(1)])
 
 
@@ -122,7 +122,7 @@ def test_the_command_shows_what_was_used(address, tmp_path, capsys, monkeypatch)
     monkeypatch.setenv("USAGE", address)
     (tmp_path / "toolwire.toml").write_text('[state]\nusage_env = "USAGE"\n')
     assert main(["serve", "usage"]) == 0
-    assert capsys.readouterr().out == "nothing was used\n"
+    assert capsys.readouterr().out == "no usage recorded\n"
     asyncio.run(use(address))
     assert main(["serve", "usage"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -139,16 +139,16 @@ def test_the_command_shows_what_was_used(address, tmp_path, capsys, monkeypatch)
     assert main(["serve", "usage", "--by", "day", "--since", today, "--json"]) == 0
     assert [one["day"] for one in json.loads(capsys.readouterr().out)] == [today]
     assert main(["serve", "usage", "--since", "2999-01-01"]) == 0
-    assert capsys.readouterr().out == "nothing was used\n"
+    assert capsys.readouterr().out == "no usage recorded\n"
 
 
 @pytest.mark.parametrize(
     ("text", "arguments", "words"),
     [
-        ("", [], "does not say where usage is written"),
-        ('[state]\nusage = "u.db"\n', ["--since", "yesterday"], "'yesterday' is no time"),
+        ("", [], "does not record usage"),
+        ('[state]\nusage = "u.db"\n', ["--since", "yesterday"], "invalid time 'yesterday'"),
         ('[state]\nusage_env = "NOT_SET"\n', [], "NOT_SET is not set"),
-        ('[state]\nusage = "u.db"\nusage_env = "X"\n', [], "one of them is enough"),
+        ('[state]\nusage = "u.db"\nusage_env = "X"\n', [], "remove one of them"),
     ],
 )
 def test_what_cannot_be_shown(tmp_path, capsys, monkeypatch, text, arguments, words):
@@ -161,10 +161,10 @@ def test_what_cannot_be_shown(tmp_path, capsys, monkeypatch, text, arguments, wo
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ({"url": "mysql://x"}, "not for Redis"),
-        ({"url": "redis://x", "url_env": "X"}, "one of them is enough"),
+        ({"url": "mysql://x"}, "not a Redis address"),
+        ({"url": "redis://x", "url_env": "X"}, "remove one of them"),
         ({"url_env": "X"}, "X is not set"),
-        ({"strict": True}, "without state.url"),
+        ({"strict": True}, "requires state.url"),
     ],
 )
 def test_settings_that_cannot_be_meant(state, words):

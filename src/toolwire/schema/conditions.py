@@ -1,0 +1,183 @@
+"""Properties that only a condition mentions: `if`, `then`, `else`, `dependentSchemas`, `dependentRequired`, `dependencies`.
+
+An object is described with the keys that its schema mentions. The keys of its conditions belong to it, too: without them, an
+instance that meets the condition could not be written. They become optional properties; whether the condition holds is left
+to the validator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from ..ir.pointer import JSON, Object, below
+from ..ir.text import dumps
+from .keywords import CONDITIONS
+from .nodes import Any, Never, Node, Record, Union, any_of
+from .step_budget import StepBudget
+
+__all__ = ["Conditions", "has_conditions"]
+
+_OPENING = ("patternProperties", "additionalProperties", "unevaluatedProperties")
+_MOST_VARIANTS = 8
+"""Schemas of one conditional property; with more, its values may be anything."""
+
+Follow = Callable[[str, str], tuple[JSON, str] | None]
+"""From a reference and its pointer to the schema that it leads to, and the pointer of that."""
+
+
+def has_conditions(schema: Object) -> bool:
+    """Whether the schema, or a part of its `allOf`, has a condition."""
+    if not CONDITIONS.isdisjoint(schema):
+        return True
+    parts = schema.get("allOf")
+    return type(parts) is list and any(type(part) is dict and has_conditions(part) for part in parts)
+
+
+class _Visit(NamedTuple):
+    schema: JSON
+    at: str
+    conditional: bool
+    named_only: bool = False
+    """The values may be anything: an `if` describes what is compared, not what is allowed."""
+
+
+class _Mentioned(NamedTuple):
+    """The keys that the conditions of one object mention."""
+
+    properties: dict[str, dict[str, JSON]]
+    """The schemas of each property, by their JSON pointers; none for a property of which only the name is known."""
+    opens: bool
+    """A condition allows keys that it does not name."""
+
+
+class Conditions:
+    """The conditional properties of one document. Each schema is read once, however many conditions lead to it."""
+
+    __slots__ = ("_budget", "_follow", "_nodes", "_read", "_resolve", "_texts")
+
+    def __init__(
+        self,
+        read: Callable[[JSON, str, int], Node],
+        follow: Follow,
+        resolve: Callable[[Node], Node],
+        budget: StepBudget,
+    ) -> None:
+        self._read = read
+        self._follow = follow
+        self._resolve = resolve
+        self._budget = budget
+        self._nodes: dict[str, Node] = {}
+        self._texts: dict[str, str] = {}
+
+    def extend(self, node: Record | Union, schema: Object, at: str, depth: int) -> Node | None:
+        """`node` with the properties that the conditions of `schema` mention; None where the budget does not suffice."""
+        mentioned = self._mentioned(schema, at)
+        branches = node.branches if isinstance(node, Union) else (node,)
+        known = [one.properties.keys() for one in branches if isinstance(one, Record)]
+        missing = [name for name in mentioned.properties if not all(name in names for names in known)]
+        if not self._budget.spend(len(branches) * (1 + len(missing))):
+            return None
+        extra = {name: self._property(mentioned.properties[name], at, depth) for name in missing}
+        extended = tuple(_extended(branch, extra, mentioned.opens) for branch in branches)
+        if self._budget.exhausted:
+            return None
+        return replace(node, branches=extended) if isinstance(node, Union) else extended[0]
+
+    def _mentioned(self, schema: Object, at: str) -> _Mentioned:
+        found: dict[str, dict[str, JSON]] = {}
+        opens = False
+        pending, visited = [_Visit(schema, at, False)], set[str]()
+        while pending:
+            visit = pending.pop()
+            if type(visit.schema) is not dict or visit.at in visited:
+                continue
+            visited.add(visit.at)
+            if not self._budget.spend(1 + len(visit.schema)):
+                break
+            for name in _names(visit):
+                found.setdefault(name, {})
+            if visit.conditional:
+                opens = opens or any(visit.schema.get(keyword) for keyword in _OPENING)
+                for name, inner in _items(visit.schema.get("properties")):
+                    known = found.setdefault(name, {}) if inner is not False else {}
+                    if not visit.named_only and self._budget.spend():
+                        known[below(visit.at, "properties", name)] = inner
+            pending += self._inside(visit)
+        return _Mentioned(found, opens)
+
+    def _inside(self, visit: _Visit) -> Iterator[_Visit]:
+        schema, at = visit.schema, visit.at
+        for keyword in ("if", "then", "else"):
+            if "if" in schema and keyword in schema:
+                yield _Visit(schema[keyword], below(at, keyword), True, visit.named_only or keyword == "if")
+        for keyword in ("dependentSchemas", "dependencies"):
+            for name, inner in _items(schema.get(keyword)):
+                yield _Visit(inner, below(at, keyword, name), True, visit.named_only)
+        for keyword in ("allOf", "anyOf", "oneOf") if visit.conditional else ("allOf",):
+            for index, inner in enumerate(schema[keyword] if type(schema.get(keyword)) is list else ()):
+                yield visit._replace(schema=inner, at=below(at, keyword, index))
+        if visit.conditional and type(schema.get("$ref")) is str:
+            target = self._follow(schema["$ref"], at)
+            if target is not None:
+                yield visit._replace(schema=target[0], at=target[1])
+
+    def _property(self, variants: dict[str, JSON], at: str, depth: int) -> Node:
+        different = {self._text(pointer, schema): pointer for pointer, schema in variants.items()}
+        if not 0 < len(different) <= _MOST_VARIANTS:
+            return Any(at=at)
+        for pointer in different.values():
+            if pointer not in self._nodes:
+                self._nodes[pointer] = Any(at=pointer)  # while it is being read
+                self._nodes[pointer] = self._read(variants[pointer], pointer, depth + 1)
+        return self._joined([self._resolve(self._nodes[pointer]) for pointer in different.values()], at)
+
+    def _text(self, pointer: str, schema: JSON) -> str:
+        if pointer not in self._texts:
+            self._texts[pointer] = dumps(schema)
+        return self._texts[pointer]
+
+    def _joined(self, variants: list[Node], at: str) -> Node:
+        """The values of all variants. Objects become one object, because several conditions may hold at once."""
+        records = [one for one in variants if isinstance(one, Record)]
+        if len(records) < 2:
+            return any_of(variants, False, at)
+        properties: dict[str, list[Node]] = {}
+        for record in records:
+            if not self._budget.spend(1 + len(record.properties)):
+                return Any(at=at)
+            for name, node in record.properties.items():
+                properties.setdefault(name, []).append(node)
+        rests = [record.rest for record in records if record.rest is not None]
+        merged = Record(
+            {name: self._joined(nodes, at) for name, nodes in properties.items()},
+            frozenset.intersection(*(record.required for record in records)),
+            self._joined(rests, at) if rests else None,
+            at=at,
+        )
+        return any_of([merged, *(one for one in variants if not isinstance(one, Record))], False, at)
+
+
+def _extended(node: Node, extra: dict[str, Node], opens: bool) -> Node:
+    if not isinstance(node, Record) or node.closed or node.rest is not None:
+        return node
+    more = {name: one for name, one in extra.items() if name not in node.properties and not isinstance(one, Never)}
+    return replace(node, properties={**node.properties, **more}, rest=Any(at=node.at) if opens else None)
+
+
+def _names(visit: _Visit) -> Iterator[str]:
+    """Property names without a schema."""
+    schema = visit.schema
+    if visit.conditional and type(schema.get("required")) is list:
+        yield from (name for name in schema["required"] if type(name) is str)
+    for keyword in ("dependentRequired", "dependencies", "dependentSchemas"):
+        for name, needed in _items(schema.get(keyword)):
+            yield name
+            if type(needed) is list:
+                yield from (one for one in needed if type(one) is str)
+
+
+def _items(value: JSON) -> Iterator[tuple[str, JSON]]:
+    return iter(value.items()) if type(value) is dict else iter(())

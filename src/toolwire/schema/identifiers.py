@@ -1,0 +1,120 @@
+"""Where references lead: JSON pointers, anchors, and URIs relative to the `$id` around them.
+
+A schema with an `$id` is a resource of its own: `#` and `#/…` in it are relative to it, not to the document. Only subschemas
+have identifiers; the same keys in an `enum`, a `default` or an unknown keyword are data. Nothing is ever fetched.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..ir.pointer import JSON, Object, below, resolve
+from .keywords import MAPS
+
+__all__ = ["Identifiers", "draft_of"]
+
+_DEPTH = 64
+_PERCENT = re.compile(r"%([0-7][0-9a-fA-F])")
+_OLD_DRAFT = re.compile(r"json-schema\.org/draft-0([3467])/").search
+_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+_SINGLE = (
+    "items additionalItems unevaluatedItems contains additionalProperties unevaluatedProperties propertyNames not if then "
+    "else contentSchema"
+).split()
+
+
+def draft_of(document: JSON) -> int | None:
+    """The number of an old draft that a document declares by `$schema`; None for 2019-09 and later, and without one."""
+    declared = document.get("$schema") if type(document) is dict else None
+    found = _OLD_DRAFT(declared) if type(declared) is str else None
+    return int(found[1]) if found else None
+
+
+class Identifiers:
+    """The identifiers of one document."""
+
+    __slots__ = ("_anchors", "_bases", "_document", "_dynamic", "_keyword", "_resources")
+
+    def __init__(self, document: JSON) -> None:
+        self._document = document
+        self._keyword = "id" if draft_of(document) == 4 else "$id"
+        self._resources: dict[str, str] = {"": ""}
+        self._bases: dict[str, str] = {"": ""}
+        self._anchors: dict[tuple[str, str], str] = {}
+        self._dynamic: dict[str, int] = {}
+        pending: list[tuple[JSON, str, str, int]] = [(document, "", "", 0)]
+        while pending:
+            schema, at, base, depth = pending.pop()
+            if type(schema) is dict and depth <= _DEPTH:
+                base = self._identify(schema, at, base)
+                pending += [(inner, place, base, depth + 1) for inner, place in _subschemas(schema, at) if place != at]
+
+    def target(self, ref: str, at: str, keyword: str = "$ref") -> str | None:
+        """The JSON pointer that a reference at the pointer `at` leads to; None if it leads out of the document."""
+        base = self._base(at)
+        uri, _, fragment = (ref if not ref.startswith("#") else base + ref).partition("#")
+        if uri != base:
+            uri = _joined(base, uri)
+        resource = self._resources.get(uri)
+        if resource is None:
+            return None
+        if fragment and not fragment.startswith("/"):
+            return None if self._is_ambiguous(keyword, fragment) else self._anchors.get((uri, fragment))
+        pointer = resource + _PERCENT.sub(lambda found: chr(int(found[1], 16)), fragment)
+        try:
+            found = resolve(self._document, pointer)
+        except (KeyError, IndexError, TypeError, ValueError):
+            return None
+        recursive = keyword == "$recursiveRef" and type(found) is dict and found.get("$recursiveAnchor") is True
+        return None if recursive and len(set(self._resources.values())) > 1 else pointer
+
+    def _is_ambiguous(self, keyword: str, anchor: str) -> bool:
+        """A dynamic reference leads to the outermost anchor on the way of the evaluation, which only the validator knows."""
+        return keyword == "$dynamicRef" and self._dynamic.get(anchor, 0) > 1
+
+    def _base(self, at: str) -> str:
+        """The URI of the innermost resource around `at`."""
+        while at not in self._bases:
+            at = at.rpartition("/")[0]
+        return self._bases[at]
+
+    def _identify(self, schema: Object, at: str, base: str) -> str:
+        given = schema.get(self._keyword)
+        if type(given) is str:
+            uri, _, anchor = given.partition("#")
+            if anchor:  # up to draft 7
+                self._anchors[_joined(base, uri), anchor] = at
+            if uri or not anchor:
+                base = _joined(base, uri)
+                self._resources[base] = self._resources.setdefault(base, at)
+                self._bases[at] = base
+        for keyword in ("$anchor", "$dynamicAnchor"):
+            name = schema.get(keyword)
+            if type(name) is str:
+                self._anchors[base, name] = at
+                self._dynamic[name] = self._dynamic.get(name, 0) + (keyword == "$dynamicAnchor")
+        return base
+
+
+def _subschemas(schema: Object, at: str) -> list[tuple[JSON, str]]:
+    found: list[tuple[JSON, str]] = []
+    for keyword in MAPS:
+        if type(schema.get(keyword)) is dict:
+            found += [(inner, below(at, keyword, key)) for key, inner in schema[keyword].items()]
+    for keyword in _LISTS:
+        if type(schema.get(keyword)) is list:
+            found += [(inner, below(at, keyword, index)) for index, inner in enumerate(schema[keyword])]
+    return found + [(schema[keyword], below(at, keyword)) for keyword in _SINGLE if type(schema.get(keyword)) is dict]
+
+
+def _joined(base: str, uri: str) -> str:
+    if not uri:
+        return base
+    if not base:
+        return uri
+    from urllib.parse import urljoin
+
+    try:
+        return urljoin(base, uri)
+    except ValueError:
+        return uri

@@ -1,0 +1,69 @@
+"""The keywords of JSON Schema, all drafts, by what they are for."""
+
+from __future__ import annotations
+
+__all__ = [
+    "COMBINED",
+    "CONDITIONS",
+    "DATA",
+    "EVALUATING",
+    "MAPS",
+    "NOTES",
+    "OF_TYPE",
+    "READ",
+    "REMARKS",
+    "RESIDUE",
+    "TYPED",
+    "TYPES",
+]
+
+DATA = frozenset({"enum", "const", "default", "example", "examples"})
+"""Keywords whose value is data, whatever it looks like."""
+MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
+"""Keywords whose value is an object of subschemas."""
+CONDITIONS = frozenset({"if", "dependentSchemas", "dependentRequired", "dependencies"})
+"""Assertions that depend on what else an object contains."""
+NOTES = ("title", "description", "default", "examples", "example", "deprecated")
+"""Annotations for the reader of a schema."""
+RESIDUE = (
+    "not",
+    "if",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+    "contains",
+    "minContains",
+    "maxContains",
+    "uniqueItems",
+    "propertyNames",
+    "minProperties",
+    "maxProperties",
+    "unevaluatedProperties",
+    "unevaluatedItems",
+    "contentEncoding",
+    "contentMediaType",
+)
+"""Assertions that nodes have no field for."""
+TYPED = frozenset({"type", "enum", "const"})
+REMARKS = frozenset({*NOTES, *RESIDUE})
+COMBINED = frozenset({"$ref", "$recursiveRef", "$dynamicRef", "allOf", "anyOf", "oneOf"})
+EVALUATING = COMBINED | CONDITIONS
+"""Keywords whose subschemas evaluate properties of the same object."""
+OF_TYPE = {
+    "object": frozenset(
+        "properties required additionalProperties patternProperties propertyNames minProperties maxProperties "
+        "dependentRequired dependentSchemas unevaluatedProperties".split()
+    ),
+    "array": frozenset(
+        "items prefixItems additionalItems minItems maxItems uniqueItems contains minContains maxContains "
+        "unevaluatedItems".split()
+    ),
+    "string": frozenset({"minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType"}),
+    "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
+}
+OF_TYPE["integer"] = OF_TYPE["number"]
+"""Keywords that imply a type where none is given."""
+READ = REMARKS.union(COMBINED, *OF_TYPE.values()) | {"type", "enum", "const", "nullable", "then", "else"}
+READ |= {"$defs", "definitions"}
+"""All keywords that are read."""
+TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")

@@ -1,0 +1,51 @@
+"""OpenAPI's `nullable: true` in the terms of JSON Schema.
+
+Only the keyword counts: a property called `nullable`, or the same key in an `enum` or a `default`, is data. What a reference
+may point at stays where it is: types and enums are extended in place, and only combinators move, into an `anyOf` with null.
+"""
+
+from __future__ import annotations
+
+from ..ir.pointer import JSON, Object
+from .keywords import DATA, MAPS
+
+__all__ = ["with_null_type"]
+
+_COMBINATORS = ("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else")
+
+
+def with_null_type(schema: JSON) -> JSON:
+    """A copy in which `nullable: true` is a null that the type allows.
+
+    >>> with_null_type({"type": "string", "nullable": True})
+    {'type': ['string', 'null']}
+    """
+    if type(schema) is list:
+        return [with_null_type(one) for one in schema]
+    if type(schema) is not dict:
+        return schema
+    out: Object = {}
+    for keyword, value in schema.items():
+        if keyword in DATA:
+            out[keyword] = value
+        elif keyword in MAPS and type(value) is dict:
+            out[keyword] = {key: with_null_type(one) for key, one in value.items()}
+        else:
+            out[keyword] = with_null_type(value)
+    return _with_null(out) if out.get("nullable") is True else out
+
+
+def _with_null(schema: Object) -> Object:
+    del schema["nullable"]
+    kinds = schema.get("type")
+    if kinds is not None:
+        listed = kinds if type(kinds) is list else [kinds]
+        schema["type"] = listed if "null" in listed else [*listed, "null"]
+    if "const" in schema:
+        schema["enum"] = [schema.pop("const")]
+    if type(schema.get("enum")) is list and None not in schema["enum"]:
+        schema["enum"] = [*schema["enum"], None]
+    combined = {keyword: schema.pop(keyword) for keyword in _COMBINATORS if keyword in schema}
+    if combined:
+        schema["anyOf"] = [combined, {"type": "null"}]
+    return schema

@@ -1,0 +1,55 @@
+"""Numbers, strings and counts out of JSON Schema keywords."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..ir.pointer import JSON, Object
+from .nodes import Number, String
+
+__all__ = ["count", "is_a", "number", "string"]
+
+
+def string(schema: Object, at: str) -> String:
+    pattern, name = schema.get("pattern"), schema.get("format")
+    return String(
+        min_length=count(schema.get("minLength")) or 0,
+        max_length=count(schema.get("maxLength")),
+        pattern=pattern if type(pattern) is str else None,
+        format=name if type(name) is str else None,
+        at=at,
+    )
+
+
+def number(integer: bool, schema: Object, at: str) -> Number:
+    low, high = _bound(schema.get("minimum")), _bound(schema.get("maximum"))
+    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    if above is True:  # draft 4
+        low, above = None, low
+    if below is True:
+        high, below = None, high
+    return Number(integer, low, high, _bound(above), _bound(below), _bound(schema.get("multipleOf")), at=at)
+
+
+def count(value: JSON) -> int | None:
+    return int(value) if type(value) in (int, float) and value >= 0 else None
+
+
+def _bound(value: JSON) -> float | None:
+    return value if type(value) in (int, float) else None
+
+
+_IS: dict[str, Callable[[JSON], bool]] = {
+    "object": lambda value: type(value) is dict,
+    "array": lambda value: type(value) is list,
+    "string": lambda value: type(value) is str,
+    "number": lambda value: type(value) in (int, float),
+    "integer": lambda value: type(value) is int or (type(value) is float and value.is_integer()),
+    "boolean": lambda value: type(value) is bool,
+    "null": lambda value: value is None,
+}
+
+
+def is_a(value: JSON, name: str) -> bool:
+    """Whether a value is of the JSON type `name`."""
+    return _IS[name](value)

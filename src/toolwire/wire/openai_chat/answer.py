@@ -1,0 +1,98 @@
+"""The message of a Chat answer, written.
+
+A message has one field for each kind of part: reasoning, content, refusal, calls. Their order, and the borders between parts
+of one kind, are lost in it. The content is a string, or an array where the answer came as one (Mistral).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate
+
+from ...ir.losses import Losses
+from ...ir.parts import Opaque, Part, Reasoning, Refusal, Text, ToolCall, what_is
+from ...ir.pointer import Object
+from ..shape import finish
+from .content import NAME, in_content, write_part
+from .messages import write_call, write_function
+
+__all__ = ["is_own", "write_answer"]
+
+_FORM = "openai_chat~"
+_RANKS: dict[type[Part], int] = {Reasoning: 0, Text: 1, Refusal: 2, ToolCall: 3}
+
+
+def write_answer(parts: tuple[Part, ...], form: Object, losses: Losses, path: str) -> Object:
+    """Write what the model said as one message. `form`: how the message was written, where it came from this wire."""
+    out: Object = {"role": "assistant"}
+    as_array = form.get(":content") == "list" or any(_needs_array(part) for part in parts)
+    content: list[Part] = []
+    calls: list[Object] = []
+    for number, part in enumerate(parts):
+        where = f"{path}/parts/{number}"
+        if isinstance(part, ToolCall):
+            if ":call" in part.extra.get(_FORM, {}):
+                out["function_call"] = finish(write_function(part), part.extra, f"{NAME}/function")
+            else:
+                calls.append(write_call(part, losses, where))
+        elif isinstance(part, Text) or (as_array and is_own(part)):
+            _report_artefacts(part, losses, where)
+            if isinstance(part, Text) and not part.text and not as_array:
+                losses.add(where, "text", "dropped", "it has no text", "info")
+            content.append(part)
+        elif isinstance(part, Reasoning):
+            _write_reasoning(part, out, losses, where)
+        elif isinstance(part, Refusal):
+            out["refusal"] = out.get("refusal", "") + part.text
+        else:
+            losses.add(where, what_is(part), "dropped", "a Chat answer has no place for it", "error")
+    _report_order(parts, as_array, losses, path)
+    if as_array:
+        out["content"] = [write_part(part, losses, path) for part in content]
+    elif content:
+        out["content"] = "".join([part.text for part in content if isinstance(part, Text)])
+    if calls:
+        out["tool_calls"] = calls
+    return out
+
+
+def _needs_array(part: Part) -> bool:
+    return is_own(part) or (isinstance(part, Text) and NAME in part.extra)
+
+
+def is_own(part: Part) -> bool:
+    """Whether a part came as an element of the content array and can only be written as one."""
+    return in_content(part) or (isinstance(part, Opaque) and part.wire == NAME)
+
+
+def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) -> None:
+    _report_artefacts(part, losses, path)
+    if part.summary:
+        losses.add(f"{path}/summary", "reasoning summary", "rewritten", "plain text here", "info")
+    text = part.text or "\n\n".join(part.summary)
+    if not text:
+        losses.add(path, "reasoning", "dropped", "it has no text", "info")
+        return
+    field = part.extra.get(_FORM, {}).get(":field", "reasoning_content")
+    out[field] = out.get(field, "") + text
+
+
+def _report_artefacts(part: Part, losses: Losses, path: str) -> None:
+    if getattr(part, "artefacts", ()):
+        losses.add(f"{path}/artefacts", "artefact", "dropped", "Chat has no place for it")
+
+
+def _report_order(parts: Sequence[Part], as_array: bool, losses: Losses, path: str) -> None:
+    """Report what the fields of a message do not keep: the order of the parts, and that one string was several parts."""
+    if len(parts) < 2:
+        return
+    ranks = [1 if as_array and is_own(part) else _RANKS.get(type(part), 1) for part in parts]
+    joined = {rank for rank, count in Counter(ranks).items() if count > 1} - {1 if as_array else 3, 3}
+    for number, (part, rank, highest) in enumerate(zip(parts, ranks, accumulate(ranks, max), strict=True)):
+        where = f"{path}/parts/{number}"
+        if highest > rank:
+            detail = "a Chat message holds reasoning, text and calls in this order"
+            losses.add(where, "order of text and calls", "moved", detail, "info")
+        if rank in joined and type(part) in _RANKS:
+            losses.add(where, what_is(part), "rewritten", "joined: a message has one string for it", "info")

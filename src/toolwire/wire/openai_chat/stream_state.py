@@ -1,0 +1,116 @@
+"""What a Chat stream has built so far: choices, and the calls in them."""
+
+from __future__ import annotations
+
+from ...ir.parts import Artefact, CallKind, Extra
+from ...ir.pointer import JSON, Object
+from ...ir.response import Stop
+from ...ir.text import unescape
+from ...stream.scanner import Scanner
+from ..fragments import Fragments
+
+__all__ = ["GrowingCall", "GrowingChoice", "OpenText", "collect_logprobs", "is_another"]
+
+
+class OpenText:
+    """Text, a refusal or reasoning that is still growing. `field` is the field of the delta that it comes in."""
+
+    __slots__ = ("extra", "field", "key")
+
+    def __init__(self, field: str, key: int) -> None:
+        self.field = field
+        self.key = key
+        self.extra = Fragments()
+
+
+class GrowingCall:
+    """A call that is still growing."""
+
+    __slots__ = (
+        "artefacts",
+        "ended",
+        "extra",
+        "id",
+        "inner",
+        "key",
+        "kind",
+        "name",
+        "outer",
+        "pieces",
+        "scanned",
+        "scanner",
+    )
+
+    def __init__(self, key: int, call_id: str, kind: CallKind, extra: Extra) -> None:
+        self.key = key
+        self.id = call_id
+        self.kind: CallKind = kind
+        self.name = ""  # not started while it has no name
+        self.pieces: list[bytes] = []
+        self.artefacts: tuple[Artefact, ...] = ()
+        self.extra = extra
+        self.ended = False
+        self.scanner: Scanner | None = None  # for servers that do not say where a call ends
+        self.scanned = 0  # how many pieces it has read
+        self.outer = Fragments()  # fields of the call that are not known here
+        self.inner = Fragments()  # … and of its function
+
+    def is_whole(self) -> bool:
+        """Whether the arguments so far are a whole object. Each piece is looked at once, however often one asks."""
+        if not self.pieces:
+            return False
+        if self.scanner is None:
+            self.scanner = Scanner()
+        news, self.scanned = self.pieces[self.scanned :], len(self.pieces)
+        if news:
+            self.scanner.feed(unescape(b"".join(news)))
+        return self.scanner.complete
+
+
+class GrowingChoice:
+    __slots__ = (
+        "by_index",
+        "calls",
+        "extra",
+        "grown",
+        "index",
+        "last",
+        "logprobs",
+        "message",
+        "open",
+        "refused",
+        "stop",
+    )
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.open: OpenText | None = None
+        self.calls: list[GrowingCall] = []
+        self.by_index: dict[int, GrowingCall] = {}
+        self.last: GrowingCall | None = None
+        self.grown: list[GrowingCall] = []  # calls that have changed since a call last began
+        self.logprobs: dict[str, list[JSON]] = {}
+        self.refused = False
+        self.stop: Stop | None = None
+        self.extra: Extra = {}
+        self.message = Fragments()  # fields of the message that are not known here
+
+
+def is_another(call: GrowingCall, call_id: str, name: str, grows: bool) -> bool:
+    """Whether a delta with this id and name is the start of another call. `grows`: it brings arguments."""
+    if call_id and call.id:
+        return call_id != call.id
+    if name and call.name:
+        return name != call.name or (grows and (call.ended or call.is_whole()))
+    return False
+
+
+def collect_logprobs(choice: GrowingChoice, fields: Object) -> None:
+    """Log probabilities come token by token; everything else about a choice is said once."""
+    new = fields.get("logprobs")
+    if type(new) is not dict:
+        return
+    for key, value in new.items():
+        if type(value) is list:
+            choice.logprobs.setdefault(key, []).extend(value)
+    fields["logprobs"] = {**new, **choice.logprobs}

@@ -1,0 +1,48 @@
+"""What a Responses stream has built so far: output items, and their places."""
+
+from __future__ import annotations
+
+from ...ir.errors import ProtocolError
+from ...ir.parts import Extra
+from ...ir.pointer import JSON, Object
+from ...ir.text import unescape
+from .content import NAME
+
+__all__ = ["GrowingItem", "own_fields", "read_index", "without_form"]
+
+
+class GrowingItem:
+    """An output item that is still growing. A message has a key for each of its contents, others have one."""
+
+    __slots__ = ("ended", "id", "key", "keys", "kind", "said")
+
+    def __init__(self, kind: str, item_id: JSON) -> None:
+        self.kind = kind
+        self.id: Object = {"id": item_id} if item_id else {}
+        self.key = -1
+        self.keys: dict[int, int] = {}
+        # the deltas so far, by content index or section of a summary; arguments and the text of reasoning have none
+        self.said: dict[int | None, list[bytes]] = {}
+        self.ended = False
+
+    def text_of(self, number: int | None) -> str:
+        return unescape(b"".join(self.said.get(number, ())))
+
+
+def own_fields(scope: str, fields: Object) -> Extra:
+    return {scope: fields} if fields else {}
+
+
+def without_form(extra: Extra) -> Extra:
+    """Without form, but for the mark where an item begins."""
+    kept = {name: fields for name, fields in extra.items() if not name.endswith("~")}
+    if ":item" in extra.get(f"{NAME}~", {}):
+        kept[f"{NAME}~"] = {":item": True}
+    return kept
+
+
+def read_index(event: Object, field: str) -> int:
+    index = event.get(field, 0)
+    if type(index) is not int or index < 0:
+        raise ProtocolError("expected an index", pointer=f"/{field}", status=502)
+    return index

@@ -1,0 +1,121 @@
+"""Where references lead."""
+
+import pytest
+
+from toolwire.schema import lower
+from toolwire.schema.identifiers import Identifiers, draft_of
+from toolwire.schema.read import read
+
+DOCUMENT = {
+    "$id": "https://example.com/root.json",
+    "properties": {
+        "a": {"$ref": "#/$defs/text"},
+        "enum": {"enum": [{"$id": "data.json", "$anchor": "data"}]},
+    },
+    "$defs": {
+        "text": {"type": "string"},
+        "inner": {
+            "$id": "nested/inner.json",
+            "properties": {"self": {"$ref": "#"}, "text": {"$ref": "#/$defs/text"}},
+            "$defs": {"text": {"$anchor": "words", "type": "integer"}},
+        },
+        "named": {"$anchor": "here"},
+        "a/b": {},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("ref", "at", "target"),
+    [
+        ("#", "", ""),
+        ("", "", ""),
+        ("#/$defs/text", "/properties/a", "/$defs/text"),
+        ("#/$defs/a~1b", "", "/$defs/a~1b"),
+        ("#/%24defs/text", "", "/$defs/text"),
+        ("#here", "/properties/a", "/$defs/named"),
+        ("root.json#/$defs/text", "", "/$defs/text"),
+        ("https://example.com/root.json", "/properties/a", ""),
+        ("nested/inner.json", "", "/$defs/inner"),
+        ("nested/inner.json#words", "", "/$defs/inner/$defs/text"),
+        ("#", "/$defs/inner/properties/self", "/$defs/inner"),
+        ("#/$defs/text", "/$defs/inner/properties/text", "/$defs/inner/$defs/text"),
+        ("inner.json", "/$defs/inner/properties/text", "/$defs/inner"),
+        ("#words", "/$defs/inner/properties/text", "/$defs/inner/$defs/text"),
+        ("#words", "", None),
+        ("#here", "/$defs/inner/properties/text", None),
+        ("#/$defs/nowhere", "", None),
+        ("data.json", "", None),
+        ("#data", "", None),
+        ("https://example.org/other.json", "", None),
+    ],
+)
+def test_a_reference_is_resolved_against_the_resource_around_it(ref, at, target):
+    assert Identifiers(DOCUMENT).target(ref, at) == target
+
+
+def test_identifiers_of_draft_4_are_called_id():
+    document = {
+        "$schema": "http://json-schema.org/draft-04/schema#",
+        "definitions": {"a": {"id": "#text", "type": "string"}, "b": {"$id": "b.json"}},
+    }
+    assert Identifiers(document).target("#text", "") == "/definitions/a"
+    assert Identifiers(document).target("b.json", "") is None
+
+
+@pytest.mark.parametrize("identifier", ["#/properties/a", "urn:example:a", "http://[bad"])
+def test_unusual_identifiers_do_no_harm(identifier):
+    document = {"properties": {"a": {"$id": identifier, "$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "string"}}}
+    assert Identifiers(document).target("#/$defs/x", "") == "/$defs/x"
+    lower(document, "gemini")
+
+
+def test_a_dynamic_reference_with_one_anchor_is_a_reference():
+    document = {"properties": {"next": {"$dynamicRef": "#node"}}, "$dynamicAnchor": "node"}
+    assert Identifiers(document).target("#node", "/properties/next", "$dynamicRef") == ""
+
+
+def test_a_dynamic_reference_with_several_anchors_is_left_to_the_validator():
+    document = {
+        "type": "object",
+        "properties": {"item": {"$dynamicRef": "#content"}},
+        "$defs": {
+            "one": {"$dynamicAnchor": "content", "type": "integer"},
+            "two": {"$id": "two", "$dynamicAnchor": "content", "type": "string"},
+        },
+    }
+    source = read(document)
+    assert [finding.at for finding in source.findings] == ["/properties/item/$dynamicRef"]
+    assert any(loss.severity == "warning" for loss in lower(document, "openai_strict").losses)
+
+
+def test_a_recursive_reference_across_resources_is_left_to_the_validator():
+    document = {
+        "$id": "http://localhost/outer",
+        "$recursiveAnchor": True,
+        "properties": {"a": {"$id": "inner", "$recursiveAnchor": True, "items": {"$recursiveRef": "#"}}},
+    }
+    assert Identifiers(document).target("#", "/properties/a/items", "$recursiveRef") is None
+    assert Identifiers(document).target("#", "/properties/a/items") == "/properties/a"
+
+
+def test_a_reference_out_of_the_document_is_never_sent():
+    schema = {"type": "object", "properties": {"a": {"$ref": "https://example.org/a.json"}}}
+    lowered = lower(schema, "openai")
+    assert "https://example.org/a.json" not in str(lowered.schema.get("properties", {}).get("a", {}).get("$ref"))
+    assert lowered.conforms
+    assert "/properties/a/$ref" in {loss.path for loss in lowered.losses}
+
+
+@pytest.mark.parametrize(
+    ("declared", "draft"),
+    [
+        ("http://json-schema.org/draft-04/schema#", 4),
+        ("http://json-schema.org/draft-07/schema", 7),
+        ("https://json-schema.org/draft/2020-12/schema", None),
+        (None, None),
+        (7, None),
+    ],
+)
+def test_the_draft_is_the_one_that_a_document_declares(declared, draft):
+    assert draft_of({"$schema": declared}) == draft

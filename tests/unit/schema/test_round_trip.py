@@ -1,0 +1,139 @@
+"""Values there and back, where two forms could be taken for each other. Found with public schema suites."""
+
+import pytest
+
+from toolwire.schema import DIALECTS, Validator, lower
+from toolwire.schema.fits import same
+
+STRICT = ["openai_strict", "anthropic_strict", "gemini"]
+
+
+def carried(schema, value, name):
+    lowered = lower(schema, name)
+    there = lowered.encode(value)
+    assert Validator(lowered.schema).problems(there) == ()
+    return lowered.lift(there)
+
+
+def one_of_lists(*items):
+    return {
+        "type": "object",
+        "properties": {"a": {"anyOf": [{"type": "array", **({"items": one} if one else {})} for one in items]}},
+        "required": ["a"],
+    }
+
+
+TEXTS = {"type": "string"}
+MAPS = {"type": "object"}
+TEXT_MAPS = {"type": "object", "additionalProperties": {"type": "string"}}
+PAIRS = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"key": {"type": "string"}, "value": {"type": "string"}},
+        "required": ["key", "value"],
+        "additionalProperties": False,
+    },
+}
+
+
+@pytest.mark.parametrize("name", STRICT)
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        pytest.param(one_of_lists(TEXTS, None), ["yes", False], id="strings or anything"),
+        pytest.param(one_of_lists(None, TEXTS), ["yes"], id="anything or strings"),
+        pytest.param(one_of_lists(TEXT_MAPS, MAPS), [{"x": 1}], id="maps of strings or of anything"),
+        pytest.param(one_of_lists(PAIRS, MAPS), [{"x": 1}], id="lists of pairs or maps"),
+        pytest.param(one_of_lists(PAIRS, MAPS), [[{"key": "x", "value": "1"}]], id="lists of pairs or maps, a pair"),
+        pytest.param(one_of_lists(TEXTS, None), [], id="an empty list"),
+    ],
+)
+def test_lists_of_rewritten_items_are_told_apart(schema, value, name):
+    assert same(carried(schema, {"a": value}, name), {"a": value})
+
+
+def test_lists_behind_references_are_told_apart():
+    schema = one_of_lists(TEXTS)
+    schema["properties"]["a"]["anyOf"].append({"$ref": "#/$defs/list"})
+    schema["$defs"] = {"list": {"type": "array"}}
+    for name in STRICT:
+        assert carried(schema, {"a": ["yes", 1]}, name) == {"a": ["yes", 1]}
+
+
+def test_lists_of_objects_that_a_tag_tells_apart_stay_lists():
+    def tagged(tag, kind):
+        return {"type": "object", "properties": {"tag": {"const": tag}, "v": {"type": kind}}, "required": ["tag"]}
+
+    lowered = lower(one_of_lists(tagged("a", "object"), tagged("b", "string")), "openai_strict")
+    assert [branch["type"] for branch in lowered.schema["properties"]["a"]["anyOf"]] == ["array", "array"]
+    assert lowered.lift(lowered.encode({"a": [{"tag": "b", "v": "[]"}]})) == {"a": [{"tag": "b", "v": "[]"}]}
+
+
+PAIR = {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "integer"}], "items": False}
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_surplus_items_of_a_tuple_are_not_dropped(name):
+    """An invalid list must not come back as a valid one."""
+    schema = {"type": "object", "properties": {"pair": PAIR}, "required": ["pair"]}
+    lowered = lower(schema, name)
+    assert lowered.lift(lowered.encode({"pair": [1, 2]})) == {"pair": [1, 2]}
+    back = lowered.lift(lowered.encode({"pair": [1, 2, 3]}))
+    assert back == {"pair": [1, 2, 3]}
+    assert not Validator(schema).accepts(back)
+
+
+@pytest.mark.parametrize("name", ["gemini", "portable"])
+@pytest.mark.parametrize(("values", "value"), [([1, 2], 1.0), ([2.0], 2), ([9007199254740992], 9007199254740992.0)])
+def test_equal_numbers_have_the_same_label(values, value, name):
+    schema = {"type": "object", "properties": {"n": {"enum": values}}, "required": ["n"]}
+    assert same(carried(schema, {"n": value}, name), {"n": value})
+
+
+def test_labels_of_objects_do_not_depend_on_the_order_of_keys():
+    schema = {"type": "object", "properties": {"o": {"enum": [{"a": 1, "b": [True]}]}}, "required": ["o"]}
+    assert carried(schema, {"o": {"b": [True], "a": 1.0}}, "openai_strict") == {"o": {"a": 1, "b": [True]}}
+
+
+ALTERNATIVES = {
+    "type": "object",
+    "properties": {
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "ids": {"type": "array", "items": {"type": "string"}},
+    },
+    "anyOf": [{"required": ["tags"]}, {"required": ["ids"]}],
+}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param({"allOf": [ALTERNATIVES]}, id="allOf"),
+        pytest.param({"$ref": "#/$defs/x", "$defs": {"x": ALTERNATIVES}}, id="reference"),
+        pytest.param({"type": "object", "properties": {"a": {}}, "not": {"required": ["b"]}}, id="not"),
+        pytest.param({"type": "object", "properties": {"a": {"const": ["x"]}}}, id="a list as a constant"),
+    ],
+)
+def test_what_may_not_be_written_is_said_in_words(schema, name):
+    lowered = lower(schema, name)
+    assert lowered.problem is None
+    assert not {"anyOf", "oneOf", "allOf", "not"} & set(lowered.schema)
+
+
+def test_unevaluated_is_not_repeated_beside_schemas_that_were_merged():
+    schema = {
+        "type": "array",
+        "allOf": [{"prefixItems": [{"type": "string"}], "items": True}],
+        "unevaluatedItems": False,
+    }
+    lowered = lower(schema, "openai")
+    assert carried(schema, ["a", 42], "openai") == ["a", 42]
+    assert any(loss.concept == "unevaluatedItems" for loss in lowered.losses)
+
+
+def test_addresses_that_the_pattern_of_a_format_leaves_out_are_named():
+    schema = {"type": "object", "properties": {"u": {"type": "string", "format": "uri"}}, "required": ["u"]}
+    assert any("IPv6" in loss.detail for loss in lower(schema, "gemini").losses)
+    assert not any("IPv6" in loss.detail for loss in lower(schema, "anthropic_strict").losses)  # it knows the format
