@@ -1,5 +1,6 @@
 """Count the work that a call does, so that tests can judge its cost without a clock."""
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -25,6 +26,8 @@ def count_work(action: Callable[[], Any]) -> int:
         steps += event == "c_call"
 
     tracing, profiling = sys.gettrace(), sys.getprofile()
+    gc.collect()
+    gc.disable()  # finalisers of objects that other tests left are not part of the work
     sys.settrace(on_line)
     sys.setprofile(on_call)
     try:
@@ -32,6 +35,7 @@ def count_work(action: Callable[[], Any]) -> int:
     finally:
         sys.setprofile(profiling)
         sys.settrace(tracing)
+        gc.enable()
     return steps
 
 
