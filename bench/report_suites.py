@@ -91,7 +91,7 @@ def _instances(suite: dict) -> str:
             sum(valid.values()),
             *(valid.get(what, 0) for what in (CARRIED, REPORTED, NULL)),
             readings,
-            valid.get(UNREPORTED, 0) + valid.get(CRASHED, 0),
+            valid.get(UNREPORTED, 0) + valid.get(CRASHED, 0) + found[name, "schema", UNREPORTED],
             sum(invalid.values()),
             *(invalid.get(what, 0) for what in (REJECTED, NULL, READS_AS_VALID, UNREPORTED)),
         )

@@ -126,8 +126,8 @@ class Check:
     def _instances(self, name: str, lowered: Lowered) -> None:
         try:
             written = Validator(lowered.schema)
-        except ToolwireError:
-            self._count(name, "schema", TOO_DEEP)
+        except ToolwireError as error:
+            self._count(name, "schema", TOO_DEEP if "deeper than" in str(error) else UNREPORTED, error)
             return
         for value, _ in self.case.instances:
             try:

@@ -20,6 +20,7 @@ from .budget import Budget
 from .codec import Codec
 from .dialects import Dialect
 from .keys import Keys
+from .keywords import has_old_forms
 from .leaves import Emitted
 from .nodes import Any, Array, Boolean, Enum, Never, Node, Null, Number, Record, Ref, String, Tuple, Union
 from .read import Source
@@ -200,7 +201,7 @@ class Emitter:
         """
         if keyword not in self.dialect.keywords or self.dialect.enforced:
             return False
-        if keyword.startswith(("$", "unevaluated")) or "$ref" in dumps(value):
+        if keyword.startswith(("$", "unevaluated")) or "$ref" in dumps(value) or has_old_forms(value):
             return False
         return not (self._is_root(node) and keyword in ("anyOf", "oneOf", "allOf", "not"))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..ir.pointer import JSON
+
 __all__ = [
     "COMBINED",
     "CONDITIONS",
@@ -67,3 +69,17 @@ READ = REMARKS.union(COMBINED, *OF_TYPE.values()) | {"type", "enum", "const", "n
 READ |= {"$defs", "definitions"}
 """All keywords that are read."""
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
+
+
+def has_old_forms(schema: JSON) -> bool:
+    """Whether a keyword is used in a form that 2020-12 does not have: a list of `items`, a boolean `exclusiveMinimum`."""
+    pending = [schema]
+    while pending:
+        one = pending.pop()
+        if type(one) is list:
+            pending += one
+        elif type(one) is dict:
+            if type(one.get("items")) is list or type(one.get("exclusiveMinimum", one.get("exclusiveMaximum"))) is bool:
+                return True
+            pending += one.values()
+    return False

@@ -132,6 +132,56 @@ def enum_beside_const(n):
     return record(x={"const": {"a": n - 1}, "enum": [{"a": i} for i in range(n)]})
 
 
+def conditions_that_share_a_definition(n):
+    """Every object mentions, under a condition, all properties of one definition."""
+    one = {**record(k={"type": "string"}), "if": {"required": ["k"]}, "then": {"$ref": "#/$defs/D"}}
+    return definitions(
+        {f"x{i}": one for i in range(n)}, {"D": record(**{f"p{i}": {"type": "string"} for i in range(n)})}
+    )
+
+
+def conditions_in_conditions(n):
+    """Conditions below `allOf` belong to every level above them."""
+    schema = {"if": {}, "then": record(**{f"p{i}": {"type": "string"} for i in range(n)})}
+    for depth in range(40):
+        schema = {**record(**{f"q{depth}": {"type": "string"}}), "allOf": [schema]}
+    return schema
+
+
+def conditional_objects(n):
+    """Objects of several conditions are joined, level by level."""
+
+    def nested(depth, name):
+        inner = nested(depth - 1, name) if depth else {"type": "string"}
+        return record(**{"same": inner, name: {"type": "string"}})
+
+    return {
+        **record(k={"type": "string"}),
+        "allOf": [{"if": {}, "then": record(value=nested(4, f"p{i}"))} for i in range(n)],
+    }
+
+
+def keywords_beside_unions(n):
+    """Implied keywords are distributed over the branches, which are references to further unions."""
+    defs = {
+        f"d{i}": {"anyOf": [{"type": "string"}, {"$ref": f"#/$defs/d{i + 1}"}], "properties": {f"p{i}": {}}}
+        for i in range(n)
+    }
+    return definitions({"x": {"$ref": "#/$defs/d0"}}, {**defs, f"d{n}": {"type": "integer"}})
+
+
+def nested_resources(n):
+    defs = {
+        f"d{i}": {"$id": f"r{i}.json", "properties": {"s": {"$ref": "#"}, "t": {"$ref": "r0.json"}}} for i in range(n)
+    }
+    return definitions({f"x{i}": {"$ref": f"r{i}.json"} for i in range(n)}, defs)
+
+
+def unions_of_lists(n):
+    lists = [{"type": "array", "items": record(**{f"p{i}": {}}), "description": str(i)} for i in range(n)]
+    return record(x={"anyOf": lists})
+
+
 SCHEMAS = [
     (union_times_unions, (10, 20, 40)),
     (unions_of_eight, (10, 20, 40)),
@@ -152,6 +202,12 @@ SCHEMAS = [
             inlined_object,
             references_by_anchor,
             repeated_types,
+            conditions_that_share_a_definition,
+            conditions_in_conditions,
+            conditional_objects,
+            keywords_beside_unions,
+            nested_resources,
+            unions_of_lists,
         )
     ],
 ]

@@ -137,3 +137,16 @@ def test_addresses_that_the_pattern_of_a_format_leaves_out_are_named():
     schema = {"type": "object", "properties": {"u": {"type": "string", "format": "uri"}}, "required": ["u"]}
     assert any("IPv6" in loss.detail for loss in lower(schema, "gemini").losses)
     assert not any("IPv6" in loss.detail for loss in lower(schema, "anthropic_strict").losses)  # it knows the format
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [{"items": [{"const": 1}]}, {"items": {"exclusiveMinimum": True, "minimum": 1}}, {"not": {"items": [True]}}],
+)
+def test_forms_of_old_drafts_are_not_repeated(condition):
+    """What is sent is 2020-12, or a provider's dialect of it."""
+    schema = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "array", "not": condition}
+    for name in DIALECTS:
+        lowered = lower(schema, name)
+        assert not lowered.unchanged
+        Validator(lowered.schema)
