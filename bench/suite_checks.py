@@ -129,9 +129,11 @@ class Check:
         except ToolwireError as error:
             self._count(name, "schema", TOO_DEEP if "deeper than" in str(error) else UNREPORTED, error)
             return
-        for value, _ in self.case.instances:
+        for value, expected in self.case.instances:
             try:
-                if self._validator.accepts(value):
+                if self._validator.accepts(value) != expected:
+                    continue  # counted as a verdict
+                if expected:
                     outcome = self._valid(lowered, written, value) or CARRIED
                     self._count(name, "valid", outcome, (value, lowered.encode(value)))
                 else:

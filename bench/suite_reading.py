@@ -5,7 +5,7 @@ code whether an instance is meant could never find a defect in it, so this modul
 instance and a schema document, in the simplest way that works:
 
 - a key that no applicable schema mentions is not meant, unless one of them opens the object;
-- a schema with the keywords of one type, and no `type`, means that type;
+- a schema with the keywords of one type, and no `type`, means that type, unless a combinator beside them names another;
 - the arguments of a tool are an object, and an object at the root without properties has none.
 
 `Reading.explain` returns the reasons and the instance without the keys that are not meant, so that the caller can check that
@@ -28,6 +28,7 @@ ROOT_OBJECT = "arguments that are not an object"
 
 _MOST_ALTERNATIVES = 256
 _OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
+_COMBINED = frozenset({"$ref", "$recursiveRef", "$dynamicRef", "allOf", "anyOf", "oneOf"})
 _CONDITIONS = ("if", "then", "else", "dependentSchemas", "dependentRequired", "dependencies")
 _KEYWORDS = {
     "object": "properties required additionalProperties patternProperties propertyNames minProperties maxProperties "
@@ -88,10 +89,11 @@ class Reading:
 
     def _judge_one(self, flat: tuple[str, ...], value: object, depth: int) -> tuple[frozenset[str], object]:
         schemas = [(pointer, self._at(pointer)) for pointer in flat]
+        alone = {kind for _, schema in schemas if _COMBINED.isdisjoint(schema) for kind in _implied(schema)}
         kinds = {kind for _, schema in schemas for kind in _implied(schema)}
         kind = _KINDS.get(type(value), "other")
         said = any(not {"type", "enum", "const"}.isdisjoint(schema) for _, schema in schemas)
-        if kinds - {kind} and not said:
+        if alone - {kind} or (kinds - {kind} and not said):
             return frozenset({IMPLIED_TYPE}), value
         if depth == 0 and not said and not kinds and kind != "object":
             return frozenset({ROOT_OBJECT}), value

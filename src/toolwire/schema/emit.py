@@ -19,7 +19,7 @@ from . import codec as codecs
 from .budget import Budget
 from .codec import Codec
 from .dialects import Dialect
-from .keys import Keys
+from .keys import Keys, mentions_illegal
 from .keywords import has_old_forms
 from .leaves import Emitted
 from .nodes import Any, Array, Boolean, Enum, Never, Node, Null, Number, Record, Ref, String, Tuple, Union
@@ -202,6 +202,8 @@ class Emitter:
         if keyword not in self.dialect.keywords or self.dialect.enforced:
             return False
         if keyword.startswith(("$", "unevaluated")) or "$ref" in dumps(value) or has_old_forms(value):
+            return False
+        if mentions_illegal(self.dialect.property_name, {keyword: value}):
             return False
         return not (self._is_root(node) and keyword in ("anyOf", "oneOf", "allOf", "not"))
 

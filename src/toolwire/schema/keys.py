@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-__all__ = ["Keys", "is_legal"]
+from ..ir.pointer import JSON
+
+__all__ = ["Keys", "is_legal", "mentions_illegal"]
 
 
 class Keys:
@@ -37,3 +39,28 @@ class Keys:
 @lru_cache(4096)
 def is_legal(pattern: str, name: str) -> bool:
     return re.fullmatch(pattern, name) is not None
+
+
+def mentions_illegal(pattern: str | None, schema: JSON) -> bool:
+    """Whether a schema names a property that has another name in the dialect."""
+    return pattern is not None and any(not is_legal(pattern, name) for name in _mentioned(schema))
+
+
+def _mentioned(schema: JSON) -> Iterator[str]:
+    pending = [schema]
+    while pending:
+        one = pending.pop()
+        if type(one) is list:
+            pending += one
+        elif type(one) is dict:
+            yield from _strings(one.get("required"))
+            for keyword in ("properties", "dependentSchemas", "dependentRequired", "dependencies"):
+                if type(one.get(keyword)) is dict:
+                    yield from one[keyword]
+                    for names in one[keyword].values():
+                        yield from _strings(names)
+            pending += one.values()
+
+
+def _strings(value: JSON) -> Iterator[str]:
+    return (one for one in (value if type(value) is list else ()) if type(one) is str)

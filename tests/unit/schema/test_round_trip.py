@@ -150,3 +150,22 @@ def test_forms_of_old_drafts_are_not_repeated(condition):
         lowered = lower(schema, name)
         assert not lowered.unchanged
         Validator(lowered.schema)
+
+
+@pytest.mark.parametrize(
+    "assertion",
+    [
+        {"oneOf": [{"required": ["a b"]}, {"required": ["c"]}]},
+        {"dependentRequired": {"c": ["a b"]}},
+        {"if": {"properties": {"a b": {"const": 1}}, "required": ["a b"]}, "then": {"required": ["c"]}},
+        {"not": {"required": ["a b", "c"]}},
+    ],
+)
+def test_assertions_about_a_renamed_property_are_said_in_words(assertion):
+    """Anthropic takes no space in the name of a property."""
+    inner = {"type": "object", "properties": {"a b": {"type": "integer"}, "c": {"type": "string"}}, **assertion}
+    schema = {"type": "object", "properties": {"x": {"type": "array", "items": inner}}, "required": ["x"]}
+    value = {"x": [{"a b": 2}]}
+    assert Validator(schema).accepts(value)
+    assert carried(schema, value, "anthropic") == value
+    assert any(loss.severity == "warning" for loss in lower(schema, "anthropic").losses)
