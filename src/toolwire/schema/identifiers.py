@@ -15,6 +15,8 @@ __all__ = ["Identifiers", "draft_of"]
 
 _DEPTH = 64
 _PERCENT = re.compile(r"%([0-7][0-9a-fA-F])")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
+_PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)?(//[^/]*)?(.*)", re.DOTALL).fullmatch
 _OLD_DRAFT = re.compile(r"json-schema\.org/draft-0([3467])/").search
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
 _SINGLE = (
@@ -108,13 +110,24 @@ def _subschemas(schema: Object, at: str) -> list[tuple[JSON, str]]:
 
 
 def _joined(base: str, uri: str) -> str:
-    if not uri:
-        return base
-    if not base:
+    """Resolve a reference without a fragment (RFC 3986, section 5.2); queries are part of the path here."""
+    if not uri or not base:
+        return uri or base
+    if _SCHEME(uri):
         return uri
-    from urllib.parse import urljoin
+    scheme, authority, path = _PARTS(base).groups("")  # type: ignore[union-attr]
+    if uri.startswith("//"):
+        return scheme + uri
+    if not uri.startswith("/"):
+        uri = f"{path.rpartition('/')[0]}/{uri}"
+    return scheme + authority + _without_dots(uri)
 
-    try:
-        return urljoin(base, uri)
-    except ValueError:
-        return uri
+
+def _without_dots(path: str) -> str:
+    kept: list[str] = []
+    for segment in path.split("/"):
+        if segment == "..":
+            del kept[max(len(kept) - 1, 1) :]
+        elif segment != ".":
+            kept.append(segment)
+    return "/".join([*kept, ""] if path.endswith(("/.", "/..")) else kept)

@@ -1,5 +1,7 @@
 """Where references lead."""
 
+from urllib.parse import urljoin
+
 import pytest
 
 from toolwire.schema import lower
@@ -119,3 +121,16 @@ def test_a_reference_out_of_the_document_is_never_sent():
 )
 def test_the_draft_is_the_one_that_a_document_declares(declared, draft):
     assert draft_of({"$schema": declared}) == draft
+
+
+@pytest.mark.parametrize("base", ["http://a/b/c/d", "http://a", "http://a/b/", "/b/c", "file:///x/y.json", "urn:a:b"])
+@pytest.mark.parametrize(
+    "uri", ["g", "./g", "g/", "/g", "//g/h", "../g", "../../g", "../../../g", "g/./h", "g/../h", "k:l", "."]
+)
+def test_relative_references_are_resolved_as_in_rfc_3986(base, uri):
+    document = {"$id": base, "$defs": {"x": {"$id": urljoin(base, uri)}}}
+    expected = urljoin(base, uri)
+    if base.startswith("urn:") or (not base.startswith(("http", "file")) and ".." in uri):
+        assert Identifiers(document).target(uri, "") in (None, "/$defs/x")  # not defined by the RFC
+    else:
+        assert Identifiers(document).target(uri, "") == ("" if expected == base else "/$defs/x")
