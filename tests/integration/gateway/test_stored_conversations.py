@@ -46,7 +46,7 @@ async def test_a_reference_is_refused_where_the_wires_differ(wire, stream):
             error = answer.document["error"]
             assert (answer.status, error["type"], error["param"]) == (400, "invalid_request_error", pointer)
             assert error["code"] == code
-            assert "or ask a model that is served over openai_responses" in error["message"]
+            assert "or use a model that is served over openai_responses" in error["message"]
             assert upstream.heard == []  # nobody was asked, and nobody is paid
 
 
