@@ -63,7 +63,8 @@ def _verdicts(suite: dict) -> str:
     ]
     headers = ("", "schemas", "refused by the validator", "instances", "verdict agrees", "differs, named", "differs")
     total = sum(found[group, "schema", "all"] for group in groups)
-    return f"{suite['name']}, {total:,} schemas:\n\n{_table(headers, rows)}\nNamed: {'; '.join(reasons) or 'none'}.\n"
+    version = f" ({suite['version']})" if suite.get("version") else ""
+    return f"{suite['name']}{version}, {total:,} schemas:\n\n{_table(headers, rows)}\nNamed: {'; '.join(reasons) or 'none'}.\n"
 
 
 def _lowered(suite: dict) -> str:
@@ -86,11 +87,10 @@ def _instances(suite: dict) -> str:
     for name in suite["dialects"]:
         valid = {what: n for (dialect, subject, what), n in found.items() if (dialect, subject) == (name, "valid")}
         invalid = {what: n for (dialect, subject, what), n in found.items() if (dialect, subject) == (name, "invalid")}
-        readings = sum(count for what, count in valid.items() if what not in _KNOWN)
         cells = (
             sum(valid.values()),
             *(valid.get(what, 0) for what in (CARRIED, REPORTED, NULL)),
-            readings,
+            _readings(found, name).total(),
             valid.get(UNREPORTED, 0) + valid.get(CRASHED, 0) + found[name, "schema", UNREPORTED],
             sum(invalid.values()),
             *(invalid.get(what, 0) for what in (REJECTED, NULL, READS_AS_VALID, UNREPORTED)),
@@ -98,9 +98,16 @@ def _instances(suite: dict) -> str:
         rows.append((name, *(f"{cell:,}" for cell in cells)))
     headers = ("dialect", "valid", "carried", "loss", "null as absent", "reading", "unreported")
     headers += ("invalid", "rejected", "null as absent", "text read as its value", "unreported")
-    reasons = Counter()
-    for (name, subject, what), count in found.items():
-        if name == suite["dialects"][0] and subject == "valid" and what not in _KNOWN:
-            reasons[what] += count
+    most, reasons = max(((name, _readings(found, name)) for name in suite["dialects"]), key=lambda one: one[1].total())
     told = "; ".join(f"{count:,} {what}" for what, count in reasons.most_common())
-    return f"{_table(headers, rows)}\nReadings, {suite['dialects'][0]}: {told or 'none'}.\n"
+    return f"{_table(headers, rows)}\nReadings of {most}: {told or 'none'}.\n"
+
+
+def _readings(found: Counter, name: str) -> Counter:
+    return Counter(
+        {
+            what: count
+            for (dialect, subject, what), count in found.items()
+            if (dialect, subject) == (name, "valid") and what not in _KNOWN
+        }
+    )

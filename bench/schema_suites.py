@@ -16,6 +16,7 @@ import argparse
 import gc
 import json
 import os
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -54,8 +55,9 @@ def schema_bench(folder: Path) -> Iterator[tuple[str, Case]]:
     for file in sorted((folder / "maskbench" / "data").glob("*.json")):
         document = _load(file)
         instances = [(test["data"], test["valid"]) for test in document["tests"]]
-        split = file.stem.partition("---")[0].partition("_v3_")[0]
-        yield "BFCL" if split.startswith("BFCL") else split, Case(file.stem, document["schema"], instances)
+        split = file.stem.partition("---")[0]
+        family = split.partition("_")[0]
+        yield family if family in ("BFCL", "JME") else split, Case(file.stem, document["schema"], instances)
 
 
 def measure(name: str, cases: Iterable[tuple[str, Case]], dialects: list[str], only: str) -> dict:
@@ -94,6 +96,13 @@ def _spread(found: list[tuple[float, str]]) -> dict:
     return {"p50": p50, "p99": p99, "max": most, "slowest": [name for _, name in found[:-4:-1]]}
 
 
+def _version(folder: Path) -> str:
+    """The commit of a clone; empty for a copy without its history."""
+    command = ["git", "-C", folder, "log", "-1", "--format=%h of %cs"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    return found.stdout.strip() if (folder / ".git").exists() else ""
+
+
 def _load(file: Path) -> list | dict:
     return json.loads(file.read_text(encoding="utf-8"))
 
@@ -117,7 +126,8 @@ def main() -> None:
             continue
         if not (Path(folder) / expected).is_dir():
             parser.error(f"{folder} is not a copy of {name}: it has no folder {expected}")
-        suites.append(measure(name, reader(Path(folder)), dialects, options.only))
+        measured = measure(name, reader(Path(folder)), dialects, options.only)
+        suites.append({**measured, "version": _version(Path(folder))})
     if not suites:
         parser.error("give --test-suite or --schema-bench; see --help for where to get them")
     if options.json:
