@@ -179,7 +179,7 @@ def test_new_settings_bring_new_secrets(tmp_path, caplog):
 
 
 def test_patterns_are_checked():
-    with pytest.raises(ConfigError, match="no regular expression"):
+    with pytest.raises(ConfigError, match="not a valid regular expression"):
         from_document({"log": {"remove": ["("]}})
 
 

@@ -185,7 +185,7 @@ def test_who_waits_and_leaves_is_never_begun(model):
         (b'{"messages": 3}', None, "messages"),
         (body(tools=[{"type": "function"}]), None, "expected an object"),
         (body(tools=TOOLS, tool_choice={"type": "function", "function": {"name": "zzz"}}), None, "not offered"),
-        (body(tools=[{"type": "web_search"}], tool_choice="required"), None, "no function is offered"),
+        (body(tools=[{"type": "web_search"}], tool_choice="required"), None, "no function is declared"),
         (body(response_format={"type": "json_schema", "json_schema": {"schema": {"type": "what"}}}), None, "what"),
     ],
 )
