@@ -225,8 +225,7 @@ def wrapped(name: str, inner: Maybe) -> Codec:
 
 
 class _Carried:
-    """What is known while one value is carried: lifted parts, because nested unions ask for the same part again, and the
-    steps left for finding branches."""
+    """State of one conversion: lifted parts, because nested unions ask for the same part again, and the step budget."""
 
     __slots__ = ("_budget", "_value", "lifted")
 

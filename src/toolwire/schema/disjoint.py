@@ -37,7 +37,7 @@ def disjoint(branches: list[Node], target: Target, budget: StepBudget | None = N
 
 
 def _told_apart_by_values(branches: list[Node], budget: StepBudget) -> bool:
-    """Whether all are enums, or objects with a common required property that is an enum, without a value in common.
+    """Return True for enums without a common value, or objects that such a required enum property tells apart.
 
     This covers titled enums and discriminated unions in linear time.
     """

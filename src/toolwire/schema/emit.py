@@ -38,7 +38,7 @@ MOST_NESTING = 80
 _POSTPONED_NESTING = 16
 """Nodes being written at once beyond which a definition is written later, from an empty stack."""
 _STEPS, _STEPS_PER_VALUE = 2_000, 20
-"""What comparisons of union branches may cost, in proportion to the size of the schema."""
+"""Steps for comparing union branches, in proportion to the size of the schema."""
 _REPEATED, _REPEATED_PER_VALUE = 20_000, 4
 """The size of everything that is written; inlined references write the same descriptions and enums again and again."""
 

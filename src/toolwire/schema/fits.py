@@ -27,7 +27,7 @@ _UNITS_PER_STEP = 200  # of `match_cost`
 
 
 def fits(node: Node, value: JSON, target: Target, budget: StepBudget | None = None) -> bool:
-    """Whether a value belongs to a node; False where the budget does not suffice to find out."""
+    """Return True if a value belongs to a node, False if it does not or if the budget is exhausted."""
     if budget is None:
         budget = StepBudget(_STEPS + size_of(value) * _STEPS_PER_VALUE)
     return _Fitting(target, budget).fits(node, value, 0)
