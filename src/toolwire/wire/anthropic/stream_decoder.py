@@ -46,7 +46,7 @@ _FAST = re.compile(
     + rb" ?\} ?\}"
 ).fullmatch
 _MESSAGE = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"})
-_MESSAGE_DELTA = frozenset({"type", "delta", "usage"})  # beside them: context_management, input_transformations
+_MESSAGE_DELTA = frozenset({"type", "delta", "usage"})  # others: context_management, input_transformations
 _KNOWN = frozenset({"text", "tool_use", "thinking", "redacted_thinking"})
 
 
