@@ -73,11 +73,11 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     if tool.kind == "builtin":
         if NAME in tool.extra:
             return tool.extra[NAME]
-        losses.add(path, "built-in tool", "dropped", f"Anthropic has no tool {tool.name!r}", "error")
+        losses.add(path, "built-in tool", "dropped", f"Anthropic has no built-in tool {tool.name!r}", "error")
         return None
     for concept, severity in _UNWRITABLE:
         if getattr(tool, concept) is not None:
-            losses.add(f"{path}/{concept}", concept, "dropped", "Anthropic declarations have no such field", severity)
+            losses.add(f"{path}/{concept}", concept, "dropped", "Anthropic declarations have no field for it", severity)
     out: Object = {"name": tool.name}
     if tool.description is not None:
         out["description"] = tool.description

@@ -112,7 +112,7 @@ def write_tools(tools: tuple[Tool, ...], losses: Losses, extra: Extra | None = N
         entry = tool.extra.get(_FORM, {}).get(":entry")
         if tool.kind == "builtin":
             if NAME not in tool.extra:
-                losses.add(path, "built-in tool", "dropped", f"Gemini has no tool {tool.name!r}", "error")
+                losses.add(path, "built-in tool", "dropped", f"Gemini has no built-in tool {tool.name!r}", "error")
                 continue
             entry = f"builtin {index}" if entry is None else entry
             entries.setdefault(entry, {}).update(tool.extra[NAME])
@@ -144,7 +144,7 @@ _unwritable = attrgetter(*(concept for concept, _ in _UNWRITABLE))
 def _write_function(tool: Tool, losses: Losses, path: str) -> Object:
     for (concept, severity), value in zip(_UNWRITABLE, _unwritable(tool), strict=True):
         if value:
-            losses.add(f"{path}/{concept}", concept, "dropped", "Gemini declarations have no such field", severity)
+            losses.add(f"{path}/{concept}", concept, "dropped", "Gemini declarations have no field for it", severity)
     form = tool.extra.get(_FORM, {})
     out: Object = {"name": tool.name}
     if tool.description is not None:

@@ -60,11 +60,11 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     if tool.kind == "builtin":
         if NAME in tool.extra:
             return tool.extra[NAME]
-        losses.add(path, "built-in tool", "dropped", f"Ollama has no tool {tool.name!r}", "error")
+        losses.add(path, "built-in tool", "dropped", f"Ollama has no built-in tool {tool.name!r}", "error")
         return None
     for (concept, severity), value in zip(_UNWRITABLE, _unwritable(tool), strict=True):
         if value:
-            losses.add(f"{path}/{concept}", concept, "dropped", "Ollama declarations have no such field", severity)
+            losses.add(f"{path}/{concept}", concept, "dropped", "Ollama declarations have no field for it", severity)
     form = tool.extra.get(FORM, {})
     function: Object = {"name": tool.name}
     if tool.description is not None:
