@@ -1,7 +1,7 @@
-"""Anthropic Messages, versions 2023-06-01 and 2026-10-21 of the API.
+"""Anthropic Messages, API versions 2023-06-01 and 2026-10-21.
 
-POST /v1/messages; named server-sent events, ended by `message_stop`. Arguments travel as objects, everything in a turn in
-one ordered list of blocks.
+POST /v1/messages. Streams are named server-sent events, ended by `message_stop`. Arguments are JSON objects, and the
+content of a turn is one ordered list of blocks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Content blocks of Messages, the one ordered list in which Anthropic says everything.
+"""Content blocks of Messages. A message is one ordered list of blocks.
 
-text  image  document  thinking  redacted_thinking  tool_use  tool_result      and others, which stay Opaque
+text  image  document  thinking  redacted_thinking  tool_use  tool_result      any other block stays Opaque
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WRITTEN = {"image": _IMAGES, "document": frozenset({"application/pdf"})}
 
 
 def read_blocks(raw: Object, form: Object, read: Callable[[JSON], Part] | None = None) -> list[Part]:
-    """The parts of a message or of a tool result; what cannot be told from them goes into `form`."""
+    """Read the parts of a message or a tool result. Spelling that the parts do not preserve goes into `form`."""
     value = raw.get("content")
     if type(value) is str:
         if value:
@@ -54,7 +54,7 @@ def read_blocks(raw: Object, form: Object, read: Callable[[JSON], Part] | None =
 
 
 def needs_list(part: Part) -> bool:
-    """Whether a part cannot be written as a bare string."""
+    """Return whether a part cannot be written as a bare string."""
     return type(part) is not Text or bool(part.extra) or part.cache is not None
 
 
@@ -83,7 +83,7 @@ def _read_thinking(raw: Object) -> Reasoning:
     signature = optional_string(raw, "signature")
     artefacts = (Artefact(PROVIDER, "signature", signature),) if signature else ()
     extra = leftover(raw, ("type", "thinking", "signature"), NAME)
-    if not signature:  # servers that only speak this wire may not sign
+    if not signature:  # servers that only imitate this wire may not sign
         extra[_FORM] = {**extra.get(_FORM, {}), ":signature": "absent"}
     return Reasoning(string(raw, "thinking"), (), artefacts, extra)
 
@@ -98,7 +98,7 @@ def _read_call(raw: Object) -> ToolCall:
     extra = leftover(raw, _CALL, NAME)
     if arguments is None:
         arguments = {}
-        extra[_FORM] = {**extra.get(_FORM, {}), ":input": "absent"}  # or null, which the form has then
+        extra[_FORM] = {**extra.get(_FORM, {}), ":input": "absent"}  # or null, which stays in the form
     cache = read_cache(raw, extra)
     return ToolCall(string(raw, "id"), string(raw, "name"), arguments, cache=cache, extra=extra)
 
@@ -130,7 +130,7 @@ def _read_any_result(raw: Object) -> ToolResult:
 
 
 def _read_result_block(raw: JSON) -> Text | Media | Opaque:
-    """A block of a tool result. Those that only a message has a value for stay opaque."""
+    """Read a block of a tool result. Block types that are parsed only in messages stay opaque."""
     if obj(raw).get("type") in ("text", "image", "document"):
         part = read_block(raw)
         assert isinstance(part, _CONTENT)
@@ -147,7 +147,7 @@ def _read_media(raw: Object, kind: str) -> Part:
     media_type = optional_string(source, "media_type")
     if data is None and not source.get("url") and not source.get("file_id"):
         return Opaque(NAME, kind, raw)
-    if where == "text":  # a document in plain text: our Media holds base64
+    if where == "text":  # a plain-text document: Media holds base64
         data, form = b64encode((data or "").encode()).decode(), {":source": "text"}
     elif where == "base64" and media_type not in _WRITTEN[kind]:
         form = {":source": "base64"}
@@ -169,7 +169,7 @@ def _read_media(raw: Object, kind: str) -> Part:
 
 
 def read_cache(raw: Object, extra: Extra) -> str | None:
-    """The time to live of a cache mark; whatever else it says goes into `extra`."""
+    """Return the time to live of a cache mark; its other fields go into `extra`."""
     mark = raw.get("cache_control")
     if mark is None:
         return None
@@ -189,7 +189,7 @@ def write_cache(ttl: str | None, extra: Extra, out: Object) -> None:
 
 
 def write_blocks(parts: Sequence[Part], form: Object, losses: Losses, path: str) -> JSON:
-    """A string or a list of blocks; None for a field that is absent."""
+    """Return a string or a list of blocks, or None if the field is to be left out."""
     if len(parts) == 1 and ":content" not in form and not needs_list(parts[0]):
         only = parts[0]
         assert isinstance(only, Text)
@@ -220,18 +220,18 @@ def write_block(part: Part, losses: Losses, path: str) -> Object | None:
     if isinstance(part, Media):
         return _write_media(part, losses, path)
     if isinstance(part, Refusal):
-        losses.add(path, "refusal", "rewritten", "Anthropic refuses in plain text", "info")
+        losses.add(path, "refusal", "rewritten", "Anthropic has no refusal block; sent as text", "info")
         return {"type": "text", "text": part.text}
     if part.wire == NAME:
         return part.value
-    losses.add(path, what_is(part), "dropped", "Anthropic has no such block", "error")
+    losses.add(path, what_is(part), "dropped", "Anthropic has no equivalent block", "error")
     return None
 
 
 def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
     out: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_of(call, losses, path)}
     if call.namespace is not None:
-        losses.add(f"{path}/namespace", "namespace", "dropped", "Anthropic calls have none")
+        losses.add(f"{path}/namespace", "namespace", "dropped", "Anthropic calls have no namespace")
     if call.cache is None and not call.extra:
         return out
     if ":input" in call.extra.get(_FORM, {}) and not call.arguments:
@@ -241,15 +241,15 @@ def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
 
 
 def arguments_of(call: ToolCall, losses: Losses, path: str) -> Object:
-    """The arguments as the object that the wire wants."""
+    """Return the arguments as an object, which the wire requires."""
     if call.arguments is not None:
         return call.arguments
     if call.kind == "freeform":
         losses.add(path, "freeform call", "rewritten", "sent as a call with one argument, `input`", "info")
         return {"input": call.raw or ""}
     if not call.raw:
-        return {}  # cut off before its arguments
-    detail = "they are not a JSON object: sent as text under `raw_arguments`"
+        return {}  # truncated before its arguments
+    detail = "not a JSON object; sent as text under `raw_arguments`"
     losses.add(f"{path}/arguments", "arguments", "rewritten", detail)
     return {"raw_arguments": call.raw}
 
@@ -281,16 +281,16 @@ def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
 
 
 def write_thinking(part: Reasoning, losses: Losses, path: str) -> Object | None:
-    """Only thoughts that Anthropic signed can go back to it."""
+    """Write a thinking block, or drop the part: Anthropic accepts only thinking that it signed."""
     for artefact in part.artefacts:
         if artefact.provider == PROVIDER and artefact.kind == "signature":
             out = {"type": "thinking", "thinking": part.text, "signature": artefact.data}
             return finish(out, part.extra, NAME)
         if artefact.provider == PROVIDER and artefact.kind == "redacted":
             return finish({"type": "redacted_thinking", "data": artefact.data}, part.extra, NAME)
-    if ":signature" in part.extra.get(_FORM, {}):  # it came from here without one
+    if ":signature" in part.extra.get(_FORM, {}):  # this wire sent it without a signature
         return finish({"type": "thinking", "thinking": part.text}, part.extra, NAME)
-    losses.add(path, "reasoning", "dropped", "Anthropic takes back only thoughts that it signed")
+    losses.add(path, "reasoning", "dropped", "Anthropic accepts only thinking that it signed")
     return None
 
 
@@ -298,18 +298,20 @@ def _write_media(part: Media, losses: Losses, path: str) -> Object | None:
     source = _write_source(part)
     if source is None or part.kind not in ("image", "file"):
         what = part.media_type or part.kind
-        losses.add(path, part.kind, "dropped", f"Anthropic takes images and PDF or text documents, not {what}", "error")
+        losses.add(
+            path, part.kind, "dropped", f"Anthropic accepts images and PDF or text documents, not {what}", "error"
+        )
         return {"type": "text", "text": left_out(part).text}
     out: Object = {"type": "image" if part.kind == "image" else "document"}
     out["source"] = finish(source, part.extra, f"{NAME}/source")
     if part.name is not None and part.kind == "file":
         out["title"] = part.name
     elif part.name is not None:
-        losses.add(f"{path}/name", "name of an image", "dropped", "Anthropic names documents only", "info")
+        losses.add(f"{path}/name", "name of an image", "dropped", "Anthropic has names for documents only", "info")
     if part.detail is not None:
-        losses.add(f"{path}/detail", "image detail", "dropped", "Anthropic has no such setting", "info")
+        losses.add(f"{path}/detail", "image detail", "dropped", "Anthropic has no detail setting", "info")
     if part.url is not None and part.media_type is not None:
-        losses.add(f"{path}/media_type", "media type", "dropped", "an address goes without one", "info")
+        losses.add(f"{path}/media_type", "media type", "dropped", "a URL source has no media type", "info")
     write_cache(part.cache, part.extra, out)
     return finish(out, part.extra, NAME)
 
@@ -321,7 +323,7 @@ def _write_source(part: Media) -> Object | None:
         return {"type": "url", "url": part.url}
     if part.data is None:
         return None
-    if part.extra.get(_FORM, {}).get(":source") == "base64":  # of a type that only came from here
+    if part.extra.get(_FORM, {}).get(":source") == "base64":  # a media type that only this wire sent
         source: Object = {} if part.media_type is None else {"media_type": part.media_type}
         return {"type": "base64", "data": part.data, **source}
     if part.kind == "image":

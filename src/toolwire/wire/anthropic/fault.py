@@ -2,7 +2,7 @@
 
     {"type": "error", "error": {"type", "message", "details": {"error_code"}}, "request_id"}
 
-The code is to be matched, never the wording. A 413 may come from the edge as HTML.
+Match the code, never the message text. A 413 may come from the edge as HTML.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _STATUSES: dict[FaultKind, tuple[int, ...]] = {
 
 
 def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signature, ...] = SIGNATURES) -> Fault:
-    """`body` is the whole envelope."""
+    """Read a fault from `body`, the whole envelope."""
     error = body.get("error") if type(body) is dict else None
     if type(error) is not dict:
         return Fault(kind_of_status(status or 500), words_of(body, status or 500), status or 500)

@@ -1,4 +1,4 @@
-"""How Anthropic says that a limit is broken."""
+"""Signatures of the errors by which Anthropic reports an exceeded limit."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from ..signatures import Signature
 __all__ = ["SIGNATURES"]
 
 _TOOL = r"(?P<path>tools\.\d{1,6}(?:\.\w{1,64})?"
-_FEWER = "prepare() takes strictness from as few tools as it can; or send fewer strict tools"
-_LOWER = "toolwire.schema.lower(schema, 'anthropic_strict') writes it so, or declare the tool without strict"
+_FEWER = "let prepare() remove `strict` from as few tools as possible, or send fewer strict tools"
+_LOWER = "lower the schema with toolwire.schema.lower(schema, 'anthropic_strict'), or declare the tool without strict"
 
 SIGNATURES = (
     Signature("name", "TW003", _TOOL + r"\.name): String should", "rename the tool, or let prepare() map it"),
-    Signature("unique_names", "TW001", r"tools: Tool names must be unique", "rename one of them"),
+    Signature("unique_names", "TW001", r"tools: Tool names must be unique", "rename one of the tools"),
     Signature("tools", "TW010", r"\navailable_tools_limit_exceeded\Z", "send fewer tools, or defer them"),
     Signature(
         "property_name",
@@ -26,7 +26,7 @@ SIGNATURES = (
         _TOOL + r"\.input_schema): input_schema does not support oneOf, allOf, or anyOf",
         "put the union under one property, or let prepare() rewrite it",
     ),
-    Signature("root", "TW020", _TOOL + r"\.input_schema)\.type: ", "say 'type': 'object' at the root"),
+    Signature("root", "TW020", _TOOL + r"\.input_schema)\.type: ", "set 'type': 'object' at the root"),
     Signature(
         "schema",
         "TW040",
@@ -40,13 +40,19 @@ SIGNATURES = (
         "grammar",
         "TW012",
         r"compiled grammar is too large|Schema is too complex for compilation",
-        "fewer or simpler strict tools: the bound is on all of them together",
+        "send fewer or simpler strict tools: the limit applies to all of them together",
     ),
     Signature(
-        "strict", None, r"does not support strict tools", "this model has none: declare the tools without strict"
+        "strict",
+        None,
+        r"does not support strict tools",
+        "declare the tools without strict: this model does not support it",
     ),
     Signature(
-        "strict", None, _TOOL + r"\.strict): Extra inputs", "this model has none: declare the tools without strict"
+        "strict",
+        None,
+        _TOOL + r"\.strict): Extra inputs",
+        "declare the tools without strict: this model does not support it",
     ),
     Signature(
         "closed",

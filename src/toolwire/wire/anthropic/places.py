@@ -1,4 +1,4 @@
-"""Where things stand in Messages documents, and how to recognise one."""
+"""JSON pointers into Messages documents, and the detection of such documents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FIELDS = {
 
 
 def leading_system(request: Request) -> int:
-    """How many messages go into the field `system`."""
+    """Count the leading messages that go into the field `system`."""
     count = 0
     for message in request.messages:
         if message.role not in ("system", "developer") or ":place" in message.extra.get("anthropic~", {}):
@@ -75,17 +75,17 @@ def _in_request(system: int, path: str) -> str:
 _BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "document", "server_tool_use"})
 _EVENTS = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "ping"})
 
-# Claude's own name, also with the prefixes of Bedrock; "anthropic/claude-…" is how OpenAI-compatible routers write it
+# a Claude model name, with or without a Bedrock prefix; OpenAI-compatible routers write "anthropic/claude-…" instead
 _OWN_MODEL = re.compile(r"(?:[a-z]++\.){0,8}claude").match
 
 
 def _is_own_block(block: Object) -> bool:
-    """Mistral's `thinking` parts hold a list, not a text."""
+    """Return whether a block is Anthropic's. Mistral's `thinking` parts hold a list, not a text."""
     return block.get("type") in _BLOCKS and type(block.get("thinking", "")) is str
 
 
 def _is_own_thinking(config: JSON) -> bool:
-    """Some Chat servers have a `thinking` with a type and no budget."""
+    """Return whether `thinking` is Anthropic's. Some Chat servers have one with a type and no budget."""
     return "budget_tokens" in config or config["type"] == "adaptive"
 
 

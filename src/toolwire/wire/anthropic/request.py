@@ -1,7 +1,7 @@
-"""Messages requests, in two versions of the API.
+"""Messages requests, for two versions of the API.
 
-`system` is the leading system message; system messages further down stand in `messages`. Version 2026-10-21 refuses
-sampling parameters, citations in what the user says and documents in what the model said: they are losses there.
+`system` holds the leading system message; later system messages are in `messages`. Version 2026-10-21 rejects sampling
+parameters, citations in user messages and documents in assistant messages, so these are losses there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEYS_2023 = {row.param: key for key, row in _PARAMS.items()} | {"user": ""}
 _KEYS_2026 = {"max_tokens": "max_tokens", "stop": "stop_sequences", "user": ""}
 _GONE_IN_2026 = dict.fromkeys(
     _KEYS_2023.keys() - _KEYS_2026.keys(),
-    f"API version 2026-10-21 has no such parameter; {NAME}@2023-06-01 as the target has it",
+    f"API version 2026-10-21 has no such parameter; use the target {NAME}@2023-06-01 to keep it",
 )
 _KNOWN = frozenset(_PARAMS) | {
     "model",
@@ -78,7 +78,7 @@ def _read_messages(body: Object) -> tuple[Message, ...]:
     leading = True
     for message in each(body, "messages", _read_message):
         if leading and message.role == "system":
-            # at the head, yet not in the field `system`
+            # a leading system message that is not in the field `system`
             form = {**message.extra.get(_FORM, {}), ":place": "messages"}
             message = Message(message.role, message.parts, {**message.extra, _FORM: form})
         else:
@@ -90,7 +90,7 @@ def _read_messages(body: Object) -> tuple[Message, ...]:
 def _read_message(raw: JSON) -> Message:
     role = obj(raw).get("role")
     if role not in ("user", "assistant", "system"):
-        raise ProtocolError(f"unknown role {role!r}", pointer="/role", hint="user, assistant or system")
+        raise ProtocolError(f"unknown role {role!r}", pointer="/role", hint="use user, assistant or system")
     return _message(role, raw)
 
 
@@ -189,12 +189,12 @@ def _write_max_tokens(request: Request, out: Object, losses: Losses) -> None:
     if request.params.max_tokens is None:
         budget = 0 if request.reasoning is None else request.reasoning.budget or 0
         out["max_tokens"] = DEFAULT_MAX_TOKENS + max(budget, 0)
-        detail = f"Anthropic requires it and the request has none: {out['max_tokens']}"
+        detail = f"Anthropic requires it and the request has none; set to {out['max_tokens']}"
         losses.add(join("params", "max_tokens"), "max_tokens", "rewritten", detail, "info")
 
 
 def _write_system(messages: tuple[Message, ...], losses: Losses) -> JSON:
-    """The field `system`."""
+    """Return the field `system`."""
     if len(messages) == 1:
         return write_blocks(messages[0].parts, messages[0].extra.get(_FORM, {}), losses, "/messages/0")
     blocks: list[Object] = []
@@ -213,12 +213,12 @@ def _write_message(message: Message, path: str, losses: Losses) -> Object:
     content = write_blocks(message.parts, form, losses, path)
     out: Object = {"role": role, "content": [] if content is None else content}
     if content is None and form.get(":content") in ("null", "absent"):
-        del out["content"]  # a null is in the form
+        del out["content"]  # `finish` restores a null from the form
     return finish(out, message.extra, NAME)
 
 
 def _drop_refused(message: Object, path: str, losses: Losses) -> None:
-    """What version 2026-10-21 answers with status 400."""
+    """Drop the content that version 2026-10-21 rejects with status 400."""
     blocks = message.get("content")
     if type(blocks) is not list:
         return
@@ -227,10 +227,13 @@ def _drop_refused(message: Object, path: str, losses: Losses) -> None:
         if not said and block.get("type") == "text" and block.get("citations"):
             blocks[number] = {key: value for key, value in block.items() if key != "citations"}
             losses.add(
-                f"{path}/{number}/citations", "citations", "dropped", "API version 2026-10-21 takes none from the user"
+                f"{path}/{number}/citations",
+                "citations",
+                "dropped",
+                "API version 2026-10-21 rejects citations in user messages",
             )
         elif said and block.get("type") == "document":
-            detail = "API version 2026-10-21 takes none in what the model said"
+            detail = "API version 2026-10-21 rejects documents in assistant messages"
             losses.add(f"{path}/{number}", "document", "dropped", detail, "error")
     if said:
         message["content"] = [block for block in blocks if block.get("type") != "document"]
@@ -246,7 +249,7 @@ def _write_thinking(request: Request, out: Object, losses: Losses) -> None:
                 join("reasoning", "visible"),
                 "visible reasoning",
                 "rewritten",
-                "shown thoughts need thinking: adaptive",
+                "visible reasoning requires thinking; set to adaptive",
                 "info",
             )
         if reasoning.mode is not None:
@@ -277,7 +280,7 @@ def _write_format(output: OutputFormat, config: Object, losses: Losses) -> None:
         config["format"] = finish({"type": "json_schema", "schema": output.schema}, output.extra, NAME)
         for concept in ("name", "description", "strict"):
             if getattr(output, concept) is not None:
-                detail = "Anthropic formats are always enforced and have no name"
+                detail = "Anthropic output formats are always enforced and have no name"
                 losses.add(join("output", concept), f"output {concept}", "dropped", detail, "info")
     elif output.kind == "json":
         detail = "Anthropic has no JSON mode without a schema"

@@ -1,6 +1,6 @@
 """Messages responses: stop reasons and usage.
 
-`input_tokens` on this wire leaves out what was read from or written to the cache; ours includes it.
+`input_tokens` on this wire excludes tokens read from or written to the cache; `Usage.input` includes them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def decode_response(body: Object) -> Response:
     parts = each(body, "content", read_block)
     stop = read_stop(body, any(_is_call(part) for part in parts))
     if stop is not None and is_cut(stop) and parts and type(parts[-1]) is ToolCall and not parts[-1].arguments:
-        # a call without arguments at the place of the cut has not begun to say them
+        # the answer was truncated here, so a call without arguments was truncated before its arguments
         parts[-1] = replace(parts[-1], arguments=None, raw="", state="truncated")
     extra = leftover(body, _KNOWN, NAME)
     form = remember_form(body, _ALWAYS, extra.get(_FORM, {}))
@@ -69,7 +69,7 @@ def decode_response(body: Object) -> Response:
 
 
 def is_cut(stop: Stop) -> bool:
-    """Whether the model was stopped in the middle."""
+    """Return whether a limit stopped the model before it finished."""
     return stop.reason in ("length", "context_window")
 
 
@@ -125,7 +125,7 @@ def read_usage(raw: JSON) -> Usage | None:
 
 
 def write_usage(usage: Usage, losses: Losses | None = None) -> Object:
-    """Write the counts. Their sum is the input, so a count that others include as well (OpenRouter) is cut to the rest."""
+    """Write the counts. They add up to the input, so a count that overlaps others (OpenRouter) is reduced."""
     given, cached, written = usage.input or 0, usage.cached, usage.cache_write
     if usage.input is not None:
         cached = cached and min(cached, given)
@@ -133,7 +133,7 @@ def write_usage(usage: Usage, losses: Losses | None = None) -> Object:
     if losses is not None:
         for name, before, after in (("cached", usage.cached, cached), ("cache_write", usage.cache_write, written)):
             if before != after:
-                detail = f"{before} of {given} input tokens are counted twice: {after}"
+                detail = f"{before} of {given} input tokens overlap another count; reduced to {after}"
                 losses.add(f"/usage/{name}", f"{name} tokens", "rewritten", detail, "info")
     fresh = max(given - (cached or 0) - (written or 0), 0)
     out: Object = {"input_tokens": fresh, "output_tokens": usage.output or 0}
@@ -155,9 +155,9 @@ def encode_response(response: Response) -> Encoded:
         if block is not None:
             content.append(block)
     if response.created is not None:
-        losses.add("/created", "created", "dropped", "an Anthropic answer is not dated", "info")
+        losses.add("/created", "created", "dropped", "Anthropic answers have no timestamp", "info")
     if response.alternatives:
-        detail = "an Anthropic answer has one choice"
+        detail = "an Anthropic answer has only one choice"
         losses.add("/alternatives", "alternatives", "dropped", detail, "error")
     out: Object = {
         "id": response.id,
@@ -175,16 +175,16 @@ def encode_response(response: Response) -> Encoded:
 
 
 def write_answer(part: Part, losses: Losses, path: str) -> Object | None:
-    """A client takes thoughts that nobody signed, too; it just cannot hand them to Anthropic."""
+    """Write a block of an answer. Clients accept unsigned thinking, but they cannot send it back to Anthropic."""
     if isinstance(part, Media):
-        losses.add(path, part.kind, "dropped", "an Anthropic answer has no media", "error")
+        losses.add(path, part.kind, "dropped", "Anthropic answers have no media", "error")
         return None
     if isinstance(part, Reasoning) and not any(artefact.provider == NAME for artefact in part.artefacts):
         if part.artefacts:
-            losses.add(f"{path}/artefacts", "artefact of reasoning", "dropped", "it is another provider's")
+            losses.add(f"{path}/artefacts", "artefact of reasoning", "dropped", "it belongs to another provider")
         words = part.text or "\n\n".join(part.summary)
         if part.summary:
-            losses.add(f"{path}/summary", "reasoning summary", "rewritten", "thoughts are plain text here", "info")
+            losses.add(f"{path}/summary", "reasoning summary", "rewritten", "Anthropic thinking is plain text", "info")
         if not words:
             losses.add(path, "reasoning", "dropped", "it has no text", "info")
             return None
@@ -193,7 +193,7 @@ def write_answer(part: Part, losses: Losses, path: str) -> Object | None:
         return finish({"type": "thinking", "thinking": words, **signature}, part.extra, NAME)
     artefacts = getattr(part, "artefacts", ())
     if any(artefact.provider != NAME for artefact in artefacts):
-        losses.add(f"{path}/artefacts", "artefact", "dropped", "it is another provider's")
+        losses.add(f"{path}/artefacts", "artefact", "dropped", "it belongs to another provider")
     return write_block(part, losses, path)
 
 
@@ -201,7 +201,7 @@ def write_stop(stop: Stop | None, losses: Losses) -> Object:
     if stop is None:
         return {"stop_reason": None, "stop_sequence": None}
     if stop.reason in ("content_filter", "unknown"):
-        detail = f"Anthropic has no word for it: {_WORDS[stop.reason]!r}"
+        detail = f"Anthropic has no equivalent; sent as {_WORDS[stop.reason]!r}"
         losses.add("/stop", f"stop reason {stop.reason}", "weakened", detail, "info")
     word = stop.extra.get(_FORM, {}).get(":stop_reason", _WORDS[stop.reason])
     out = {"stop_reason": word, "stop_sequence": stop.sequence}

@@ -1,4 +1,4 @@
-"""Messages streams, read: the one wire whose events say what they are."""
+"""Decode Messages streams, the one wire whose events name their own type."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _FAST = re.compile(
     + rb" ?\} ?\}"
 ).fullmatch
 _MESSAGE = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"})
-_MESSAGE_DELTA = frozenset({"type", "delta", "usage"})  # beside them: context_management, input_transformations
+_MESSAGE_DELTA = frozenset({"type", "delta", "usage"})  # others: context_management, input_transformations
 _KNOWN = frozenset({"text", "tool_use", "thinking", "redacted_thinking"})
 
 
 class _Block:
-    """A content block that is still growing."""
+    """A content block that is not closed yet."""
 
     __slots__ = ("artefacts", "delta", "fields", "key", "kind", "more", "pieces")
 
@@ -62,7 +62,7 @@ class _Block:
         self.delta: Callable[[int, bytes], Event] | None = _DELTAS.get(kind)
         self.pieces: list[bytes] = []
         self.artefacts: tuple[Artefact, ...] = ()
-        self.more = Fragments()  # fields from deltas of a kind that is not known here
+        self.more = Fragments()  # fields from deltas of an unknown type
 
 
 _DELTAS: dict[str, Callable[[int, bytes], Event]] = {
@@ -73,22 +73,22 @@ _DELTAS: dict[str, Callable[[int, bytes], Event]] = {
 
 
 class MessagesStreamDecoder(SSEStreamDecoder):
-    """Feed it the bytes of a Messages stream."""
+    """Decoder of Messages streams: feed it bytes, get events."""
 
     spoken = frozenset({"text", "thinking", "partial_json"})
 
     def __init__(self) -> None:
         super().__init__()
         self._blocks: dict[int, _Block] = {}
-        self._id: str | None = None  # of the message that is open
+        self._id: str | None = None  # of the open message
         self._usage: Object = {}
         self._called = False
         self._stop: Object = {}
         self._extra: Extra = {}
-        self._silent: int | None = None  # a call that ended without a word: what follows tells whether it was cut off
+        self._silent: int | None = None  # a call that ended without arguments: later events show if it was truncated
 
     def _whole(self) -> bool:
-        return False  # only message_stop ends it
+        return False  # only message_stop ends the answer
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         fast = _FAST(payload)
@@ -115,27 +115,27 @@ class MessagesStreamDecoder(SSEStreamDecoder):
         self._id = message_id
         self._extra = unknown(message, _MESSAGE, NAME)
         events.append(ResponseStart(message_id, optional_string(message, "model") or ""))
-        for part in each(message, "content", read_block):  # calls that a program made, say, in an earlier answer
+        for part in each(message, "content", read_block):  # e.g. calls that a program made in an earlier answer
             self._called = self._called or isinstance(part, ToolCall)
             events.extend(unfold_part(self._new_key(), 0, part))
         self._count(message.get("usage"), events)
 
     def _restart(self, message_id: str) -> None:
-        """Accept a repeated `message_start`; refuse that of another message.
+        """Accept a repeated `message_start`, and raise for the start of another message.
 
-        Some gateways send the event twice (BerriAI/litellm#32479). One that lost its upstream and tried again has put a
-        second message after the first half of another (vercel/ai#18331): what was sent before belongs to no answer.
+        Some gateways send the event twice (BerriAI/litellm#32479). A gateway that lost its upstream and retried sent a
+        second message after the first half of another (vercel/ai#18331); that first half belongs to no answer.
         """
         if message_id != self._id:
             raise ProtocolError(
                 f"message {message_id!r} starts while message {self._id!r} is open",
                 pointer="/message/id",
-                hint="ask again: two answers were sent as one",
+                hint="retry the request: the upstream sent two answers as one",
                 status=502,
             )
 
     def _count(self, usage: Any, events: list[Event]) -> None:
-        """Counts are totals so far; one that is absent keeps its value."""
+        """Update the usage. Counts are running totals; an absent count keeps its value."""
         if usage is None:
             return
         self._usage.update((key, value) for key, value in obj(usage, "usage").items() if value is not None)
@@ -145,7 +145,7 @@ class MessagesStreamDecoder(SSEStreamDecoder):
 
     def _block_start(self, event: Object, events: list[Event]) -> None:
         if self._id is None:
-            raise ProtocolError("a content block before message_start", status=502)
+            raise ProtocolError("a content block starts before message_start", status=502)
         self._settle_silent(events)
         fields = obj(event.get("content_block"), "content_block")
         kind = string(fields, "type")
@@ -182,7 +182,7 @@ class MessagesStreamDecoder(SSEStreamDecoder):
         elif type(kind) is str and kind in _TEXT_OF:
             self._grow(block, optional_string(delta, _TEXT_OF[kind]), events)
         elif block.kind in _KNOWN:
-            self.losses.add("/parts", str(kind), "dropped", "an unknown kind of delta")
+            self.losses.add("/parts", str(kind), "dropped", "unknown delta type")
         else:
             block.more.add({key: value for key, value in delta.items() if key != "type"})
 
@@ -221,7 +221,7 @@ class MessagesStreamDecoder(SSEStreamDecoder):
 
     def _end_call(self, block: _Block, events: list[Event]) -> None:
         whole = block.fields.get("input")
-        if not block.pieces and whole:  # some servers send the arguments with the start
+        if not block.pieces and whole:  # some servers send the arguments in content_block_start
             self._grow(block, dumps(whole), events)
         if not block.pieces:
             self._silent = block.key
@@ -284,5 +284,5 @@ _STEPS: dict[str, Callable[[MessagesStreamDecoder, Object, list[Event]], None]] 
 def _index(event: Object) -> int:
     index = event.get("index")
     if type(index) is not int or index < 0:
-        raise ProtocolError("expected a block index", pointer="/index", status=502)
+        raise ProtocolError("expected a non-negative block index", pointer="/index", status=502)
     return index

@@ -1,8 +1,8 @@
-"""Messages streams, written.
+"""Encode Messages streams.
 
-Blocks come one after the other on this wire: an item that starts while another is open waits, with its deltas, until
-that one is closed. Indexes are dense, a call's arguments are one sequence of fragments, and the message starts only when
-the first content is there, so that the usage known by then goes into `message_start`.
+Blocks are sequential on this wire: an item that starts while another is open is buffered, with its deltas, until that
+one is closed. Indexes are dense, and a call's arguments are one sequence of fragments. The message starts only with the
+first content, so that the usage known by then goes into `message_start`.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ _ENDS = (TextEnd, ReasoningEnd, CallEnd)
 
 
 class MessagesStreamEncoder(EventWriter):
-    """Feed it events; it gives the bytes of a Messages stream."""
+    """Encoder of Messages streams: feed it events, get bytes."""
 
     def __init__(self, request: Request | None = None) -> None:
         super().__init__()
         self._start = ResponseStart()
         self._started = False
         self._usage = Usage()
-        self._open: int | None = None  # the key of the block that is open
+        self._open: int | None = None  # the key of the open block
         self._waiting: dict[int, list[Event]] = {}
         self._dropped: set[int] = set()
         self._index = 0
-        self._head = b""  # all of a delta event before the fragment; empty while the block is not written yet
+        self._head = b""  # a delta event up to its fragment; empty until the block is written
         self._freeform: list[bytes] = []
         self._section: int | None = None
 
@@ -66,11 +66,11 @@ class MessagesStreamEncoder(EventWriter):
                 return b"".join((self._head, event.escaped, b'"}}\n\n'))  # type: ignore[union-attr]
         if kind is UsageUpdate or kind is ResponseStart:
             return self._prepare(event)
-        if kind is PartStart:  # a block is written when it is whole
+        if kind is PartStart:  # a block is written when it is complete
             return b""
-        if kind is Ping:  # may come before there is anything to begin with
+        if kind is Ping:  # allowed before message_start
             return _event("ping", {})
-        if isinstance(event, StreamFault):  # an error needs no message, and one may have been passed on already
+        if isinstance(event, StreamFault):  # an error needs no open message, and one may have been forwarded already
             return self._fail(event)
         return self._begin() + self._dispatch(event)
 
@@ -78,7 +78,7 @@ class MessagesStreamEncoder(EventWriter):
         if isinstance(event, ResponseStart):
             self._start = event
             if event.created is not None:
-                self.losses.add("/created", "created", "dropped", "an Anthropic answer is not dated", "info")
+                self.losses.add("/created", "created", "dropped", "Anthropic answers have no timestamp", "info")
         elif isinstance(event, UsageUpdate):
             self._usage = event.usage
         return b""
@@ -102,7 +102,9 @@ class MessagesStreamEncoder(EventWriter):
     def _dispatch(self, event: Event) -> bytes:
         if isinstance(event, (*_STARTS, WholePart)) and event.choice:
             self._dropped.add(event.key)
-            self.losses.add("/alternatives", "alternatives", "dropped", "an Anthropic answer has one choice", "error")
+            self.losses.add(
+                "/alternatives", "alternatives", "dropped", "an Anthropic answer has only one choice", "error"
+            )
             return b""
         key = getattr(event, "key", None)
         if key in self._dropped:
@@ -143,7 +145,9 @@ class MessagesStreamEncoder(EventWriter):
 
     def _text_start(self, event: TextStart) -> bytes:
         if event.refusal:
-            self.losses.add(self._path(event.key), "refusal", "rewritten", "Anthropic refuses in plain text", "info")
+            self.losses.add(
+                self._path(event.key), "refusal", "rewritten", "Anthropic has no refusal block; sent as text", "info"
+            )
         block = finish({"type": "text", "text": ""}, event.extra, NAME)
         return self._open_block(block, b"text_delta", b"text")
 
@@ -160,7 +164,7 @@ class MessagesStreamEncoder(EventWriter):
 
     def _reasoning_start(self, event: ReasoningStart) -> bytes:
         self._section = None
-        return b""  # thoughts or redacted thoughts? the next event tells
+        return b""  # the next event decides between thinking and redacted_thinking
 
     def _open_thinking(self) -> bytes:
         block = {"type": "thinking", "thinking": "", "signature": ""}
@@ -169,7 +173,7 @@ class MessagesStreamEncoder(EventWriter):
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         if event.section is not None:
             self.losses.add(
-                self._path(event.key), "reasoning summary", "rewritten", "thoughts are plain text here", "info"
+                self._path(event.key), "reasoning summary", "rewritten", "Anthropic thinking is plain text", "info"
             )
         opening, gap = b"", b""
         if not self._head:
@@ -200,12 +204,12 @@ class MessagesStreamEncoder(EventWriter):
     def _call_start(self, event: CallStart) -> bytes:
         self._freeform = []
         if event.namespace is not None:
-            self.losses.add(self._path(event.key), "namespace", "dropped", "Anthropic calls have none")
+            self.losses.add(self._path(event.key), "namespace", "dropped", "Anthropic calls have no namespace")
         block = {"type": "tool_use", "id": event.id, "name": event.name, "input": {}}
         out = self._open_block(finish(block, event.extra, NAME), b"input_json_delta", b"partial_json")
         if event.kind == "freeform":
             self.losses.add(
-                self._path(event.key), "freeform call", "rewritten", "a call with one argument, `input`", "info"
+                self._path(event.key), "freeform call", "rewritten", "sent as a call with one argument, `input`", "info"
             )
             self._head = b""
         return out
@@ -230,7 +234,7 @@ class MessagesStreamEncoder(EventWriter):
 
     def _report_foreign(self, event: TextEnd | ReasoningEnd | CallEnd) -> None:
         if any(artefact.provider != PROVIDER for artefact in event.artefacts):
-            self.losses.add(self._path(event.key), "artefact", "dropped", "it is another provider's")
+            self.losses.add(self._path(event.key), "artefact", "dropped", "it belongs to another provider")
 
     def _fail(self, event: StreamFault) -> bytes:
         return b"event: error\ndata: " + to_bytes(write_fault(event.fault)) + b"\n\n"

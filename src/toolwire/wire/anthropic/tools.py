@@ -2,8 +2,8 @@
 
     {"name", "description", "input_schema", "strict", "cache_control", "defer_loading", "input_examples", …}
 
-A tool with another `type` than `custom` is the provider's own and travels whole. The switch for parallel calls sits
-inside the tool choice, so asking for one call at a time makes a choice where there was none.
+A tool with a `type` other than `custom` is a provider tool and is passed through unchanged. The switch for parallel
+calls is a field of the tool choice, so a request for one call at a time creates a choice if there is none.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ def read_tool(raw: JSON) -> Tool:
 
 
 def discovered(body: JSON) -> tuple[Tool, ...]:
-    """The tools that a tool search found: in a response, in its content, or in one block. Anthropic tells only names."""
+    """Return the tools that a tool search found. `body` is a response, its content or one block.
+
+    Anthropic returns only their names.
+    """
     blocks = body.get("content", [body]) if type(body) is dict and body.get("type") == "message" else body
     found: list[Tool] = []
     for block in blocks if type(blocks) is list else [blocks]:
@@ -55,7 +58,7 @@ def discovered(body: JSON) -> tuple[Tool, ...]:
             result = obj(block.get("content"), "content")
             found += each(result, "tool_references", lambda raw: Tool(string(obj(raw), "tool_name")))
     if not found:
-        raise ProtocolError("no tool_search_tool_result block", pointer="/content")
+        raise ProtocolError("found no tool_search_tool_result block", pointer="/content")
     return tuple(found)
 
 
@@ -70,11 +73,11 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     if tool.kind == "builtin":
         if NAME in tool.extra:
             return tool.extra[NAME]
-        losses.add(path, "built-in tool", "dropped", f"Anthropic has no {tool.name!r}", "error")
+        losses.add(path, "built-in tool", "dropped", f"Anthropic has no built-in tool {tool.name!r}", "error")
         return None
     for concept, severity in _UNWRITABLE:
         if getattr(tool, concept) is not None:
-            losses.add(f"{path}/{concept}", concept, "dropped", "Anthropic declarations have no place for it", severity)
+            losses.add(f"{path}/{concept}", concept, "dropped", "Anthropic declarations have no field for it", severity)
     out: Object = {"name": tool.name}
     if tool.description is not None:
         out["description"] = tool.description
@@ -97,14 +100,14 @@ _CHOICE = frozenset({"type", "name", "disable_parallel_tool_use"})
 
 
 def read_choice(raw: JSON) -> tuple[ToolChoice | None, bool | None]:
-    """(choice, parallel)"""
+    """Read the tool choice, and whether parallel calls are allowed."""
     if raw is None:
         return None, None
     kind = obj(raw, "tool_choice").get("type")
     mode = _MODES.get(str(kind))
     if mode is None:
         raise ProtocolError(
-            f"unknown tool choice {kind!r}", pointer="/tool_choice/type", hint="auto, any, tool or none"
+            f"unknown tool choice {kind!r}", pointer="/tool_choice/type", hint="use auto, any, tool or none"
         )
     try:
         names = (string(raw, "name"),) if mode == "tool" else ()
@@ -123,7 +126,9 @@ def write_choice(request: Request, losses: Losses) -> Object | None:
     kind = _TYPES.get(choice.mode)
     if kind is None:
         kind = "any" if choice.required else "auto"
-        losses.add(join("choice"), f"tool choice {choice.mode}", "weakened", f"Anthropic has no such choice: {kind!r}")
+        losses.add(
+            join("choice"), f"tool choice {choice.mode}", "weakened", f"Anthropic has no equivalent; sent as {kind!r}"
+        )
     out: Object = {"type": kind}
     if kind == "tool":
         out["name"] = choice.names[0]

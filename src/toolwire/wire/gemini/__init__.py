@@ -1,7 +1,7 @@
 """Gemini generateContent.
 
-POST /v1beta/models/{model}:generateContent; streams as server-sent events of whole response objects, or as one JSON array,
-and nothing marks the end but the finish reason. Both spellings of protobuf JSON are read.
+POST /v1beta/models/{model}:generateContent. Streams are server-sent events of whole response objects, or one JSON
+array. Only the finish reason marks the end. Both spellings of protobuf JSON are read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .tools import read_tools, write_tools
 
 __all__ = ["CODEC", "Gemini"]
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9._~-]")  # what could be more than a name in a path
+_UNSAFE = re.compile(r"[^A-Za-z0-9._~-]")  # characters that could be syntax in a path
 
 
 class Gemini:
@@ -66,8 +66,8 @@ class Gemini:
         efforts=("minimal", "low", "medium", "high"),
         budgets=True,
         adaptive=True,
-        # the documented value that makes the API skip the check, for calls that another model made; literally
-        # (langchain-google#1972: its base64 is refused)
+        # The documented value that makes the API skip the signature check, for calls that another model made. It is
+        # sent literally: the API rejects its base64 (langchain-google#1972).
         unsigned_call="skip_thought_signature_validator",
     )
     decode_request = staticmethod(decode_request)
@@ -107,7 +107,7 @@ class Gemini:
         return write_tools(tools, losses), losses
 
     def list_tools(self, body: JSON) -> tuple[Tool, ...]:
-        raise ConfigError(f"{NAME} has no discovery reply", hint="the tools of a request are in its `tools`")
+        raise ConfigError(f"{NAME} has no discovery reply", hint="read the tools of a request from its `tools`")
 
 
 def _percent(found: re.Match[str]) -> str:

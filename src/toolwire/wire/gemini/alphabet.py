@@ -1,6 +1,7 @@
-"""Bytes in JSON: Google takes both alphabets of base64, with and without padding, and its Python SDK writes the one for URLs.
+"""Convert between the base64 alphabets.
 
-Nobody else takes that one, so it is form here: the canonical value is the usual alphabet, padded.
+Google accepts both alphabets of base64, with and without padding, and its Python SDK writes the URL-safe one. No other
+provider accepts that one, so it is form here: the canonical value uses the standard alphabet, padded.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _BARE = ":unpadded"
 
 
 def usual(data: str) -> tuple[str, Object]:
-    """`data` as everybody writes it, and how it was written.
+    """Return `data` in the standard alphabet, padded, and its original form.
 
     >>> usual("-_8")
     ('+/8=', {':url_alphabet': True, ':unpadded': True})
@@ -32,7 +33,7 @@ def usual(data: str) -> tuple[str, Object]:
 
 
 def respelled(data: str, form: Object) -> str:
-    """The way back."""
+    """Return `data` in its original form; the inverse of `usual`."""
     if _URL in form:
         data = data.translate(_TO_URL)
     return data.rstrip("=") if _BARE in form else data

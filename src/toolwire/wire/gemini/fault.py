@@ -1,8 +1,9 @@
 """Google's error envelope.
 
-    {"error": {"code": 429, "message", "status": "RESOURCE_EXHAUSTED", "details": [{"@type": …RetryInfo, "retryDelay": "30s"}]}}
+    {"error": {"code": 429, "message", "status": "RESOURCE_EXHAUSTED",
+               "details": [{"@type": …RetryInfo, "retryDelay": "30s"}]}}
 
-In a stream it may come as a list of one. When to try again is said in the body, not in a header.
+In a stream it may be a list of one. The retry delay is in the body, not in a header.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ _RETRY = "type.googleapis.com/google.rpc.RetryInfo"
 
 
 def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signature, ...] = SIGNATURES) -> Fault:
-    """`body` is the whole envelope."""
+    """Read a fault from `body`, the whole envelope."""
     if type(body) is list and body:
         body = body[0]
     error = body.get("error") if type(body) is dict else None
@@ -104,7 +105,7 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
 
 
 def _reason(details: JSON) -> str | None:
-    """The code of google.rpc.ErrorInfo, which is more exact than the status."""
+    """Return the reason of google.rpc.ErrorInfo, which is more specific than the status."""
     for entry in details if type(details) is list else ():
         if type(entry) is dict and type(entry.get("reason")) is str:
             return str(entry["reason"])

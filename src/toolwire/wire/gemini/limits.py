@@ -1,4 +1,7 @@
-"""How Gemini says that a limit is broken. A property is given by its name, or by its position among its siblings."""
+"""Signatures of the errors by which Gemini reports an exceeded limit.
+
+Gemini identifies a property by its name, or by its position among its siblings.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,15 @@ __all__ = ["SIGNATURES"]
 
 _TOOL = r"(?P<path>tools(?:\[\d{1,6}\])?\.function_declarations\[\d{1,6}\]"
 _PATH = _TOOL + r"[^\s':]{0,1000}?"
-_LOWER = "toolwire.schema.lower(schema, 'gemini') writes it so, or send it as parametersJsonSchema"
-_SIMPLER = "flatten the schema, shorten names and enums, bound fewer lists; nobody says where the limit is"
+_LOWER = "lower the schema with toolwire.schema.lower(schema, 'gemini'), or send it as parametersJsonSchema"
+_SIMPLER = "flatten the schema, shorten names and enums, bound fewer lists; the limit is not documented"
 
 SIGNATURES = (
     Signature(
         "tools",
         "TW010",
         r"At most \d{1,6} function declarations can be specified",
-        "send fewer tools, or let prepare() choose",
+        "send fewer tools, or let prepare() select them",
     ),
     Signature(
         "name",
@@ -28,7 +31,7 @@ SIGNATURES = (
         "unique_names",
         "TW001",
         r"Duplicate function declaration found(?:: (?P<tool>[\w.:-]{1,128}))?",
-        "rename one of them",
+        "rename one of the tools",
     ),
     Signature(
         "null", "TW024", r"Unknown name \"(?P<keyword>type)\" at '(?:request\.)?" + _PATH + r")': Proto field", _LOWER
@@ -45,8 +48,10 @@ SIGNATURES = (
     Signature("type", "TW024", r"Invalid value at '(?:request\.)?" + _PATH + r"\.type)' ", _LOWER),
     Signature("enum", "TW024", _PATH + r"\.enum): only allowed for STRING type", _LOWER),
     Signature("formats", "TW024", _PATH + r"\.format): only ", _LOWER),
-    Signature("items", "TW025", _PATH + r")\.items: missing field", "say what the items are"),
-    Signature("required", "TW026", _PATH + r"\.required\[\d{1,6}\]): property is not defined", "declare it"),
+    Signature("items", "TW025", _PATH + r")\.items: missing field", "declare the schema of the items"),
+    Signature(
+        "required", "TW026", _PATH + r"\.required\[\d{1,6}\]): property is not defined", "declare the required property"
+    ),
     Signature("empty_objects", "TW031", _PATH + r")\.properties: should be non-empty", _LOWER),
     Signature(
         "likely_depth",
@@ -62,6 +67,6 @@ SIGNATURES = (
         "refs",
         "TW027",
         r"reference to undefined schema at (?P<path>[\w.$]{1,400})",
-        "define it under $defs, or write it out",
+        "define the reference under $defs, or inline it",
     ),
 )

@@ -2,7 +2,8 @@
 
     {"jsonPath": "$.trip.stops[1].city", "stringValue": "Par", "willContinue": true}
 
-Strings continue until they no longer say so; numbers, booleans and nulls come whole. Containers are made on the way.
+A string continues while `willContinue` is true; numbers, booleans and nulls are complete. Containers are created as
+needed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d{1,6})\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?
 
 
 class PartialArguments:
-    """Feed it the `partialArgs` of one call; `value` is the object so far."""
+    """Accumulator for the `partialArgs` of one call; `value` is the object so far."""
 
     def __init__(self) -> None:
         self._root: Object = {}
@@ -56,7 +57,7 @@ class PartialArguments:
             _set(holder, last, None)
 
     def _speak(self, holder: Any, step: str | int, words: str) -> None:
-        """A string is put together when somebody asks for it."""
+        """Append a fragment of a string. The fragments are joined only when `value` is read."""
         text = self._texts.get((id(holder), step))
         if text is None:
             _set(holder, step, "")
@@ -81,7 +82,7 @@ def _steps(path: str) -> list[str | int]:
         steps.append(int(index) if index is not None else name or single or double or "")
         position = found.end()
     if not steps or position < len(path):
-        raise ProtocolError(f"not a JSONPath that arguments can be put at: {path!r}", pointer="/jsonPath", status=502)
+        raise ProtocolError(f"unsupported JSONPath for arguments: {path!r}", pointer="/jsonPath", status=502)
     return steps
 
 
@@ -94,13 +95,15 @@ def _get(holder: Any, step: str | int) -> Any:
 def _set(holder: Any, step: str | int, value: Any) -> None:
     if isinstance(step, int) and isinstance(holder, list):
         if step > len(holder) + 1000:
-            raise ProtocolError(f"an array index far beyond the array: {step}", pointer="/jsonPath", status=502)
+            raise ProtocolError(
+                f"array index {step} is too far beyond the end of the array", pointer="/jsonPath", status=502
+            )
         holder.extend([None] * (step + 1 - len(holder)))
         holder[step] = value
     elif isinstance(step, str) and isinstance(holder, dict):
         holder[step] = value
     else:
-        raise ProtocolError("a JSONPath that contradicts an earlier one", pointer="/jsonPath", status=502)
+        raise ProtocolError("the JSONPath contradicts an earlier one", pointer="/jsonPath", status=502)
 
 
 def _enter(holder: Any, step: str | int, empty: Any) -> Any:

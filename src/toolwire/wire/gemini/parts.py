@@ -1,10 +1,11 @@
 """Parts of Gemini contents.
 
-    {"text"}  {"text", "thought": true}  {"functionCall"}  {"functionResponse"}  {"inlineData"}  {"fileData"}      any of
-    them with a `thoughtSignature` beside it, which belongs to exactly that part
+    {"text"}  {"text", "thought": true}  {"functionCall"}  {"functionResponse"}  {"inlineData"}  {"fileData"}
 
-A function response must be an object, so every client wraps what a tool gave in a key of its own taste. The wrapper is
-form: `{"output": "22 °C"}` is the text 22 °C, `{"error": …}` is a failure.
+Any of them may have a `thoughtSignature`, which belongs to exactly that part.
+
+A function response must be an object, so every client wraps the result of a tool in a key of its own choice. The
+wrapper is form: `{"output": "22 °C"}` is the text 22 °C, `{"error": …}` is a failure.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _OWN_FILES = ("https://generativelanguage.googleapis.com/", "gs://")
 
 
 def read_part(raw: JSON) -> Part:
-    if type(raw) is dict and len(raw) == 1:  # nearly every part; the rest is for signatures, spellings and rare fields
+    if type(raw) is dict and len(raw) == 1:  # fast path; signatures, spellings and rare fields take the slow one
         if type(raw.get("text")) is str:
             return Text(raw["text"])
         if "functionCall" in raw:
@@ -85,7 +86,7 @@ def _read_plain_result(raw: Object) -> ToolResult | None:
 
 
 def _read_any_part(raw: JSON) -> Part:
-    # protobuf reads a null as an absent field, so that a part may list all its members
+    # protobuf reads a null as an absent field, so a part may list all its members
     fields = {key: value for key, value in camel(obj(raw)).items() if value is not None}
     if "functionCall" in fields:
         return _read_call(raw)
@@ -153,7 +154,7 @@ def _read_result(raw: Object) -> ToolResult:
 
 
 def _unwrap(response: Object, name: JSON) -> tuple[tuple[Text, ...], JSON, bool, str | None]:
-    """(words, structured, is_error, wrapper)"""
+    """Split a function response into (text parts, structured, is_error, wrapper)."""
     wrapper: str | None = None
     if len(response) == 1:
         (wrapper,) = response
@@ -186,7 +187,7 @@ def _read_data(raw: Object, field: str, known: frozenset[str]) -> Media | Opaque
         inline, form = usual(inline)
     elif not uri:
         return Opaque(NAME, field, raw)
-    if media_type is None:  # the API tells the type of a video on YouTube itself
+    if media_type is None:  # the API detects the type of a YouTube video itself
         form[":mimeType"] = "absent"
     if form:
         extra[_DATA_FORM] = {**extra.get(_DATA_FORM, {}), **form}
@@ -233,16 +234,16 @@ def write_part(part: Part, losses: Losses, path: str) -> Object | None:
     if isinstance(part, Reasoning):
         words = part.text or "\n\n".join(part.summary)
         if part.summary:
-            losses.add(f"{path}/summary", "reasoning summary", "rewritten", "thoughts are plain text here", "info")
+            losses.add(f"{path}/summary", "reasoning summary", "rewritten", "Gemini thoughts are plain text", "info")
         return put(_signed({"text": words, "thought": True}, part.artefacts, None, losses, path), part.extra, NAME)
     if isinstance(part, Media):
         return _write_data(part, losses, path)
     if isinstance(part, Refusal):
-        losses.add(path, "refusal", "rewritten", "Gemini refuses in plain text", "info")
+        losses.add(path, "refusal", "rewritten", "Gemini has no refusal part; sent as text", "info")
         return {"text": part.text}
     if part.wire == NAME:
         return part.value
-    losses.add(path, what_is(part), "dropped", "Gemini has no such part", "error")
+    losses.add(path, what_is(part), "dropped", "Gemini has no equivalent part", "error")
     return None
 
 
@@ -251,7 +252,7 @@ def _signed(out: Object, artefacts: tuple[Artefact, ...], cache: str | None, los
         if artefact.provider == PROVIDER:
             out["thoughtSignature"] = artefact.data
         else:
-            losses.add(f"{path}/artefacts", "artefact", "dropped", "it is another provider's")
+            losses.add(f"{path}/artefacts", "artefact", "dropped", "it belongs to another provider")
     if cache is not None:
         losses.add(f"{path}/cache", "cache", "dropped", "Gemini has no cache marks", "info")
     return out
@@ -272,17 +273,17 @@ def _write_any_call(call: ToolCall, losses: Losses, path: str) -> Object:
     elif call.arguments or call.extra.get(f"{_CALL}~", {}).keys().isdisjoint((":args", "args")):
         inner["args"] = call.arguments
     if call.namespace is not None:
-        losses.add(f"{path}/namespace", "namespace", "dropped", "Gemini calls have none")
+        losses.add(f"{path}/namespace", "namespace", "dropped", "Gemini calls have no namespace")
     out: Object = {"functionCall": put(inner, call.extra, _CALL)}
     return put(_signed(out, call.artefacts, call.cache, losses, path), call.extra, NAME)
 
 
 def _stand_in(call: ToolCall, losses: Losses, path: str) -> Object:
-    """Arguments for a call that has no object."""
+    """Return substitute arguments for a call whose arguments are not an object."""
     if call.kind == "freeform":
         losses.add(path, "freeform call", "rewritten", "sent as a call with one argument, `input`", "info")
         return {"input": call.raw or ""}
-    detail = "they are not a JSON object: sent as text under `raw_arguments`"
+    detail = "not a JSON object; sent as text under `raw_arguments`"
     losses.add(f"{path}/arguments", "arguments", "rewritten", detail)
     return {"raw_arguments": call.raw or ""}
 
@@ -306,7 +307,9 @@ def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
         inner["response"] = _wrap(result, wrapper, losses, path)
     texts = [isinstance(part, Text) for part in result.parts]
     if texts != sorted(texts, reverse=True):
-        losses.add(f"{path}/parts", "order of a result", "moved", "its words stand before its media", "info")
+        losses.add(
+            f"{path}/parts", "order of a result", "moved", "Gemini writes the text of a result before its media", "info"
+        )
     media = [write_part(part, losses, path) for part in result.parts if not isinstance(part, Text)]
     if any(part is not None for part in media):
         inner["parts"] = [part for part in media if part is not None]
@@ -318,11 +321,15 @@ def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
 def _wrap(result: ToolResult, wrapper: str | None, losses: Losses, path: str) -> Object:
     words = [part.text for part in result.parts if isinstance(part, Text)]
     if len(words) > 1:
-        losses.add(f"{path}/parts", "parts of a result", "weakened", "Gemini results are one object: joined", "info")
-    if result.structured is not None and any(words):
         losses.add(
-            f"{path}/parts", "words of a result", "dropped", "its structured value goes out in their place", "info"
+            f"{path}/parts",
+            "parts of a result",
+            "weakened",
+            "a Gemini result is one object; its texts are joined",
+            "info",
         )
+    if result.structured is not None and any(words):
+        losses.add(f"{path}/parts", "words of a result", "dropped", "its structured value is sent instead", "info")
     value: JSON = "".join(words) if result.structured is None else result.structured
     if result.is_error:
         return {"error": value}
@@ -340,7 +347,7 @@ def _write_data(part: Media, losses: Losses, path: str) -> Object | None:
     uri = part.url or part.file_id
     if part.media_type is None and ":mimeType" not in part.extra.get(_DATA_FORM, {}):
         data["mimeType"] = media_type_of(part.name or uri or "") or _LIKELY[part.kind]
-        detail = f"Gemini wants one: {data['mimeType']}, by the look of the name"
+        detail = f"Gemini requires it; guessed {data['mimeType']} from the name"
         losses.add(f"{path}/media_type", "media type", "rewritten", detail, "info")
     if part.data is not None:
         data["data"] = respelled(part.data, part.extra.get(_DATA_FORM, {}))
@@ -353,6 +360,6 @@ def _write_data(part: Media, losses: Losses, path: str) -> Object | None:
         data["displayName"] = part.name
     for concept in ("detail", "cache"):
         if getattr(part, concept) is not None:
-            losses.add(f"{path}/{concept}", concept, "dropped", "Gemini has no such setting", "info")
+            losses.add(f"{path}/{concept}", concept, "dropped", "Gemini media have no such setting", "info")
     field = "inlineData" if part.data is not None else "fileData"
     return put({field: put(data, part.extra, _DATA)}, part.extra, NAME)

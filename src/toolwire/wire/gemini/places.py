@@ -1,4 +1,4 @@
-"""Where things stand in generateContent documents, and how to recognise one."""
+"""JSON pointers into generateContent documents, and the detection of such documents."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def _in_message(request: Request, index: int, rest: list[str]) -> str:
 
 
 def _tools(request: Request) -> Iterator[str]:
-    """The place of each tool. One entry, or one declaration, may stand without a list around it."""
-    declared: dict[int, int] = {}  # how many functions each entry has had so far
+    """Yield the pointer of each tool. A single entry or declaration may be written without a list around it."""
+    declared: dict[int, int] = {}  # number of functions so far, by entry
     in_list = "tools" not in single_fields(request.extra, NAME)
     for tool in request.tools:
         number = tool.extra.get("gemini~", {}).get(":entry", 0)
@@ -112,7 +112,7 @@ SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
 
 
 def _counts(body: JSON) -> bool:
-    """Whether it is an answer without candidates."""
+    """Return whether the body is an answer without candidates."""
     return "usageMetadata" in body and "modelVersion" in body
 
 

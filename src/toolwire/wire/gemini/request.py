@@ -1,4 +1,4 @@
-"""generateContent requests. The model is in the URL, not in the body; what streams is decided there, too."""
+"""generateContent requests. The model and the choice of streaming are in the URL, not in the body."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def decode_request(body: Object) -> Request:
 
 
 def _read_system(raw: JSON, extra: Extra) -> Message:
-    if type(raw) is str:  # liberal: the text itself
+    if type(raw) is str:  # tolerated: a bare text
         extra[_FORM] = {**extra.get(_FORM, {}), ":system": "string"}
         raw = {"parts": [{"text": raw}]}
     try:
@@ -84,9 +84,9 @@ def _read_content(raw: JSON) -> Message:
         return _message("assistant", raw)
     if role == "user":
         return _message("user", raw)
-    if role is None or role == "" or role == "function":  # protobuf does not tell "" from an absent role
+    if role is None or role == "" or role == "function":  # protobuf does not distinguish "" from an absent role
         return _message("user", raw)
-    raise ProtocolError(f"unknown role {role!r}", pointer="/role", hint="user or model")
+    raise ProtocolError(f"unknown role {role!r}", pointer="/role", hint="use user or model")
 
 
 def _message(role: Role, raw: Object) -> Message:
@@ -101,7 +101,7 @@ def _message(role: Role, raw: Object) -> Message:
     if given != _ROLES.get(role):
         form = {"role": given} if "role" in raw else {":role": "absent"}
     if not parts:
-        form[":parts"] = "absent"  # or empty, which the form has then
+        form[":parts"] = "absent"  # or empty, which stays in the form
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
     return Message(role, tuple(read), extra)
@@ -166,7 +166,7 @@ def _read_format(config: Object) -> OutputFormat | None:
     if schema is None and config.get("responseSchema") is not None:
         schema, form = config["responseSchema"], {":schema": "responseSchema"}
     if schema is not None:
-        if kind not in (None, "application/json"):  # text/x.enum: one value of the schema, bare; no other wire has that
+        if kind not in (None, "application/json"):  # text/x.enum: one bare value of the schema; no other wire has it
             extra = {f"{NAME}/format": {"responseMimeType": kind, form.get(":schema", "responseJsonSchema"): schema}}
             return OutputFormat("text", extra=extra)
         if kind is None:
@@ -189,7 +189,7 @@ def encode_request(request: Request) -> Encoded:
         parts = _write_parts(message.parts, f"/messages/{index}", losses)
         if message.role in ("system", "developer"):
             if contents:
-                detail = "Gemini has one system instruction, at the head"
+                detail = "Gemini has one system instruction, before the contents"
                 losses.add(f"/messages/{index}", "system message", "moved", detail)
             system.extend(parts)
             system_extra = message.extra if index == 0 else {}
@@ -207,9 +207,9 @@ def encode_request(request: Request) -> Encoded:
     if generation := _write_config(request, losses):
         out["generationConfig"] = generation
     if request.model and "model" not in request.extra.get(_FORM, {}):
-        losses.add(join("model"), "model", "moved", f"into the URL: /models/{request.model}:generateContent", "info")
+        losses.add(join("model"), "model", "moved", f"to the URL: /models/{request.model}:generateContent", "info")
     if request.stream:
-        losses.add(join("stream"), "stream", "moved", "into the URL: streamGenerateContent?alt=sse", "info")
+        losses.add(join("stream"), "stream", "moved", "to the URL: streamGenerateContent?alt=sse", "info")
     return Encoded(put(out, request.extra, NAME), losses)
 
 
@@ -232,7 +232,7 @@ def _write_content(message: Message, parts: list[Object]) -> Object:
     out: Object = {} if ":role" in form else {"role": form.get("role", _ROLES[message.role])}
     out["parts"] = parts
     if not parts and ":parts" in form:
-        del out["parts"]  # absent, or empty in another way
+        del out["parts"]  # absent, or another empty value from the form
     return put(out, message.extra, NAME)
 
 
@@ -242,7 +242,7 @@ def _write_config(request: Request, losses: Losses) -> Object:
     form = request.extra.get(f"{_GENERATION}~", {})
     restore_spelling(out, form)
     if "logprobs" in out and "responseLogprobs" not in out and "responseLogprobs" not in form:
-        out["responseLogprobs"] = True  # the one is refused without the other
+        out["responseLogprobs"] = True  # the API rejects logprobs without it
     if request.reasoning is not None:
         thinking = _write_thinking(request.reasoning)
         if thinking:
@@ -266,7 +266,7 @@ def _write_thinking(reasoning: ReasoningConfig) -> Object:
     elif reasoning.effort is not None:
         out["thinkingLevel"] = reasoning.effort.upper()
     elif reasoning.mode == "auto":
-        out["thinkingBudget"] = -1  # as much as the model likes
+        out["thinkingBudget"] = -1  # the model decides
     restore_spelling(out, form)
     return put(out, reasoning.extra, NAME)
 
@@ -282,7 +282,7 @@ def _write_format(output: OutputFormat, out: Object, losses: Losses) -> None:
         out[form.get(":schema", "responseJsonSchema")] = output.schema
         for concept in ("name", "description", "strict"):
             if getattr(output, concept) is not None:
-                detail = "Gemini formats are always enforced and have no name"
+                detail = "Gemini output formats are always enforced and have no name"
                 losses.add(join("output", concept), f"output {concept}", "dropped", detail, "info")
     else:
         out["responseMimeType"] = "application/json" if output.kind == "json" else "text/plain"

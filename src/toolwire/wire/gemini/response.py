@@ -1,7 +1,7 @@
 """generateContent responses: candidates, finish reasons, usage.
 
-`STOP` also stands for "the model calls a function", and a blocked prompt has no candidates at all. A malformed call is a
-failure that can be asked again, not an empty answer.
+`STOP` also means "the model calls a function", and a blocked prompt has no candidates at all. A malformed call is a
+retryable failure, not an empty answer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _FORM = "gemini~"
 _CANDIDATE = "gemini/candidate"
 _CONTENT = "gemini/content"
 _KNOWN = frozenset({"candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId"})
-_ANSWER = frozenset({"promptFeedback", "usageMetadata", "modelVersion", "responseId"})  # a model may answer nothing
+# any of these makes an answer without candidates valid: a model may return nothing
+_ANSWER = frozenset({"promptFeedback", "usageMetadata", "modelVersion", "responseId"})
 CANDIDATE = frozenset({"content", "finishReason", "finishMessage", "index"})
 _REASONS: dict[str, StopReason] = {
     "STOP": "stop",
@@ -98,7 +99,7 @@ def decode_response(body: Object) -> Response:
 
 
 def blocked(feedback: Object) -> Stop | None:
-    """The stop of a prompt that was blocked."""
+    """Return the stop of a blocked prompt."""
     reason = feedback.get("blockReason", feedback.get("block_reason"))
     if reason is None:
         return None
@@ -108,7 +109,7 @@ def blocked(feedback: Object) -> Stop | None:
 
 
 def fault_of(stop: Stop | None) -> Fault | None:
-    """What came before a malformed call, or before an end for no reason, is not an answer."""
+    """Return a fault for a malformed call or an unexplained end, because the parts before it are not an answer."""
     if stop is None:
         return None
     if stop.reason == "malformed_call":
@@ -221,7 +222,7 @@ def encode_response(response: Response) -> Encoded:
     losses = Losses()
     out: Object = {}
     if response.created is not None:
-        losses.add("/created", "created", "dropped", "toolwire does not date Gemini answers", "info")
+        losses.add("/created", "created", "dropped", "toolwire writes no timestamp into Gemini answers", "info")
     is_blocked = response.stop is not None and ":blocked" in response.stop.extra.get(_FORM, {})
     is_empty = response.stop is None and not response.parts and ":candidates" in response.extra.get(_FORM, {})
     if not is_blocked and not is_empty:
@@ -264,15 +265,15 @@ def _write_candidate(index: int, answer: Response | Alternative, losses: Losses)
 
 
 def report_broken(call: ToolCall, losses: Losses, path: str) -> None:
-    """Calls are whole here, and whoever gets one runs it: one that is not is left out."""
-    losses.add(path, "call", "dropped", f"its arguments are {call.state}; Gemini calls are whole", "error")
+    """Report an incomplete call that is left out. Gemini calls are always complete, so a client would execute it."""
+    losses.add(path, "call", "dropped", f"its arguments are {call.state}; Gemini calls are always complete", "error")
 
 
 def stop_for_broken(call: ToolCall, stop: Stop | None, losses: Losses) -> Stop:
-    """What to say instead of a call that was left out."""
+    """Return the stop for an answer whose incomplete call was left out."""
     if stop is not None and stop.reason not in ("stop", "tool_calls"):
         return stop
-    losses.add("/stop", "stop reason", "rewritten", f"the call of {call.name} is {call.state}", "info")
+    losses.add("/stop", "stop reason", "rewritten", f"the call to {call.name} is {call.state}", "info")
     reason: StopReason = "length" if call.state == "truncated" else "malformed_call"
     return Stop(reason, detail=f"Malformed function call: {call.name}({call.text})")
 
@@ -282,12 +283,14 @@ def write_stop(stop: Stop | None, losses: Losses, path: str) -> Object:
         return {}
     word = stop.extra.get(_FORM, {}).get(":finishReason", _WORDS[stop.reason])
     if stop.sequence is not None:
-        losses.add(f"{path}/stop/sequence", "stop sequence", "dropped", "Gemini does not say which one it was", "info")
+        losses.add(
+            f"{path}/stop/sequence", "stop sequence", "dropped", "Gemini does not report the stop sequence", "info"
+        )
     if stop.reason in ("context_window", "refusal"):
-        detail = f"Gemini has no word for it: {word}"
+        detail = f"Gemini has no equivalent; sent as {word}"
         losses.add(f"{path}/stop", f"stop reason {stop.reason}", "weakened", detail, "info")
     elif stop.reason == "unknown" and word == _WORDS["unknown"]:
-        losses.add(f"{path}/stop", "stop reason unknown", "weakened", f"Gemini has no word for it: {word}")
+        losses.add(f"{path}/stop", "stop reason unknown", "weakened", f"Gemini has no equivalent; sent as {word}")
     out: Object = {} if word is None else {"finishReason": word}
     if stop.detail is not None:
         out["finishMessage"] = stop.detail

@@ -1,10 +1,11 @@
-"""Gemini's JSON is protobuf's, and protobuf takes camelCase and snake_case alike; clients send both, even in one request.
+"""The two spellings of Gemini's JSON.
 
-`take` reads an object in either spelling as camelCase and remembers which fields were spelled otherwise (form `:snake`);
-`put` writes them back that way. What we send on our own is camelCase.
+Gemini's JSON is protobuf JSON, which accepts both camelCase and snake_case. Clients send both, even in one request.
+`take` reads an object in either spelling as camelCase and records the fields in snake_case (form `:snake`); `put`
+writes them back that way. Other fields are written in camelCase.
 
-The API also accepts one value where it declares a repeated field (`"tools": {"googleSearch": {}}`). `take` reads it as a
-list of one and remembers the field (form `:single`); `put` unwraps it again.
+The API also accepts one value where it declares a repeated field (`"tools": {"googleSearch": {}}`). `take` reads it as
+a list of one and records the field (form `:single`); `put` unwraps it again.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ _SNAKE_KEYS = frozenset(_SNAKE)
 
 
 def camel(raw: Object) -> Object:
-    """`raw` with the fields we know in camelCase."""
+    """Return `raw` with its known fields in camelCase."""
     if _SNAKE_KEYS.isdisjoint(raw):
         return raw
     return {_SNAKE.get(key, key): value for key, value in raw.items()}
 
 
 def take(raw: Object, known: Collection[str], scope: str, extra: Extra, repeated: Collection[str] = ()) -> Object:
-    """`raw` in camelCase; its spelling and whatever is not in `known` go into `extra` under `scope`.
+    """Return `raw` in camelCase; its spelling and the fields not in `known` go into `extra` under `scope`.
 
     `repeated` names fields that hold a list; a single value in one of them is wrapped.
     """
@@ -64,13 +65,13 @@ def _is_single(value: JSON) -> bool:
 
 
 def single_fields(extra: Extra, scope: str) -> Collection[str]:
-    """The fields that were written as one value instead of a list."""
+    """Return the fields that were written as one value instead of a list."""
     form = extra.get(f"{scope}~")
     return form.get(":single", ()) if form else ()
 
 
 def put(out: Object, extra: Extra, scope: str) -> Object:
-    """`out` with what the wire had beyond it, in its own spelling."""
+    """Add the fields of `extra` to `out`, and restore the original spelling."""
     if not extra:
         return out
     out = finish(out, extra, scope)

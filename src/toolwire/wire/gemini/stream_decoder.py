@@ -1,8 +1,8 @@
-"""generateContent streams, read: server-sent events or one long JSON array.
+"""Decode generateContent streams: server-sent events or one long JSON array.
 
-Each chunk is a whole response with the next parts in it. A part of words continues the item before it if that is of the
-same kind; a function call comes whole, or (on Vertex) as assignments that are put together first. A signature closes
-the words before it, also when it comes in an empty part of its own.
+Each chunk is a whole response that contains the next parts. A text part continues the previous item if that is of the
+same kind. A function call is complete, or (on Vertex) a series of assignments that are combined first. A signature
+closes the text before it, even if the signature is in an empty part of its own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId",
 
 
 class _PartialCall:
-    """A call that comes in assignments. Its signature may come with any of them."""
+    """A call that arrives as assignments. Any of them may carry its signature."""
 
     __slots__ = ("arguments", "artefacts", "key")
 
@@ -62,16 +62,16 @@ class _Candidate:
     def __init__(self, index: int) -> None:
         self.index = index
         self.open: tuple[str, int] | None = None  # ("text" | "thought", key)
-        self.fields: Object = {}  # of the item that is open: those that are not known here
-        self.partial: dict[str, _PartialCall] = {}  # calls still coming, by id
-        self.last = ""  # the id of the one that was last
+        self.fields: Object = {}  # unknown fields of the open item
+        self.partial: dict[str, _PartialCall] = {}  # incomplete calls, by id
+        self.last = ""  # the id of the latest incomplete call
         self.called = False
         self.stop: Stop | None = None
         self.extra: Extra = {}
 
 
 class GeminiStreamDecoder(SSEStreamDecoder):
-    """Feed it the bytes of a streamGenerateContent answer."""
+    """Decoder of streamGenerateContent answers: feed it bytes, get events."""
 
     spoken = frozenset({"text"})
 
@@ -95,7 +95,7 @@ class GeminiStreamDecoder(SSEStreamDecoder):
                 self._frame(b"", element, events)
 
     def _begin(self, data: bytes) -> bytes:
-        """The first bytes that tell an array from events; nothing while a byte order mark may still be coming."""
+        """Detect an array or events, and return the bytes so far; none while a byte order mark may be incomplete."""
         self._head += data
         head = self._head.lstrip()
         if len(head) < 3 and _BOM.startswith(head):
@@ -110,7 +110,7 @@ class GeminiStreamDecoder(SSEStreamDecoder):
 
     def close(self) -> list[Event]:
         if self._array is not None and self._array.close() and not self._whole():
-            raise TruncatedStream("the stream stopped in the middle of an element", hint="ask again")
+            raise TruncatedStream("the stream stopped in the middle of an element", hint="retry the request")
         return super().close()
 
     def _whole(self) -> bool:
@@ -175,7 +175,7 @@ class GeminiStreamDecoder(SSEStreamDecoder):
             candidate.stop = stop
 
     def _keep(self, candidate: _Candidate, fields: Object) -> None:
-        """Keep fields of a candidate. A later value replaces an earlier one; objects are joined (`groundingMetadata`)."""
+        """Keep fields of a candidate. Later values replace earlier ones; objects are merged (`groundingMetadata`)."""
         if not fields:
             return
         kept = candidate.extra.setdefault(f"{NAME}/candidate", {})
@@ -218,7 +218,7 @@ class GeminiStreamDecoder(SSEStreamDecoder):
         escaped = self._escape(key, part.text)
         if escaped:
             events.append(TextDelta(key, escaped) if kind == "text" else ReasoningDelta(key, escaped))
-        if part.artefacts:  # a signature belongs to the part that it came with, so the next words are another part
+        if part.artefacts:  # a signature belongs to its own part, so the next text is another part
             self._hush(candidate, events, part.artefacts)
 
     def _hush(self, candidate: _Candidate, events: list[Event], artefacts: tuple[Artefact, ...] = ()) -> None:
@@ -261,7 +261,7 @@ class GeminiStreamDecoder(SSEStreamDecoder):
             events.append(CallEnd(partial.key, value, None, "complete", partial.artefacts))
 
     def _cut_off(self, candidate: _Candidate, call_ids: list[str], events: list[Event]) -> None:
-        """Calls whose assignments were still to come when the candidate ended: what there is, left open."""
+        """End calls that are still incomplete as truncated, with the arguments received so far."""
         for call_id in call_ids:
             partial = candidate.partial.pop(call_id)
             raw = dumps(partial.arguments.value)[:-1]
@@ -270,7 +270,7 @@ class GeminiStreamDecoder(SSEStreamDecoder):
 
 
 def _is_partial(candidate: _Candidate, call: Object) -> bool:
-    """Whether it is a piece of a call. A name and arguments are a call by themselves, whatever else is still coming."""
+    """Return whether this is part of a call. A name with arguments is a whole call, even if others are incomplete."""
     if call.get("partialArgs") or call.get("willContinue"):
         return True
     return (

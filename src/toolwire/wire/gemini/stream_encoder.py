@@ -1,6 +1,6 @@
-"""generateContent streams, written: each chunk a small response, function calls whole.
+"""Encode generateContent streams: each chunk is a small response, and function calls are complete.
 
-The official client reads lines and takes whatever is not `data: ` for the beginning of an error, so a sign of life is an
+The official client reads lines and parses any line without `data: ` as the start of an error, so a keep-alive is an
 empty line here, not a comment.
 """
 
@@ -42,25 +42,25 @@ __all__ = ["GeminiStreamEncoder"]
 
 
 class GeminiStreamEncoder(EventWriter):
-    """Feed it events; it gives the bytes of a streamGenerateContent answer (alt=sse)."""
+    """Encoder of streamGenerateContent answers (alt=sse): feed it events, get bytes."""
 
     def __init__(self, request: Request | None = None) -> None:
         super().__init__()
         self._tail = b""  # modelVersion and responseId, the same in every chunk
         self._open: dict[int, Any] = {}  # the start event of each open item
-        self._calls: dict[
-            int, bytes | None
-        ] = {}  # calls in the order of their starts; what is written of those that ended
-        self._last: dict[int, tuple[type[Event], int]] = {}  # by choice: kind and item of the last fragment
+        self._calls: dict[int, bytes | None] = {}  # in start order: the chunk of an ended call, or None
+        self._last: dict[int, tuple[type[Event], int]] = {}  # by choice: kind and key of the last fragment
         self._sections: dict[int, int | None] = {}
         self._freeform: dict[int, list[bytes]] = {}
-        self._broken: dict[int, ToolCall] = {}  # by choice: a call that was left out
+        self._broken: dict[int, ToolCall] = {}  # by choice: an incomplete call that was left out
         self._usage: Usage | None = None
 
     def _start(self, event: ResponseStart) -> bytes:
         fields: Object = {}
         if event.created is not None:
-            self.losses.add("/created", "created", "dropped", "toolwire does not date Gemini answers", "info")
+            self.losses.add(
+                "/created", "created", "dropped", "toolwire writes no timestamp into Gemini answers", "info"
+            )
         if event.model:
             fields["modelVersion"] = event.model
         if event.id:
@@ -77,7 +77,9 @@ class GeminiStreamEncoder(EventWriter):
         if isinstance(event, CallStart):
             self._calls[event.key] = None
         if isinstance(event, TextStart) and event.refusal:
-            self.losses.add(self._path(event.key), "refusal", "rewritten", "Gemini refuses in plain text", "info")
+            self.losses.add(
+                self._path(event.key), "refusal", "rewritten", "Gemini has no refusal part; sent as text", "info"
+            )
         return b""
 
     def _text_delta(self, event: TextDelta) -> bytes:
@@ -85,19 +87,19 @@ class GeminiStreamEncoder(EventWriter):
         return self._chunk(choice, b'{"text":"%b"}' % event.escaped)
 
     def _report_joined(self, event: TextDelta | ReasoningDelta) -> int:
-        """Report items that become one, because nothing is written between them. Return the choice of the item."""
+        """Report items that are joined because no part separates them. Return the choice of the item."""
         choice: int = self._open[event.key].choice
         last, self._last[choice] = self._last.get(choice), (type(event), event.key)
         if last is not None and last[0] is type(event) and last[1] != event.key:
             kind = "text" if isinstance(event, TextDelta) else "reasoning"
             for key in (last[1], event.key):
-                self.losses.add(self._path(key), kind, "rewritten", "joined: nothing is written between them", "info")
+                self.losses.add(self._path(key), kind, "rewritten", "joined, because no part separates them", "info")
         return choice
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         if event.section is not None:
             self.losses.add(
-                self._path(event.key), "reasoning summary", "rewritten", "thoughts are plain text here", "info"
+                self._path(event.key), "reasoning summary", "rewritten", "Gemini thoughts are plain text", "info"
             )
         before = self._sections.setdefault(event.key, event.section)
         self._sections[event.key] = event.section
@@ -114,7 +116,7 @@ class GeminiStreamEncoder(EventWriter):
         return self._sign(event, start, Reasoning("", (), self._own(event), _own_fields(start, event)))
 
     def _sign(self, event: TextEnd | ReasoningEnd, start: TextStart | ReasoningStart, part: Text | Reasoning) -> bytes:
-        """Write a signature, and fields that only this wire knows, after the text in an empty part of their own."""
+        """Write a signature, and fields of this wire only, after the text in an empty part."""
         if not part.artefacts and not part.extra:
             self._report_empty(event)
             return b""
@@ -124,7 +126,7 @@ class GeminiStreamEncoder(EventWriter):
 
     def _own(self, event: TextEnd | ReasoningEnd | CallEnd) -> tuple[Artefact, ...]:
         if any(artefact.provider != PROVIDER for artefact in event.artefacts):
-            self.losses.add(self._path(event.key), "artefact", "dropped", "it is another provider's")
+            self.losses.add(self._path(event.key), "artefact", "dropped", "it belongs to another provider")
         return tuple(artefact for artefact in event.artefacts if artefact.provider == PROVIDER)
 
     def _call_delta(self, event: CallDelta) -> bytes:
@@ -159,7 +161,7 @@ class GeminiStreamEncoder(EventWriter):
         return self._in_order()
 
     def _in_order(self) -> bytes:
-        """The calls that have ended, up to the first that has not: results may be matched by their order."""
+        """Return the ended calls before the first open one, in order, because results may be matched by order."""
         out = b""
         while self._calls and (written := next(iter(self._calls.values()))) is not None:
             out += written

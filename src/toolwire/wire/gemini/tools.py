@@ -1,10 +1,11 @@
 """Function declarations and function calling configuration.
 
-    tools: [{"functionDeclarations": [{"name", "description", "parametersJsonSchema" | "parameters", …}]}, {"googleSearch": {}}]
+    tools: [{"functionDeclarations": [{"name", "description", "parametersJsonSchema" | "parameters", …}]},
+            {"googleSearch": {}}]
     toolConfig: {"functionCallingConfig": {"mode": AUTO | ANY | NONE | VALIDATED, "allowedFunctionNames": […]}}
 
-A schema goes out as `parametersJsonSchema`, which takes JSON Schema; `parameters`, an OpenAPI subset, is written where it
-came from.
+A schema is written as `parametersJsonSchema`, which accepts JSON Schema. `parameters`, an OpenAPI subset, is written
+only if the schema was read from it.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ _ENTRY = "gemini/tool"
 _TOOLS_FORM = "gemini/tools~"
 _CONFIG = "gemini/functionCallingConfig"
 _MODES = ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED")
-"""The modes of a functionCallingConfig, each at its number in the protobuf enum."""
+"""Modes of a functionCallingConfig, indexed by their numbers in the protobuf enum."""
 _FUNCTION = frozenset({"name", "description", "parameters", "parametersJsonSchema", "response", "responseJsonSchema"})
 
 
 def read_tools(raw: Object, extra: Extra | None = None) -> tuple[Tool, ...]:
-    """The declarations under `tools`. An entry without any tool is form, kept in `extra` under `gemini/tools~`."""
+    """Read the declarations under `tools`. An entry without tools is form, kept in `extra` under `gemini/tools~`."""
     entries = each(raw, "tools", _read_entry)
     if len(entries) == 1 and entries[0] and all(tool.kind == "function" for tool in entries[0]):
-        return tuple(entries[0])  # one list of functions, as nearly every request has it
+        return tuple(entries[0])  # the usual case: one list of functions
     tools: list[Tool] = []
     for number, entry in enumerate(entries):
         for tool in entry:
@@ -58,7 +59,7 @@ def _with_extra(tool: Tool, extra: Extra) -> Tool:
 
 
 def _read_entry(raw: JSON) -> list[Tool]:
-    """One object of the list: declarations, built-in tools, or both."""
+    """Read one object of the list: declarations, built-in tools, or both."""
     extra: Extra = {}
     fields = take(raw, camel(obj(raw)), _ENTRY, extra, ("functionDeclarations",))
     tools = each(fields, "functionDeclarations", _read_function)
@@ -111,7 +112,7 @@ def write_tools(tools: tuple[Tool, ...], losses: Losses, extra: Extra | None = N
         entry = tool.extra.get(_FORM, {}).get(":entry")
         if tool.kind == "builtin":
             if NAME not in tool.extra:
-                losses.add(path, "built-in tool", "dropped", f"Gemini has no {tool.name!r}", "error")
+                losses.add(path, "built-in tool", "dropped", f"Gemini has no built-in tool {tool.name!r}", "error")
                 continue
             entry = f"builtin {index}" if entry is None else entry
             entries.setdefault(entry, {}).update(tool.extra[NAME])
@@ -143,7 +144,7 @@ _unwritable = attrgetter(*(concept for concept, _ in _UNWRITABLE))
 def _write_function(tool: Tool, losses: Losses, path: str) -> Object:
     for (concept, severity), value in zip(_UNWRITABLE, _unwritable(tool), strict=True):
         if value:
-            losses.add(f"{path}/{concept}", concept, "dropped", "Gemini declarations have no place for it", severity)
+            losses.add(f"{path}/{concept}", concept, "dropped", "Gemini declarations have no field for it", severity)
     form = tool.extra.get(_FORM, {})
     out: Object = {"name": tool.name}
     if tool.description is not None:
@@ -156,7 +157,7 @@ def _write_function(tool: Tool, losses: Losses, path: str) -> Object:
 
 
 def read_choice(config: JSON) -> ToolChoice | None:
-    """From `functionCallingConfig`."""
+    """Read the tool choice from `functionCallingConfig`."""
     if config is None:
         return None
     extra: Extra = {}
@@ -164,14 +165,14 @@ def read_choice(config: JSON) -> ToolChoice | None:
     config = obj(config, "toolConfig", "functionCallingConfig")
     fields = take(config, known, _CONFIG, extra, ("allowedFunctionNames",))
     number = fields.get("mode")
-    if type(number) is int and 0 <= number < len(_MODES):  # protobuf takes the number of an enum value, too
+    if type(number) is int and 0 <= number < len(_MODES):  # protobuf also accepts the number of an enum value
         fields = {**fields, "mode": _MODES[number]}
     word = optional_string(fields, "mode")
     names = tuple(each(fields, "allowedFunctionNames", _name))
     mode = (word or "AUTO").upper()
     if mode not in _MODES:
         pointer = join("toolConfig", "functionCallingConfig", "mode")
-        raise ProtocolError(f"unknown mode {word!r}", pointer=pointer, hint="AUTO, ANY, NONE or VALIDATED")
+        raise ProtocolError(f"unknown mode {word!r}", pointer=pointer, hint="use AUTO, ANY, NONE or VALIDATED")
     if word != mode or mode == "MODE_UNSPECIFIED" or type(number) is int:
         extra[_FORM] = {":mode": config.get("mode")}
     if mode == "NONE":
@@ -192,9 +193,9 @@ def _name(value: JSON) -> str:
 
 
 def write_choice(request: Request, losses: Losses) -> Object | None:
-    """The `functionCallingConfig`."""
+    """Return the `functionCallingConfig`."""
     if request.parallel is False:
-        losses.add(join("parallel"), "one call at a time", "dropped", "Gemini has no such switch")
+        losses.add(join("parallel"), "one call at a time", "dropped", "Gemini has no setting for parallel calls")
     choice = request.choice
     if choice is None:
         return None

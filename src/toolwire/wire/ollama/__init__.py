@@ -1,7 +1,7 @@
-"""Ollama's own protocol.
+"""Ollama's native protocol.
 
-POST /api/chat; streams as one JSON object a line, the last with `"done": true`, and streams unless told not to. Arguments
-travel as objects, images as bare base64. (Ollama also speaks OpenAI Chat under /v1, with fewer words.)
+POST /api/chat. A stream has one JSON object per line, the last with `"done": true`, and streaming is the default.
+Arguments are JSON objects, images bare base64. (Ollama also serves OpenAI Chat under /v1, with fewer fields.)
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Ollama:
     headers: ClassVar[Mapping[str, str]] = {}
     conversation = "messages"
     signs = SIGNS
-    # the server has no rule; these names survive what the templates of models write them into
+    # the server has no rule; such names survive the chat templates of models
     limits = Limits(name=r"[a-zA-Z0-9_.-]+", name_length=128, id=r"[\x21-\x7e]+", id_length=128)
     capabilities = Capabilities(
         choices=frozenset({"auto", "none"}),
@@ -87,7 +87,7 @@ class Ollama:
         return [tool for tool in written if tool is not None], losses
 
     def list_tools(self, body: JSON) -> tuple[Tool, ...]:
-        raise ConfigError(f"{NAME} has no discovery reply", hint="the tools of a request are in its `tools`")
+        raise ConfigError(f"{NAME} has no discovery reply", hint="read the tools of a request from its `tools`")
 
 
 CODEC: Wire = Ollama()

@@ -1,9 +1,9 @@
-"""Content of Ollama messages: one string of words, and images beside it.
+"""Content of Ollama messages: one text, and images beside it.
 
     {"role": "user", "content": "What is this?", "images": ["iVBORw0KGgo…"]}
 
-The server puts the images before the words, and so do we. An image is bare base64; its first bytes tell the type. Thoughts,
-images, words and calls are fields, so that their order among each other is always the same, and words are one string.
+The server puts the images before the text, and so do we. An image is bare base64; its first bytes identify the type.
+Thinking, images, text and calls are separate fields, so their relative order is fixed, and the text is one string.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["FORM", "NAME", "Placed", "read_content", "report_order", "thoughts",
 NAME = "ollama"
 FORM = "ollama~"
 Placed = tuple[str, Part]
-"""A part, and the path of it that losses name."""
+"""A part, and its path for losses."""
 
 _BEGINNINGS = (("iVBORw0KGgo", "image/png"), ("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"))
 
@@ -35,7 +35,7 @@ def _image_type(data: str) -> str | None:
 
 
 def read_content(raw: Object, form: Object) -> list[Part]:
-    """Images and words of a message; what cannot be told from them goes into `form`."""
+    """Read the images and the text of a message. Spelling that the parts do not preserve goes into `form`."""
     parts: list[Part] = [*each(raw, "images", _read_image)]
     if words := optional_string(raw, "content"):
         parts.append(Text(words))
@@ -51,7 +51,7 @@ def _read_image(data: JSON) -> Media:
 
 
 def write_content(parts: Sequence[Placed], form: Object, losses: Losses, joint: str) -> Object:
-    """The fields `content` and `images`. `joint` stands between words that were parts of their own."""
+    """Return the fields `content` and `images`. `joint` separates texts that were separate parts."""
     words: list[str] = []
     images: list[str] = []
     for where, part in parts:
@@ -59,12 +59,12 @@ def write_content(parts: Sequence[Placed], form: Object, losses: Losses, joint: 
             _report_text(part, where, losses)
             words.append(part.text)
         elif isinstance(part, Refusal):
-            losses.add(where, "refusal", "rewritten", "Ollama refuses in plain text", "info")
+            losses.add(where, "refusal", "rewritten", "Ollama has no refusal field; sent as text", "info")
             words.append(part.text)
         elif isinstance(part, Media):
             _write_media(part, where, words, images, losses)
         else:
-            losses.add(where, what_is(part), "dropped", "Ollama messages have no place for it", "error")
+            losses.add(where, what_is(part), "dropped", "Ollama messages have no field for it", "error")
     out: Object = {}
     if words or (":content" not in form and "content" not in form):
         out["content"] = joint.join(words)
@@ -75,7 +75,7 @@ def write_content(parts: Sequence[Placed], form: Object, losses: Losses, joint: 
 
 def _report_text(part: Text, where: str, losses: Losses) -> None:
     if part.artefacts:
-        losses.add(f"{where}/artefacts", "artefact", "dropped", "Ollama has no place for it")
+        losses.add(f"{where}/artefacts", "artefact", "dropped", "Ollama has no field for it")
     if part.cache is not None:
         losses.add(f"{where}/cache", "cache", "dropped", "Ollama has no cache marks", "info")
     if not part.text:
@@ -84,40 +84,40 @@ def _report_text(part: Text, where: str, losses: Losses) -> None:
 
 def _write_media(part: Media, where: str, words: list[str], images: list[str], losses: Losses) -> None:
     if part.kind != "image" or part.data is None:
-        detail = f"Ollama takes images, and their bytes, not {'an address' if part.kind == 'image' else part.kind}"
+        detail = f"Ollama accepts only inline images, not {'a URL' if part.kind == 'image' else part.kind}"
         losses.add(where, part.kind, "dropped", detail, "error")
         words.append(left_out(part).text)
         return
     images.append(part.data)
     for concept in ("name", "detail", "cache"):
         if getattr(part, concept) is not None:
-            losses.add(f"{where}/{concept}", concept, "dropped", "an image is only its bytes here", "info")
+            losses.add(f"{where}/{concept}", concept, "dropped", "an Ollama image is only base64 data", "info")
     if part.media_type != _image_type(part.data):
-        losses.add(f"{where}/media_type", "media type", "dropped", "an image is only its bytes here", "info")
+        losses.add(f"{where}/media_type", "media type", "dropped", "an Ollama image is only base64 data", "info")
 
 
 _PLACES: dict[type[Part], int] = {Reasoning: 0, Media: 1, Text: 2, Refusal: 2, ToolCall: 3}
 
 
 def report_order(parts: Sequence[Placed], losses: Losses) -> None:
-    """What the fields of a message do not tell: the order of its parts, and where one string of words was several."""
+    """Report the order of parts and the boundaries of texts, which the fields of a message do not preserve."""
     ranks = [_PLACES.get(type(part), 2) for _, part in parts]
     counts = Counter(ranks)
     highest = list(accumulate(ranks, max))
     lowest = list(accumulate(reversed(ranks), min))[::-1]
     for (where, part), rank, before, after in zip(parts, ranks, highest, lowest, strict=True):
         if before > rank or after < rank:
-            losses.add(where, "order", "moved", "here thoughts, images, words and calls follow each other", "info")
+            losses.add(where, "order", "moved", "Ollama has a fixed order: thinking, images, text, calls", "info")
         if rank in (0, 2) and counts[rank] > 1:
-            losses.add(where, what_is(part), "rewritten", "joined: a message has one string", "info")
+            losses.add(where, what_is(part), "rewritten", "joined, because a message has one string", "info")
 
 
 def thoughts(part: Reasoning, where: str, losses: Losses) -> str:
-    """The words of a piece of reasoning."""
+    """Return the text of a reasoning part."""
     if part.artefacts:
-        losses.add(f"{where}/artefacts", "artefact", "dropped", "Ollama has no place for it")
+        losses.add(f"{where}/artefacts", "artefact", "dropped", "Ollama has no field for it")
     if part.summary:
-        losses.add(f"{where}/summary", "reasoning summary", "rewritten", "thoughts are plain text here", "info")
+        losses.add(f"{where}/summary", "reasoning summary", "rewritten", "Ollama thinking is plain text", "info")
     text = part.text or "\n\n".join(part.summary)
     if not text:
         losses.add(where, "reasoning", "dropped", "it has no text", "info")

@@ -1,4 +1,4 @@
-"""Ollama's errors: `{"error": "words"}`. The status says which kind it is; in the middle of a stream there is none."""
+"""Ollama's errors: `{"error": "message"}`. The status gives the kind; within a stream there is no status."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .content import NAME
 
 __all__ = ["decode_error", "encode_error", "read_fault", "write_fault"]
 
-# What the server says, for errors that come without a status.
+# Messages of the server, for errors without a status.
 _WORDS: tuple[tuple[str, FaultKind], ...] = (
     (r"\Aunauthorized", "authentication"),
     (r"\bnot found\b", "not_found"),
@@ -35,13 +35,13 @@ _STATUSES: dict[FaultKind, tuple[int, ...]] = {"billing": (402,), "overloaded": 
 
 
 def read_fault(body: JSON, status: int | None = None) -> Fault:
-    """`body` is the whole envelope."""
+    """Read a fault from `body`, the whole envelope."""
     error = body.get("error") if type(body) is dict else None
     if not error:
         return Fault(kind_of_status(status or 500), words_of(body, status or 500), status or 500)
     own: Object = {key: value for key, value in body.items() if key != "error"}
     message = error
-    if type(error) is not str:  # a proxy in between with an envelope of its own
+    if type(error) is not str:  # a proxy with an envelope of its own
         own["error"] = error
         message = error.get("message") if type(error) is dict else None
     words = message if type(message) is str and message else words_of(None, status or 500)

@@ -1,10 +1,11 @@
 """Ollama messages.
 
-    {"role": "assistant", "content": "", "thinking": "…", "tool_calls": [{"id", "function": {"index", "name", "arguments": {…}}}]}
+    {"role": "assistant", "content": "", "thinking": "…",
+     "tool_calls": [{"id", "function": {"index", "name", "arguments": {…}}}]}
     {"role": "tool", "content": "22°C", "tool_name": "get_temperature", "tool_call_id": "call_1"}
 
-One message is one `Message`, in order; a `tool` message is a user message with one ToolResult. Arguments are objects. Ids
-are absent in older servers and clients, and then results belong to calls by name and order.
+Each message is one `Message`, in order; a `tool` message is a user message with one ToolResult. Arguments are objects.
+Older servers and clients send no ids; results are then matched to calls by name and order.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ _CALL = frozenset({"id", "type", "function"})
 _INNER = frozenset({"index", "name", "arguments"})
 _ROLES: dict[str, Role] = {"system": "system", "user": "user"}
 THOUGHT: Extra = {FORM: {":field": "thinking"}}
-"""Marks reasoning as this wire's own, so that it goes back with the history."""
+"""Mark of reasoning that comes from this wire, so that it is sent back with the history."""
 
 
 def read_message(raw: JSON) -> Message:
     word = string(obj(raw), "role")
-    role = word.lower()  # as the server does
+    role = word.lower()  # the server does the same
     form: Object = {} if role == word else {":role": word}
     if role == "assistant":
         return read_assistant(raw, form)
     if role == "tool":
         return Message("user", (_read_result(raw, form),))
     if role not in _ROLES:
-        raise ProtocolError(f"unknown role {word!r}", pointer="/role", hint="system, user, assistant or tool")
+        raise ProtocolError(f"unknown role {word!r}", pointer="/role", hint="use system, user, assistant or tool")
     parts = read_content(raw, form)
     return Message(_ROLES[role], tuple(parts), _with_form(leftover(raw, _PLAIN, NAME), form))
 
@@ -54,7 +55,7 @@ def _with_form(extra: Extra, form: Object) -> Extra:
 
 
 def read_assistant(raw: Object, form: Object) -> Message:
-    """An assistant message, of a request or of a response."""
+    """Read an assistant message of a request or a response."""
     spoken = read_content(raw, form)
     words = optional_string(raw, "thinking")
     reasoning: list[Part] = [Reasoning(words, extra=THOUGHT)] if words else []
@@ -74,7 +75,7 @@ def read_call(raw: JSON) -> ToolCall:
     if "type" in raw:
         form[":type"] = raw["type"]
     if function.get("arguments") is None:
-        form[":arguments"] = "absent"  # or null, which the form of the function has then
+        form[":arguments"] = "absent"  # or null, which stays in the form of the function
     extra = leftover(function, _INNER, _FUNCTION, leftover(raw, _CALL, NAME))
     return ToolCall(optional_string(raw, "id") or "", name, arguments, extra=_with_form(extra, form))
 
@@ -82,7 +83,7 @@ def read_call(raw: JSON) -> ToolCall:
 def _read_result(raw: Object, form: Object) -> ToolResult:
     name = optional_string(raw, "tool_name")
     known = _RESULT
-    if name is None and type(raw.get("name")) is str:  # what clients wrote before there was `tool_name`
+    if name is None and type(raw.get("name")) is str:  # older clients, from before `tool_name` existed
         name, known = raw["name"], _RESULT | {"name"}
         form[":name"] = "name"
     parts = [part for part in read_content(raw, form) if isinstance(part, (Text, Media))]
@@ -102,7 +103,7 @@ def write_message(message: Message, path: str, out: list[Object], losses: Losses
             out.append(_write_result(part, losses, where))
         elif isinstance(part, (ToolCall, Reasoning)):
             what = "call" if isinstance(part, ToolCall) else "reasoning"
-            losses.add(where, what, "dropped", "only an assistant message has one", "error")
+            losses.add(where, what, "dropped", "only assistant messages have this part", "error")
         else:
             rest.append((where, part))
     if rest or not message.parts:
@@ -132,7 +133,7 @@ def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
 def write_assistant(
     parts: Sequence[Placed], extra: Extra, losses: Losses, joint: str, *, numbered: bool = False
 ) -> Object:
-    """`numbered`: calls tell their position, as those of a server do."""
+    """Write an assistant message. `numbered` adds an index to each call, as the server does."""
     report_order(parts, losses)
     content: list[Placed] = []
     reasoning: list[str] = []
@@ -143,7 +144,7 @@ def write_assistant(
         elif isinstance(part, Reasoning):
             reasoning.append(thoughts(part, where, losses))
         elif isinstance(part, ToolResult):
-            losses.add(where, "result", "dropped", "an assistant message has none", "error")
+            losses.add(where, "result", "dropped", "assistant messages have no tool results", "error")
         else:
             content.append((where, part))
     form = extra.get(FORM, {})
@@ -157,9 +158,9 @@ def write_assistant(
 
 def write_call(call: ToolCall, losses: Losses, path: str, number: int | None) -> Object:
     if call.namespace is not None:
-        losses.add(f"{path}/namespace", "namespace", "dropped", "Ollama calls have none")
+        losses.add(f"{path}/namespace", "namespace", "dropped", "Ollama calls have no namespace")
     if call.artefacts:
-        losses.add(f"{path}/artefacts", "artefact", "dropped", "Ollama has no place for it")
+        losses.add(f"{path}/artefacts", "artefact", "dropped", "Ollama has no field for it")
     if call.cache is not None:
         losses.add(f"{path}/cache", "cache", "dropped", "Ollama has no cache marks", "info")
     form = call.extra.get(FORM, {})
@@ -177,10 +178,10 @@ def write_call(call: ToolCall, losses: Losses, path: str, number: int | None) ->
 
 
 def _stand_in(call: ToolCall, losses: Losses, path: str) -> Object:
-    """Arguments for a call that has no object."""
+    """Return substitute arguments for a call whose arguments are not an object."""
     if call.kind == "freeform":
         losses.add(path, "freeform call", "rewritten", "sent as a call with one argument, `input`", "info")
         return {"input": call.raw or ""}
-    detail = "they are not a JSON object: sent as text under `raw_arguments`"
+    detail = "not a JSON object; sent as text under `raw_arguments`"
     losses.add(f"{path}/arguments", "arguments", "rewritten", detail)
     return {"raw_arguments": call.raw or ""}

@@ -1,4 +1,4 @@
-"""Where things stand in /api/chat documents, and how to recognise one."""
+"""JSON pointers into /api/chat documents, and the detection of such documents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FIELDS = {
 _COUNTS = {"input": "prompt_eval_count", "output": "eval_count"}
 
 
-# fields of a canonical tool; whatever else a loss names stands around the function
+# fields of a canonical tool; other fields that a loss names are outside `function`
 _DECLARED = frozenset(Tool.__struct_fields__) - {"extra"}
 
 
@@ -84,7 +84,7 @@ _OWN_IN_MESSAGES = frozenset({"images", "thinking", "tool_name"})
 
 
 def _is_own(body: Object) -> bool:
-    """Whether it has what Chat, which is much alike, has not."""
+    """Return whether the body has a field that Chat, which is similar, does not have."""
     if not _OWN.isdisjoint(body):
         return True
     return any(

@@ -1,6 +1,7 @@
 """/api/chat requests: the envelope around messages and tools.
 
-Sampling stands in `options`. A request streams unless it says `"stream": false`, so what other wires leave unsaid is said.
+Sampling parameters are in `options`. A request streams unless it has `"stream": false`, so `stream` is written even if
+other wires leave it out.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _read_params(body: Object, extra: Extra) -> dict[str, Any]:
         return params
     known = set(_SAMPLING)
     limit = obj(options, "options").get("num_predict")
-    if type(limit) is int and limit < 0:  # -1 is no limit, and less than nothing is no number of tokens
+    if type(limit) is int and limit < 0:  # -1 means no limit; a negative limit has no canonical form
         known.remove("num_predict")
         options = {key: value for key, value in options.items() if key != "num_predict"}
     try:
@@ -135,14 +136,19 @@ def _write_params(request: Request, out: Object, losses: Losses) -> None:
         if key in options:
             out[key] = options.pop(key)
     if "top_logprobs" in out and "logprobs" not in out:
-        out["logprobs"] = True  # the one counts only with the other
+        out["logprobs"] = True  # the server ignores top_logprobs without it
     if options := finish(options, request.extra, _OPTIONS):
         out["options"] = options
 
 
 def _write_think(reasoning: ReasoningConfig, out: Object, losses: Losses) -> None:
     if reasoning.budget is not None:
-        losses.add(join("reasoning", "budget"), "thinking budget", "dropped", "Ollama has words for it, not numbers")
+        losses.add(
+            join("reasoning", "budget"),
+            "thinking budget",
+            "dropped",
+            "Ollama accepts an effort level, not a token budget",
+        )
     if reasoning.mode == "off":
         out["think"] = False
     elif reasoning.effort is not None:
@@ -150,10 +156,10 @@ def _write_think(reasoning: ReasoningConfig, out: Object, losses: Losses) -> Non
     elif reasoning.mode is not None:
         out["think"] = True
     if reasoning.visible is False and out.get("think"):
-        detail = "thoughts are shown where thinking is asked for"
+        detail = "Ollama shows thinking whenever it is enabled"
         losses.add(join("reasoning", "visible"), "hidden reasoning", "dropped", detail, "info")
-    if reasoning.visible and "think" not in out:  # a model that cannot think refuses a request that tells it to
-        detail = "thoughts are shown where thinking is asked for"
+    if reasoning.visible and "think" not in out:  # a model without thinking rejects a request that enables it
+        detail = "Ollama shows thinking whenever it is enabled"
         losses.add(join("reasoning", "visible"), "visible reasoning", "dropped", detail, "info")
 
 
@@ -163,8 +169,13 @@ def _write_format(output: OutputFormat, out: Object, losses: Losses) -> None:
     elif output.kind == "json_schema":
         out["format"] = output.schema if type(output.schema) is dict else "json"
         if type(output.schema) is not dict:
-            losses.add(join("output", "schema"), "schema of the answer", "weakened", "it is no object: any JSON")
+            losses.add(
+                join("output", "schema"),
+                "schema of the answer",
+                "weakened",
+                "it is not an object; any JSON is accepted",
+            )
     for concept in ("name", "description", "strict"):
         if getattr(output, concept) is not None:
-            detail = "a schema is enforced here, and has no name"
+            detail = "Ollama output schemas are always enforced and have no name"
             losses.add(join("output", concept), f"{concept} of the answer", "dropped", detail, "info")

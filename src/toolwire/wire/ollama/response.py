@@ -1,6 +1,6 @@
-"""/api/chat answers: one message, why it ended, counts and timings in one object.
+"""/api/chat answers: one object with the message, the stop reason, counts and timings.
 
-`stop` also stands for "the model calls a tool". There is no id, and the time is written out (RFC 3339).
+`stop` also means "the model calls a tool". There is no id, and the time is an RFC 3339 string.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _REASONS: dict[str, StopReason] = {
     "stop": "stop",
     "length": "length",
-    "load": "stop",  # nothing was asked: the model is in memory now, or no longer
+    "load": "stop",  # an empty prompt only loads the model into memory or unloads it
     "unload": "stop",
 }
 _WORDLESS = frozenset({"content_filter", "refusal", "pause", "malformed_call", "error", "unknown"})
@@ -76,7 +76,7 @@ def _read_message(raw: Object) -> Message:
 
 
 def read_created(body: Object) -> tuple[int | None, Object]:
-    """Seconds, and the form of the time where it has more to tell."""
+    """Return the time in seconds, and its original text as form if the seconds do not preserve it."""
     text = optional_string(body, "created_at")
     if text is None:
         return None, {} if "created_at" in body else {":created_at": None}
@@ -97,7 +97,7 @@ def _written(seconds: int) -> str:
 
 
 def write_created(created: int | None, form: Object, losses: Losses) -> Object:
-    """The field `created_at`. Clients want one, so that an answer without a time has the first there was."""
+    """Return the field `created_at`. Clients require one, so an answer without a time gets the Unix epoch."""
     text = form.get(":created_at", "")
     if created is None:
         return {} if text is None or "created_at" in form else {"created_at": _written(0)}
@@ -106,7 +106,7 @@ def write_created(created: int | None, form: Object, losses: Losses) -> Object:
     try:
         return {"created_at": _written(created)}
     except OverflowError:
-        losses.add("/created", "created", "dropped", "no year has so many seconds", "info")
+        losses.add("/created", "created", "dropped", "the time is out of range", "info")
         return {"created_at": _written(0)}
 
 
@@ -127,7 +127,7 @@ def _word_of(reason: StopReason) -> str:
 
 
 def write_stop(stop: Stop, losses: Losses) -> Object:
-    """The field `done_reason`; losses for what the word does not say."""
+    """Return the field `done_reason`, and report the details that it cannot express."""
     word = stop.extra.get(FORM, {}).get(":done_reason", "")
     if word is None:
         return {}
@@ -135,11 +135,11 @@ def write_stop(stop: Stop, losses: Losses) -> Object:
         return {"done_reason": word}
     word = _word_of(stop.reason)
     if stop.sequence is not None:
-        losses.add("/stop/sequence", "stop sequence", "dropped", "Ollama does not say which one it was", "info")
+        losses.add("/stop/sequence", "stop sequence", "dropped", "Ollama does not report the stop sequence", "info")
     if stop.detail is not None:
-        losses.add("/stop/detail", "stop detail", "dropped", "Ollama has no place for it", "info")
+        losses.add("/stop/detail", "stop detail", "dropped", "Ollama has no field for it", "info")
     if stop.reason in _WORDLESS or stop.reason == "context_window":
-        detail = f"Ollama has no word for it: {word!r}"
+        detail = f"Ollama has no equivalent; sent as {word!r}"
         losses.add("/stop", f"stop reason {stop.reason}", "weakened", detail)
     return {"done_reason": word}
 
@@ -160,9 +160,9 @@ def write_usage(usage: Usage, losses: Losses) -> Object:
 def encode_response(response: Response) -> Encoded:
     losses = Losses()
     if response.id:
-        losses.add("/id", "id", "dropped", "Ollama answers have none", "info")
+        losses.add("/id", "id", "dropped", "Ollama answers have no id", "info")
     if response.alternatives:
-        losses.add("/alternatives", "alternatives", "dropped", "an Ollama answer has one choice", "error")
+        losses.add("/alternatives", "alternatives", "dropped", "an Ollama answer has only one choice", "error")
     form = response.extra.get(FORM, {})
     stop = response.stop
     parts: list[Placed] = []
@@ -188,13 +188,13 @@ def encode_response(response: Response) -> Encoded:
 
 
 def report_broken(call: ToolCall, losses: Losses, path: str) -> None:
-    """Calls are whole here, and whoever gets one runs it: one that is not is left out."""
-    losses.add(path, "call", "dropped", f"its arguments are {call.state}; Ollama calls are whole", "error")
+    """Report an incomplete call that is left out. Ollama calls are always complete, so a client would execute it."""
+    losses.add(path, "call", "dropped", f"its arguments are {call.state}; Ollama calls are always complete", "error")
 
 
 def stop_for_broken(call: ToolCall, stop: Stop | None, losses: Losses) -> Stop:
-    """What to say instead of a call that was left out."""
+    """Return the stop for an answer whose incomplete call was left out."""
     if stop is not None and stop.reason not in ("stop", "tool_calls"):
         return stop
-    losses.add("/stop", "stop reason", "rewritten", f"the call of {call.name} is {call.state}", "info")
+    losses.add("/stop", "stop reason", "rewritten", f"the call to {call.name} is {call.state}", "info")
     return Stop("length" if call.state == "truncated" else "malformed_call")

@@ -1,7 +1,7 @@
-"""/api/chat streams, read: one JSON object a line, the last with `"done": true`.
+"""Decode /api/chat streams: one JSON object per line, the last with `"done": true`.
 
-Each line is an answer with the next words, thoughts or calls in it. Calls are whole. Words continue the item before them if
-that is of the same kind. An error takes the place of a line and ends the stream.
+Each line is an answer that contains the next text, thinking or calls. Calls are complete. Text continues the previous
+item if that is of the same kind. An error replaces a line and ends the stream.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ANY_CALL: tuple[Part, ...] = (ToolCall("", ""),)
 
 
 class OllamaStreamDecoder(SSEStreamDecoder):
-    """Feed it the bytes of an /api/chat stream."""
+    """Decoder of /api/chat streams: feed it bytes, get events."""
 
     spoken = frozenset({"content", "thinking"})
 
@@ -65,7 +65,7 @@ class OllamaStreamDecoder(SSEStreamDecoder):
         return ((b"", line) for line in self._lines.close())
 
     def _whole(self) -> bool:
-        return False  # the line that says so ends the answer at once
+        return False  # the line with `done` ends the answer immediately
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         line = self._read(payload)
@@ -92,7 +92,7 @@ class OllamaStreamDecoder(SSEStreamDecoder):
             events.append(ResponseEnd((stop,), self._extra))
 
     def _keep(self, extra: Extra) -> None:
-        """Log probabilities come token by token; everything else is said once, or over and over."""
+        """Merge fields into the extra. Log probabilities arrive per token; other fields arrive once or are repeated."""
         new = extra.get(NAME, {}).get("logprobs")
         if type(new) is list:
             self._logprobs += new

@@ -1,4 +1,4 @@
-"""/api/chat streams, written: a line for each piece of words, for each call when it is whole, and for the end."""
+"""Encode /api/chat streams: one line for each text fragment, for each complete call, and for the end."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ __all__ = ["OllamaStreamEncoder"]
 
 
 class OllamaStreamEncoder(EventWriter):
-    """Feed it events; it gives the bytes of an /api/chat answer."""
+    """Encoder of /api/chat streams: feed it events, get bytes."""
 
     def __init__(self, request: Request | None = None) -> None:
         super().__init__()
         self._head: Object = {}  # model and created_at, the same in every line
-        self._line = b""  # a line up to what the message says
+        self._line = b""  # a line up to the content of the message
         self._starts: dict[int, CallStart] = {}
-        self._inputs: dict[int, list[bytes]] = {}  # what freeform calls have said so far
-        self._calls: dict[int, bytes | None] = {}  # in the order of their starts; what is written of those that ended
+        self._inputs: dict[int, list[bytes]] = {}  # input of open freeform calls so far
+        self._calls: dict[int, bytes | None] = {}  # in start order: the line of an ended call, or None
         self._called = 0
-        self._last: tuple[type[Event], int] | None = None  # kind and item of the words that were written last
+        self._last: tuple[type[Event], int] | None = None  # kind and key of the text written last
         self._sections: dict[int, int | None] = {}
         self._broken: ToolCall | None = None
         self._usage: Usage | None = None
@@ -53,13 +53,13 @@ class OllamaStreamEncoder(EventWriter):
     def _write(self, event: Event) -> bytes:
         key = getattr(event, "key", None)
         if key is not None and self._places[key][0]:
-            self.losses.add("/alternatives", "alternatives", "dropped", "an Ollama answer has one choice", "error")
+            self.losses.add("/alternatives", "alternatives", "dropped", "an Ollama answer has only one choice", "error")
             return b""
         return super()._write(event)
 
     def _start(self, event: ResponseStart) -> bytes:
         if event.id:
-            self.losses.add("/id", "id", "dropped", "Ollama answers have none", "info")
+            self.losses.add("/id", "id", "dropped", "Ollama answers have no id", "info")
         created = write_created(event.created, event.extra.get(FORM, {}), self.losses)
         self._head = {"model": event.model, **created}
         self._line = to_bytes(self._head)[:-1] + b',"message":{"role":"assistant","content":"'
@@ -70,7 +70,9 @@ class OllamaStreamEncoder(EventWriter):
 
     def _text_start(self, event: TextStart) -> bytes:
         if event.refusal:
-            self.losses.add(self._path(event.key), "refusal", "rewritten", "Ollama refuses in plain text", "info")
+            self.losses.add(
+                self._path(event.key), "refusal", "rewritten", "Ollama has no refusal field; sent as text", "info"
+            )
         return b""
 
     def _text_delta(self, event: TextDelta) -> bytes:
@@ -80,7 +82,7 @@ class OllamaStreamEncoder(EventWriter):
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         self._join(ReasoningDelta, event.key)
         if event.section is not None:
-            detail = "thoughts are plain text here"
+            detail = "Ollama thinking is plain text"
             self.losses.add(self._path(event.key), "reasoning summary", "rewritten", detail, "info")
         before = self._sections.setdefault(event.key, event.section)
         self._sections[event.key] = event.section
@@ -88,16 +90,18 @@ class OllamaStreamEncoder(EventWriter):
         return self._said(b"", b',"thinking":"%b%b"' % (gap, event.escaped))
 
     def _join(self, kind: type[Event], key: int) -> None:
-        """Two items of words in a row are one here."""
+        """Report two consecutive items of the same kind, which become one on this wire."""
         last, self._last = self._last, (kind, key)
         if last is not None and last[0] is kind and last[1] != key:
             for joined in (last[1], key):
-                self.losses.add(self._path(joined), "words", "rewritten", "joined: nothing stands between them", "info")
+                self.losses.add(
+                    self._path(joined), "words", "rewritten", "joined, because nothing separates them", "info"
+                )
 
     def _words_end(self, event: TextEnd | ReasoningEnd) -> bytes:
         if event.artefacts:
             path = self._path(event.key)
-            self.losses.add(f"{path}/artefacts", "artefact", "dropped", "Ollama has no place for it")
+            self.losses.add(f"{path}/artefacts", "artefact", "dropped", "Ollama has no field for it")
         self._report_empty(event)
         return b""
 
@@ -139,7 +143,7 @@ class OllamaStreamEncoder(EventWriter):
         return self._in_order()
 
     def _in_order(self) -> bytes:
-        """The calls that have ended, up to the first that has not: results may be matched by their order."""
+        """Return the ended calls before the first open one, in order, because results may be matched by order."""
         out = b""
         while self._calls and (written := next(iter(self._calls.values()))) is not None:
             out += written
@@ -159,7 +163,7 @@ class OllamaStreamEncoder(EventWriter):
         return b""
 
     def _ping(self, event: Ping) -> bytes:
-        return self._said(b"") if self._line else b""  # clients parse every line, so that none may be blank
+        return self._said(b"") if self._line else b""  # clients parse every line, so no line may be blank
 
     def _fail(self, event: StreamFault) -> bytes:
         return to_bytes(write_fault(event.fault)) + b"\n"

@@ -2,7 +2,7 @@
 
     {"type": "function", "function": {"name", "description", "parameters": {"type": "object", "properties": {…}}}}
 
-There is no tool choice: a model that must not call is told of no tools, and none can be made to call.
+There is no tool choice: to forbid calls, a request declares no tools, and a call cannot be forced.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def read_tool(raw: JSON) -> Tool:
     extra = leftover(function, _INNER, _FUNCTION, leftover(raw, _OUTER, NAME))
     form: Object = {} if raw.get("type") == "function" else {":type": raw.get("type")}
     if parameters is None:
-        form[":parameters"] = "absent"  # or null, which the form of the function has then
+        form[":parameters"] = "absent"  # or null, which stays in the form of the function
     if form:
         extra[FORM] = {**extra.get(FORM, {}), **form}
     return Tool(name, description, parameters, extra=extra)
@@ -60,11 +60,11 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     if tool.kind == "builtin":
         if NAME in tool.extra:
             return tool.extra[NAME]
-        losses.add(path, "built-in tool", "dropped", f"Ollama has no {tool.name!r}", "error")
+        losses.add(path, "built-in tool", "dropped", f"Ollama has no built-in tool {tool.name!r}", "error")
         return None
     for (concept, severity), value in zip(_UNWRITABLE, _unwritable(tool), strict=True):
         if value:
-            losses.add(f"{path}/{concept}", concept, "dropped", "Ollama declarations have no place for it", severity)
+            losses.add(f"{path}/{concept}", concept, "dropped", "Ollama declarations have no field for it", severity)
     form = tool.extra.get(FORM, {})
     function: Object = {"name": tool.name}
     if tool.description is not None:
@@ -72,7 +72,7 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     if tool.input_schema is not None:
         function["parameters"] = tool.input_schema
     elif ":parameters" not in form:
-        function["parameters"] = {"type": "object", "properties": {}}  # templates of models look into it
+        function["parameters"] = {"type": "object", "properties": {}}  # chat templates of models read it
     kind = form.get(":type", "function")
     out: Object = {} if kind is None else {"type": kind}
     out["function"] = finish(function, tool.extra, _FUNCTION)
@@ -80,14 +80,14 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
 
 
 def write_tools(request: Request, losses: Losses) -> list[Object]:
-    """The declarations of a request: none where the model must not call."""
+    """Return the declarations of a request: none if the tool choice forbids calls."""
     if request.parallel is False:
-        losses.add(join("parallel"), "one call at a time", "dropped", "Ollama has no such switch")
+        losses.add(join("parallel"), "one call at a time", "dropped", "Ollama has no setting for parallel calls")
     mode = "auto" if request.choice is None else request.choice.mode
     if mode == "none":
         losses.add(join("choice"), "tool choice none", "rewritten", "no tools are declared", "info")
         for index in range(len(request.tools)):
-            losses.add(join("tools", index), "tool", "dropped", "it must not be called", "info")
+            losses.add(join("tools", index), "tool", "dropped", "tool choice none forbids calls", "info")
         return []
     if mode != "auto":
         severity: Severity = "warning" if mode == "validated" else "error"
