@@ -72,9 +72,17 @@ def check_targets(text):
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "docs/rules/README.md"], ids=lambda page: page.name)
 def test_links(page):
-    for target, _ in LINK.findall(page.read_text(encoding="utf-8")):
+    for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
         if "://" not in target:
-            assert (page.parent / target).exists(), target
+            linked = page.parent / target
+            assert linked.exists(), target
+            assert not anchor or anchor.removeprefix("#") in anchors(linked), target + anchor
+
+
+def anchors(page):
+    """Return the anchors of the headings, as GitHub generates them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_generated_files_are_fresh():
