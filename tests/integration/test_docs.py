@@ -31,7 +31,9 @@ def test_code_blocks(page, tmp_path, monkeypatch):
     printed = None
     for language, title, text in FENCE.findall(page.read_text(encoding="utf-8")):
         if language == "python":
-            assert not title or text in (ROOT / title).read_text(encoding="utf-8"), f"{title} does not contain this block"
+            assert not title or text in (ROOT / title).read_text(encoding="utf-8"), (
+                f"{title} does not contain this block"
+            )
             printed = run_python(text, names, page)
         elif language == "text" and printed is not None:
             assert printed == text
