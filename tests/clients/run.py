@@ -116,7 +116,7 @@ def mark(outcome: Outcome | None) -> str:
 
 
 def page(table: Table) -> str:
-    lines = ["| agent | speaks | " + " | ".join(TITLES[name] for name in UPSTREAMS) + " |"]
+    lines = ["| agent | protocol | " + " | ".join(TITLES[name] for name in UPSTREAMS) + " |"]
     lines.append("|---|---|" + "---|" * len(UPSTREAMS))
     for agent in AGENTS:
         marks = " | ".join(mark(table[agent.name, upstream]) for upstream in UPSTREAMS)
