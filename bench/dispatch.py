@@ -1,8 +1,8 @@
-"""One call, from the arguments as text to the result as text; and a thousand at once. Beside the peers and the limit.
+"""Measure one call, from the arguments as text to the result as text, and a thousand at once, with the peers and the limit.
 
-The limit is jiter, jsonschema-rs and msgspec around the bare function: parse, validate, call, write; of a thousand, also the bare
-functions in one gather. What the peers do differs: openai-agents is measured without its runner, pydantic-ai by its tool manager,
-without instrumentation, mcp and langchain by their call in process.
+The limit is jiter, jsonschema-rs and msgspec around the bare function: parse, validate, call, write; for a thousand calls, also the
+bare functions in one gather. The work of the peers differs: openai-agents is measured without its runner, pydantic-ai with its tool
+manager, without instrumentation, mcp and langchain with their call in process.
 """
 
 import asyncio
@@ -137,7 +137,7 @@ def micros(calls):
 
 
 def thousand(calls):
-    """Milliseconds for all of them: by one gather of calls, and by one turn that the schedule runs."""
+    """Return the milliseconds for all of them: for one gather of calls, and for one scheduled turn."""
     runs = {"bare gather of the function": lambda: asyncio.gather(*(nap(**ARGUMENTS) for _ in range(MANY)))}
     runs |= {name: lambda call=call: asyncio.gather(*(call() for _ in range(MANY))) for name, call in calls.items()}
     runs["toolwire Runner, one turn"] = one_turn()

@@ -1,8 +1,8 @@
-"""What at-most-once costs: claim and completion, and a replay, beside the bare statements on the same table and server.
+"""Measure the cost of at-most-once execution: claim and completion, and a replay, compared with bare statements.
 
-Bare is what a program would write that does only this, with one driver connection and no checks: two statements for claim
+Bare is the minimal program on the same table and server, with one driver connection and no checks: two statements for claim
 and completion (insert or nothing, update), one for the replay. µs of CPU of this process and of wall time; the servers' own
-CPU is in the wall time only.
+CPU is included in the wall time only.
 """
 
 import hashlib
@@ -43,8 +43,8 @@ def main() -> dict:
 
 
 def _measured(name: str, store, bare, durable: bool) -> list[dict]:
-    """Ours and the bare statements, interleaved."""
-    ours = _ours(store, durable)  # makes the table that the bare statements use, too
+    """Measure toolwire and the bare statements, interleaved."""
+    ours = _ours(store, durable)  # also creates the table for the bare statements
     theirs = bare()
     rows = []
     for what, mine, other in zip(("claim and complete", "replay"), ours, theirs, strict=True):

@@ -1,4 +1,4 @@
-"""The local model: how fast it is, what its calls are worth, and what stopping early saves.
+"""Measure the local model: speed, quality of calls, and tokens saved by stopping early.
 
     python bench/local.py speed forced        only some parts; all of them take about ten minutes on one thread
 
@@ -38,7 +38,7 @@ async def answer(model, data):
 
 
 def called(document):
-    """The name and the arguments of the call, where the answer is one."""
+    """Return the name and the arguments of the call, if the answer is one."""
     calls = document["choices"][0]["message"].get("tool_calls")
     return (calls[0]["function"]["name"], json.loads(calls[0]["function"]["arguments"])) if calls else None
 
@@ -58,7 +58,7 @@ async def speed(model):
 
 
 async def forced(model, prompts):
-    """A call is demanded: under the grammar, under llama.cpp's response_format, and free."""
+    """Require a call: with the grammar, with llama.cpp's response_format, and free."""
     rows = {}
     for mode in ("grammar", "response_format", "free"):
         row = rows[mode] = {
@@ -92,7 +92,7 @@ async def _forced(model, mode, asked):
 
 
 async def choosing(model, prompts):
-    """Nothing is demanded: how often a call is made where one is wanted, and where none is."""
+    """Require nothing: count the calls for prompts that need one, and for prompts that need none."""
     wanted = [one for one in prompts if one.function]
     others = [one for one in prompts if not one.function]
 
@@ -103,9 +103,9 @@ async def choosing(model, prompts):
 
 
 async def stopping(model, prompts):
-    """Tokens of answers in the format function_xml: to the model's own end, and stopped where the format says so.
+    """Count the tokens of answers in the format function_xml: to the model's own end, and to the format's stop mark.
 
-    A model of this size does not write the format by itself, so each answer begins with a call that is handed to it.
+    A model of this size does not write the format by itself, so the beginning of a call is given.
     """
     whole = stopped = reached = 0
     for one in prompts:
@@ -130,7 +130,7 @@ async def stopping(model, prompts):
 
 
 async def leaving(model):
-    """From leaving the loop to the last work on it: the time of the process that still goes by."""
+    """Return the CPU time of the process after the reader has left the loop."""
     data = json.dumps({"messages": [{"role": "user", "content": "Count to a thousand."}], "temperature": 0}).encode()
     pieces = model.stream(data)
     for _ in range(12):

@@ -1,4 +1,4 @@
-"""Prompts for the local model: what is asked, what is offered, and the call that is wanted, if one is.
+"""Prompts for the local model, with the offered tools and the expected call, if any.
 
 Every other prompt, from the first on, was used to find the threshold in `toolwire.local.plan`.
 """

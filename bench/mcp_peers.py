@@ -1,4 +1,4 @@
-"""One tool behind each of the servers that are measured: `python mcp_peers.py toolwire|sdk|fastmcp stdio|PORT`."""
+"""Serve one tool with each of the measured servers: `python mcp_peers.py toolwire|sdk|fastmcp stdio|PORT`."""
 
 import sys
 

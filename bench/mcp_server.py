@@ -1,8 +1,9 @@
-"""A call over MCP: calls a second and CPU a call, stdio and HTTP, both eras, beside the official SDK's server and FastMCP.
+"""Measure a call over MCP: calls per second and CPU per call, stdio and HTTP, with the official SDK's server and FastMCP.
 
-Each server is a process of its own with the same tool (two numbers added), on the same uvicorn. The client is the same for all:
-it writes bytes that were made before and looks only for the end of the answer, so that it costs little. CPU is the server's,
-as the system counts it. In process there is no transport: a message in, its answer out.
+Each server is a separate process with the same tool (which adds two numbers), on the same uvicorn. The client is the same for all:
+it writes prepared bytes and searches only for the end of the response, so that it costs little. CPU is the server's, as the system
+counts it. The in-process measurement has no transport: a message in, its response out. Both a stateless and a handshake version of
+the protocol are measured.
 """
 
 import asyncio
@@ -44,7 +45,7 @@ def call(era):
 
 
 def cpu(pid):
-    """Seconds that a process has used so far."""
+    """Return the CPU seconds of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICK
 
@@ -100,7 +101,7 @@ class Http:
         assert b'"3"' in self._exchange(self.request)[1]
 
     def _connect(self):
-        """Anew for every round: a server hangs up on who is silent for long."""
+        """Connect again for every round, because servers close idle connections."""
         self.rest, until = b"", time.monotonic() + 60
         while True:
             try:
@@ -163,7 +164,7 @@ class Http:
 
 
 def over(transport, era):
-    """(calls a second, µs of CPU a call) of each server; in every round each has its turn."""
+    """Return calls per second and µs of CPU per call of each server; the servers are interleaved in every round."""
     lines = {name: transport(name, era) for name in NAMES}
     try:
         speeds = {name: [] for name in NAMES}
@@ -183,7 +184,7 @@ def over(transport, era):
 
 
 def in_process():
-    """µs of CPU from the bytes of a message to the bytes of its answer; the peers' call in process reads no message."""
+    """Return µs of CPU from the bytes of a message to the bytes of its response; the peers' calls decode no message."""
     from toolwire import tool
     from toolwire.mcp.conversation import Conversation
 

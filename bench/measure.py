@@ -1,4 +1,4 @@
-"""Measuring: CPU time of this process, candidates interleaved, the best of several rounds."""
+"""Measure CPU time of this process, with candidates interleaved; the best of several rounds counts."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 def best_micros(
     candidates: Mapping[str, Callable[[], object]], *, rounds: int = 7, calls: int = 200
 ) -> dict[str, float]:
-    """Microseconds of CPU a call, for each candidate; in every round each of them has its turn."""
+    """Return microseconds of CPU per call for each candidate; the candidates are interleaved in every round."""
     best = dict.fromkeys(candidates, float("inf"))
     for run in candidates.values():
         run()
@@ -21,7 +21,7 @@ def best_micros(
 
 
 def best_seconds(run: Callable[[], object], *, rounds: int = 5) -> float:
-    """Seconds of CPU, the best of some rounds."""
+    """Return seconds of CPU, the best of several rounds."""
     best = float("inf")
     for _ in range(rounds):
         started = time.process_time()

@@ -1,7 +1,7 @@
-"""LiteLLM and llm-rosetta doing the same job, through their own functions.
+"""Translate with LiteLLM and llm-rosetta, through their own functions.
 
-LiteLLM's hub is Chat: from any wire to Chat, from Chat to any wire, so between two others both steps are taken. It changes
-what it is given, so every run gets a copy; the copying is measured by itself and subtracted.
+LiteLLM's hub is Chat: from any wire to Chat, from Chat to any wire, so between two others both steps are taken. It modifies
+its input, so every run gets a copy; the copying is measured separately and subtracted.
 """
 
 import json
@@ -22,7 +22,7 @@ def copy(document: dict) -> dict:
 
 
 class LiteLLM:
-    """Requests and responses by LiteLLM's transformations."""
+    """Translate requests and responses with LiteLLM's transformations."""
 
     name = "LiteLLM"
 
@@ -117,7 +117,7 @@ class LiteLLM:
 
 
 class _Log:
-    """Stands where LiteLLM wants its logging object."""
+    """A replacement for LiteLLM's logging object."""
 
     def __init__(self) -> None:
         self.optional_params: dict = {}
@@ -128,7 +128,7 @@ class _Log:
 
 
 class Rosetta:
-    """Requests and responses by llm-rosetta."""
+    """Translate requests and responses with llm-rosetta."""
 
     name = "llm-rosetta"
     _names = {

@@ -1,4 +1,4 @@
-"""BAML's schema-aligned parser, called without a model: once for any JSON, once with the schemas as its own classes."""
+"""Call BAML's schema-aligned parser without a model: once for any JSON, once with the schemas as its own classes."""
 
 import types
 
@@ -25,7 +25,7 @@ _TYPES = {"integer": "int", "number": "float", "boolean": "bool", "string": "str
 
 
 class Baml:
-    """One function a schema."""
+    """Write one function per schema."""
 
     def __init__(self, schemas: dict) -> None:
         self._schemas = schemas
@@ -74,7 +74,7 @@ class Baml:
 
 
 def _plain(value: object, schema: dict) -> object:
-    """As JSON; a class has no word for absent, so None is taken for it where the property is optional."""
+    """Return the value as JSON. A class cannot represent absent, so None of an optional property counts as absent."""
     if isinstance(value, list):
         return [_plain(one, schema["items"]) for one in value]
     if not isinstance(value, BaseModel):

@@ -1,8 +1,8 @@
-"""Those who read tool calls in text besides us: sglang's detectors and the response parser of transformers.
+"""Parse tool calls in text with the peers: sglang's detectors and the response parser of transformers.
 
-sglang is a whole inference engine; its detectors are a few modules of it that need none of that. They are imported as
-they are in the wheel. What stands in their way is replaced for the import: the package's own `__init__`, which starts
-torch, and packages that a module of helpers names but the detectors never call.
+sglang is an inference engine; its detectors are a few independent modules of it. They are imported unchanged from the
+wheel. Obstacles are replaced for the import: the package's own `__init__`, which starts torch, and packages that a module of
+helpers imports but the detectors never call.
 """
 
 import json
@@ -26,7 +26,7 @@ DETECTORS = {
 
 
 class Sglang:
-    """The detectors of the wheel, by the name of our format."""
+    """Return the detectors of the wheel, by the name of our format."""
 
     package = "sglang.srt.function_call"
 
@@ -37,7 +37,7 @@ class Sglang:
         self.name = f"sglang {version('sglang')}"
 
     def imports(self) -> dict[str, list[str]]:
-        """Which modules of detectors import, and why the others do not."""
+        """Return the detector modules by the reason why they cannot be imported; empty for those that can."""
         found: dict[str, list[str]] = {}
         for file in sorted(Path(next(iter(import_module(self.package).__path__))).glob("*.py")):
             if "class" in file.read_text(encoding="utf-8") and file.stem.endswith(("_detector", "_m2", "_m3")):
@@ -56,7 +56,7 @@ class Sglang:
         return partial(self._detector(form).parse_streaming_increment, tools=self.tools)
 
     def given(self, answer: object) -> str:
-        """The argument text in an answer of `stream`."""
+        """Return the argument text in a result of `stream`."""
         return "".join(call.parameters for call in answer.calls)
 
     def whole(self, form: str, text: str) -> dict:
@@ -122,7 +122,7 @@ REGIONS = {
 
 
 class Transformers:
-    """The response parser, with a response template of ours for each format."""
+    """The response parser, with our own response template for each format."""
 
     def __init__(self, tools: list[dict]) -> None:
         from transformers.utils import chat_parsing
@@ -140,7 +140,7 @@ class Transformers:
         return self.parser(self.templates[form], prefix="", tools=self.tools).feed
 
     def given(self, answer: object) -> str:
-        """Nothing: an argument is there when its region closes. Before that there is the text of the region, raw."""
+        """Return nothing: an argument is available when its region closes. Before that there is only its raw text."""
         return "".join(json.dumps(event["value"]) for event in answer if event["type"] == "region_close")
 
     def whole(self, form: str, text: str) -> dict:

@@ -1,7 +1,7 @@
-"""Broken tool-call arguments: right, refused, or silently wrong? The 44 corruptions of tests/vectors/repair, and the time.
+"""Repair invalid tool-call arguments: right, refused or silently wrong, for the 44 kinds of tests/vectors/repair, and the time.
 
-A refusal is right where there is nothing right to answer: the text was cut off, or has two meanings. A value is counted
-apart there, if it is what the text says as far as it goes: fit to be shown, not to be run.
+A refusal is right if there is no right value: the text is truncated, or ambiguous. A value is then counted separately if it
+is the complete part of the text: suitable for display, not for execution.
 """
 
 import json
@@ -31,7 +31,7 @@ PEOPLE = {"type": "object", "properties": {"people": {"type": "array", "items": 
 
 
 class Refusal(Exception):
-    """The candidate gave no value."""
+    """The candidate returned no value."""
 
 
 def candidates() -> dict:

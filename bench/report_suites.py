@@ -1,4 +1,4 @@
-"""The counts of schema_suites.py as a section of RESULTS.md."""
+"""Write the counts of schema_suites.py as a section of RESULTS.md."""
 
 from collections import Counter
 
@@ -26,7 +26,7 @@ _KNOWN = {CARRIED, REPORTED, NULL, UNREPORTED, CRASHED}
 def report(result: dict) -> str:
     parts = [
         "## Public schema suites (`bench/schema_suites.py`)\n",
-        "Schemas and instances that others wrote: the JSON-Schema-Test-Suite (drafts 4 to 2020-12; the validator knows neither",
+        "Third-party schemas and instances: the JSON-Schema-Test-Suite (drafts 4 to 2020-12; the validator supports neither",
         "draft 3 nor v1) and JSONSchemaBench with the instances of MaskBench. Perfect: no loss above `info`. A valid instance is",
         "carried if its encoded form is valid under the lowered schema and lifts back to an equal value. Crashes, unreported",
         "differences and wrong verdicts are defects.\n",
@@ -37,7 +37,7 @@ def report(result: dict) -> str:
 
 
 def _sums(suite: dict, *keys: str) -> Counter:
-    """Counts by the given keys of a row."""
+    """Sum the counts by the given keys of a row."""
     found: Counter = Counter()
     for row in suite["counts"]:
         found[tuple(row[key] for key in keys)] += row["count"]

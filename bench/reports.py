@@ -1,4 +1,4 @@
-"""What the benchmarks found, in words and tables: one function a section of RESULTS.md."""
+"""Write the results of the benchmarks as text and tables: one function per section of RESULTS.md."""
 
 
 def _table(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -11,10 +11,10 @@ def _translate(result: dict) -> str:
         "## Translate one document (`bench/translate.py`)\n",
         "The second turn of the official clients' recorded conversations: two tools, two parallel calls, two results; and the",
         (
-            "answer with two calls. µs of CPU; in brackets how many times toolwire's. LiteLLM "
-            f"{result['versions']['LiteLLM']}, llm-rosetta {result['versions']['llm-rosetta']}; – where a peer does not have the pair or raises."
+            "response with two calls. µs of CPU; in brackets the factor relative to toolwire. LiteLLM "
+            f"{result['versions']['LiteLLM']}, llm-rosetta {result['versions']['llm-rosetta']}; – if a peer does not support the pair or raises."
         ),
-        "LiteLLM goes through Chat, so between two other wires it takes two steps, as it does in its proxy.\n",
+        "LiteLLM converts by way of Chat, so between two other wires it takes two steps, as it does in its proxy.\n",
     ]
     for kind in ("request", "response"):
         rows = []
@@ -68,7 +68,7 @@ def _scanner(result: dict) -> str:
     rows = [(f"{row['size']:,}", *(f"{row[name]:,.2f}" for name in names)) for row in result["rows"]]
     return (
         "## Scan arguments while they arrive (`bench/scanner.py`)\n\n"
-        "µs for one more fragment of four characters, after so many of them in one string argument.\n\n"
+        "µs for one more fragment of four characters, by the number of fragments before it in one string argument.\n\n"
         + _table(("fragments before", *names), rows)
     )
 
@@ -85,9 +85,9 @@ def _schemas(result: dict) -> str:
     )
     parts = [
         "## Fit a schema to a provider (`bench/schemas.py`)\n",
-        "Twelve made-up values a side. Perfect: the provider takes it, every value can be written and comes back, nothing",
-        "comes back that the original forbids. Peers have no way back and no report; theirs are their own functions for the",
-        "purpose.\n",
+        "Twelve generated values for each schema and for its lowered form. Perfect: the provider accepts the schema, every value can be written",
+        "and comes back equal, and no value comes back that the original forbids. Peers are measured with their own functions for this",
+        "purpose; they neither lift arguments nor report losses.\n",
     ]
     for corpus in result["corpora"]:
         if corpus["count"]:
@@ -129,13 +129,13 @@ def _repair(result: dict) -> str:
     return "\n".join(
         [
             "## Repair arguments (`bench/repair.py`)\n",
-            f"{len(result['table'])} kinds of broken arguments, each with its schema; texts and right answers are ours (`tests/vectors/repair`). ok:",
-            "the right value, or a refusal where there is none: the text was cut off or means two things. Partial: a value there",
-            "all the same, but a defensible one (what the text says as far as it goes, the first of two objects, the last of two",
-            f"equal keys); fit to be shown, not to be run. Times for {result['bytes']:,} bytes, a list of 45 objects; those of toolwire and",
-            "those with a schema include the validation.\n",
+            f"{len(result['table'])} kinds of invalid arguments, each with its schema; texts and expected values are ours (`tests/vectors/repair`). ok:",
+            "the right value, or a refusal if there is none: the text is truncated or ambiguous. Partial: a value in spite of that, but a",
+            "defensible one (the complete part of the text, the first of two objects, the last of two",
+            f"equal keys); suitable for display, not for execution. Times for {result['bytes']:,} bytes, a list of 45 objects; those of toolwire and",
+            "of candidates with a schema include validation.\n",
             _table(headers, rows),
-            f"The {len(unlike)} kinds on which not all are right:\n",
+            f"The {len(unlike)} kinds for which not all candidates are right:\n",
             _table(("kind", *names), [(f"`{row['kind']}`", *(row[name] for name in names)) for row in unlike]),
         ]
     )
@@ -150,9 +150,9 @@ def _idempotency(result: dict) -> str:
     return "\n".join(
         [
             "## At most once (`bench/idempotency.py`)\n",
-            "A call's claim and completion, and the replay of a recorded result, beside the bare statements on the same table and server:",
-            "an insert and an update, one select; for Redis `SET NX`, `SET XX` and `GET`. Ours / bare in µs, and how many times bare. CPU is",
-            "that of the client; wall time has the servers, and the disk that others use, too.\n",
+            "A call's claim and completion, and the replay of a recorded result, compared with the bare statements on the same table and server:",
+            "an insert and an update, one select; for Redis `SET NX`, `SET XX` and `GET`. toolwire / bare in µs, and the factor. CPU is",
+            "that of the client; wall time includes the servers and the shared disk.\n",
             _table(("store", "", "CPU", "wall"), rows),
         ]
     )
@@ -169,19 +169,19 @@ def _text(result: dict) -> str:
         )
         for row in result["rows"]
     ]
-    headers = ("format", "by", *(f"µs after {size:,}" for size in result["sizes"]), "ratio", "gives the argument")
+    headers = ("format", "by", *(f"µs after {size:,}" for size in result["sizes"]), "ratio", "yields the argument")
     names = result["names"]
     whole = [(f"`{row['format']}`", *(_speed(row.get(name)) for name in names)) for row in result["whole"]]
     code = ", ".join(f"{row['format']} {row['code']:.1f}" for row in result["rows"] if "code" in row)
     return "\n".join(
         [
             "## Read calls in text (`bench/text.py`)\n",
-            "µs for one more token of four characters, after so many of them in one string argument; the tools are given, with",
-            "their schemas. sglang: its detectors, as they are in the wheel. transformers: its response parser, with a response",
-            "template of ours for each format; it hands on the raw text of a call, and the arguments when the call is closed.\n",
+            "µs for one more token of four characters, by the number of tokens before it in one string argument; the tools are given, with",
+            "their schemas. sglang: its detectors, unchanged from the wheel. transformers: its response parser, with our own response",
+            "template for each format; it returns the raw text of a call while it arrives, and the arguments when the call is closed.\n",
             _table(headers, rows),
-            f"toolwire, {result['characters']:,} characters of source code instead of plain words, µs a token over the whole turn: {code}.\n",
-            f"A whole turn at once, its argument {result['characters']:,} characters of source code: million characters a second.\n",
+            f"toolwire, {result['characters']:,} characters of source code instead of plain text, µs per token over the whole turn: {code}.\n",
+            f"A whole turn at once, with an argument of {result['characters']:,} characters of source code: million characters per second.\n",
             _table(("format", *names), whole),
             _detectors(result),
         ]
@@ -196,7 +196,7 @@ def _detectors(result: dict) -> str:
     imports = dict(result["imports"])
     missing = [f"not {', '.join(f'`{name}`' for name in names)} ({why})" for why, names in imports.items() if why]
     return (
-        f"sglang is installed without what it depends on. {len(imports[''])} modules of detectors import, with empty stand-ins for\n"
+        f"sglang is installed without its dependencies. {len(imports[''])} detector modules can be imported, with empty replacements for\n"
         f"{', '.join(result['stand_ins'])} and for the package's own `__init__`; {'; '.join(missing) or 'all there are'}.\n"
         "It has no detector for `function_xml`.\n"
     )
@@ -215,9 +215,9 @@ def _dispatch(result: dict) -> str:
     return "\n".join(
         [
             "## Dispatch a call (`bench/dispatch.py`)\n",
-            "From the arguments as text to the result as text, of a function that adds two numbers. Not the same work: ours finds,",
-            "repairs, validates, asks the policy, keeps a limit of time and caps the output; openai-agents is without its runner,",
-            "pydantic-ai by its tool manager, without instrumentation.\n",
+            "From the arguments as text to the result as text, of a function that adds two numbers. The work differs: toolwire finds the tool,",
+            "repairs and validates the arguments, checks the policy, enforces a timeout and caps the output; openai-agents is measured without its",
+            "runner, pydantic-ai with its tool manager, without instrumentation.\n",
             _table(("by", "µs of CPU", "of the limit"), one),
             "A thousand calls at once that sleep 10 ms each:\n",
             _table(("by", "ms of CPU", "of the limit", "of the bare gather"), many),
@@ -234,7 +234,7 @@ def _local(result: dict) -> str:
     ]
     choices = [
         (title, *(" of ".join(map(str, result[f"choosing_{part}"][kind])) for kind in ("wanted", "not wanted")))
-        for part, title in (("first", "that the threshold was found with"), ("second", "that it was not"))
+        for part, title in (("first", "used to find the threshold"), ("second", "not used for it"))
     ]
     stop = result["stopping"]
     saved = 1 - stop["stopped"] / stop["to the end"]
@@ -242,18 +242,18 @@ def _local(result: dict) -> str:
         [
             "## The local model (`bench/local.py`)\n",
             (
-                f"SmolLM2-135M, one thread: {result['speed']['read']:.0f} tokens a second read, "
-                f"{result['speed']['written']:.0f} written, wall time with others on the machine."
+                f"SmolLM2-135M, one thread: {result['speed']['read']:.0f} tokens per second read, "
+                f"{result['speed']['written']:.0f} written; wall time on a shared machine."
             ),
-            f"In the two seconds after its reader left, the process worked for {result['leaving'] * 1000:.0f} ms.\n",
-            "A call is demanded, at most 128 tokens, temperature 0. `grammar` is how the model is used; `response_format` is",
+            f"In the two seconds after its reader left the loop, the process used {result['leaving'] * 1000:.0f} ms of CPU.\n",
+            "A call is required, at most 128 tokens, temperature 0. `grammar` is the normal mode of the model; `response_format` is",
             "llama.cpp's own option with the prompt of `generic_json`; `free` is that prompt alone. The wording of the prompt for",
             "`grammar` was chosen on half of these prompts; the figures are for all of them.\n",
             _table(("", *columns, "tokens"), calls),
-            "Nothing is demanded: how often it calls, for prompts\n",
-            _table(("prompts", "where a call is wanted", "where none is"), choices),
+            "No call is required: how often the model makes one\n",
+            _table(("prompts", "that need a call", "that need none"), choices),
             (
-                f"Stopping at `</function`: {stop['answers']} answers, begun for it in the format `function_xml`, take "
+                f"Stopping at `</function`: {stop['answers']} answers, with a given beginning in the format `function_xml`, take "
                 f"{stop['to the end']} tokens to the model's own end\n(or 256) and {stop['stopped']} to the mark, "
                 f"which {stop['reached the mark']} of them reach: {saved:.0%} fewer (counted in one run, not by aborting).\n"
             ),
@@ -306,14 +306,14 @@ def _gateway(result: dict) -> str:
         [
             "## The gateway (`bench/gateway/run.py`)\n",
             "One process on one core, the mock upstream and the load on the other; twenty connections. A Chat request of six messages with",
-            "two tools and two parallel calls: µs of CPU a request where the upstream speaks Chat (`pass`) and where it speaks Anthropic",
-            "(`cross`), and events a second and core of a stream of tool arguments from Chat to Anthropic, sent all at once (burst) or one",
-            "each 2 ms (paced). nginx only passes bytes on, and is the limit. toolwire with keys, limits, routing and metrics; the others",
-            "with as little as they allow.\n",
+            "two tools and two parallel calls: µs of CPU per request to a Chat upstream (`pass`) and to an Anthropic upstream",
+            "(`cross`), and events per second and core of a stream of tool arguments from Chat to Anthropic, sent all at once (burst) or one",
+            "every 2 ms (paced). nginx only forwards bytes, and is the limit. toolwire runs with keys, limits, routing and metrics; the others",
+            "with the smallest configuration that they allow.\n",
             _table(("gateway", "pass", "cross", "of ours", "requests/s/core", "events/s, burst", "paced"), speed),
-            "Alone, milliseconds that it adds to a request and to the first event of a paced stream; seconds until it answers; MB after the run.\n",
+            "One request at a time: milliseconds added to a request and to the first event of a paced stream; seconds until the first response; MB after the run.\n",
             _table(("gateway", "request", "first event", "start", "memory"), wait),
-            "toolwire, cross, as connections grow, and as bodies grow (four connections):\n",
+            "toolwire, cross, by the number of connections, and by the size of bodies (four connections):\n",
             _table(("connections", "µs of CPU", "p50 ms", "requests/s"), crowd),
             _table(("bytes", "µs of CPU", "p50 ms"), sizes),
         ]
@@ -334,11 +334,11 @@ def _mcp_server(result: dict) -> str:
     return "\n".join(
         [
             "## Serve a call over MCP (`bench/mcp_server.py`)\n",
-            "Two numbers added, each server a process of its own on the same uvicorn (httptools, uvloop), one client for all, one",
+            "A tool that adds two numbers, each server in its own process on the same uvicorn (httptools, uvloop), one client for all, one",
             f"connection, one call after the other: the best of {result['rounds']} rounds of {result['calls']} calls, and the server's CPU (the median).\n",
-            _table(("way", "server", "calls/s", "of the SDK's", "µs of CPU a call", "of the SDK's"), rows),
-            "In process, from the bytes of a message to the bytes of its answer. The peers are called with arguments that are",
-            "already read, and write no message.\n",
+            _table(("way", "server", "calls/s", "of the SDK's", "µs of CPU per call", "of the SDK's"), rows),
+            "In process, from the bytes of a message to the bytes of its response. The peers are called with decoded arguments, and",
+            "encode no message.\n",
             _table(("by", "µs of CPU", "of the limit"), inside),
         ]
     )

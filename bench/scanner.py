@@ -1,6 +1,6 @@
-"""The incremental JSON scanner: microseconds for one more fragment of four characters, after ever more of them.
+"""Measure the incremental JSON scanner: microseconds for one more fragment of four characters, after ever more of them.
 
-The peers parse all that has come so far again and again, which is what their interfaces ask for.
+The peers parse the whole text again for every fragment, because their interfaces require it.
 """
 
 import json

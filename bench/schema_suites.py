@@ -36,7 +36,7 @@ STRICT = ("openai_strict", "anthropic_strict", "gemini")
 
 
 def test_suite(folder: Path) -> Iterator[tuple[str, Case]]:
-    """(draft, case). The schemas of an old draft do not name it, so that the folder decides; proposals are in no draft."""
+    """Yield the draft and the case. Schemas of an old draft do not name it, so the folder decides; proposals have no draft."""
     tests = folder / "tests"
     for file in sorted(tests.rglob("*.json")):
         draft = file.relative_to(tests).parts[0]
@@ -51,7 +51,7 @@ def test_suite(folder: Path) -> Iterator[tuple[str, Case]]:
 
 
 def schema_bench(folder: Path) -> Iterator[tuple[str, Case]]:
-    """(split, case)."""
+    """Yield the split and the case."""
     for file in sorted((folder / "maskbench" / "data").glob("*.json")):
         document = _load(file)
         instances = [(test["data"], test["valid"]) for test in document["tests"]]
@@ -71,7 +71,7 @@ def measure(name: str, cases: Iterable[tuple[str, Case]], dialects: list[str], o
         if number % 1000 == 0:
             print(f"{name}: {number:,} schemas …", file=sys.stderr, flush=True)
         if number % 200 == 0:
-            gc.collect()  # outside of what is timed: the caches of a run over thousands of schemas make collections slow
+            gc.collect()  # not timed: the caches of a run over thousands of schemas make collections slow
         check = Check(case)
         check.run(dialects)
         counts[group, "", "schema", "all"] += 1
@@ -97,7 +97,7 @@ def _spread(found: list[tuple[float, str]]) -> dict:
 
 
 def _version(folder: Path) -> str:
-    """The commit of a clone; empty for a copy without its history."""
+    """Return the commit of a clone; empty for a copy without its history."""
     command = ["git", "-C", folder, "log", "-1", "--format=%h of %cs"]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     return found.stdout.strip() if (folder / ".git").exists() else ""

@@ -1,11 +1,11 @@
-"""What is left of a schema's meaning after it was fitted to a provider: ours beside the peers', on the same schemas.
+"""Measure how much of a schema's meaning lowering preserves, for toolwire and the peers, on the same schemas.
 
-Perfect: no crash, the dialect takes it, every value of the original can be written and comes back, and nothing comes back
-that the original forbids (toolwire.testing.preservation). Peers have no way back, so theirs is the identity.
+Perfect: no crash, the dialect accepts the schema, every value of the original can be written and comes back, and no value comes
+back that the original forbids (toolwire.testing.preservation). Peers do not lift arguments, so the identity is used for them.
 
     TOOLWIRE_SCHEMAS    a folder of *.jsonl with `input_schema`; the tests' own vectors otherwise
 
-A second corpus, the functions of a leaderboard, is measured beside it where its wheel is installed (bfcl.py).
+A second corpus, the functions of a leaderboard, is measured if its wheel is installed (bfcl.py).
 """
 
 import copy
@@ -39,7 +39,7 @@ def schemas() -> list[tuple[str, dict]]:
 
 
 def peers() -> list[tuple[str, str, object]]:
-    """(peer, dialect, function), as far as they are installed."""
+    """Return peer, dialect and function of the installed peers."""
     makers = (_openai, _agents, _pydantic_ai, _anthropic, _genai, _genai_mcp, _litellm, _langchain)
     found = []
     for maker in makers:
@@ -124,7 +124,7 @@ def _langchain() -> list:
 
 
 def _camel(value: object) -> object:
-    """The one keyword that it adds, as the client sends it."""
+    """Return the keyword that it adds, as the client sends it."""
     if isinstance(value, list):
         return [_camel(one) for one in value]
     if not isinstance(value, dict):
@@ -133,7 +133,7 @@ def _camel(value: object) -> object:
 
 
 def _plain(value: object) -> dict:
-    """A provider's own schema object as JSON Schema spells it."""
+    """Convert a provider's own schema object to JSON Schema."""
     return _lower_case(value.model_dump(mode="json", exclude_none=True, by_alias=True))
 
 
@@ -183,7 +183,7 @@ def _same(value: object) -> object:
 
 
 def speed(corpus: list[tuple[str, dict]]) -> list[dict]:
-    """Lowering a thousand schemas, for the first time and again."""
+    """Measure lowering a thousand schemas, for the first time and again."""
     from toolwire.schema import lowering
 
     rows = []

@@ -1,4 +1,4 @@
-"""A fresh process that imports the library and translates one request: CPU time, beside a bare interpreter."""
+"""Measure a fresh process that imports the library and translates one request: CPU time, compared with a bare interpreter."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def main() -> dict:
 
 
 def _cpu(program: str) -> float:
-    """Seconds of CPU, user and system, the best of some runs; the first one only fills caches."""
+    """Return seconds of CPU, user and system, the best of several runs; the first one only fills caches."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     best = float("inf")
     for _ in range(8):

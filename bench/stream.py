@@ -1,4 +1,4 @@
-"""Translate streams: argument deltas a second and core, in a burst and frame by frame, and whether the cost stays flat."""
+"""Measure translated streams: argument deltas per second and core, in a burst and frame by frame, and the growth of the cost."""
 
 import json
 import time
@@ -12,7 +12,7 @@ DELTAS = 50_000
 
 
 def stream(wire: str, deltas: int) -> list[bytes]:
-    """The frames of an answer with one call whose argument comes in `deltas` pieces of four characters."""
+    """Return the frames of a response with one call whose argument has `deltas` pieces of four characters."""
     encoder = get(wire).stream_encoder()
     events = [ResponseStart("answer", "m", 1), CallStart(0, "call_1", "write_file"), CallDelta.of(0, '{"text": "')]
     events += [CallDelta.of(0, "abc ")] * deltas
@@ -51,7 +51,7 @@ def _feed(source: str, target: str, pieces: list[bytes]) -> float:
 
 
 def _marginal(source: str, target: str, frames: list[bytes]) -> tuple[float, float]:
-    """Microseconds a delta after 100 deltas and after 50,000, the best of some rounds."""
+    """Return microseconds per delta after 100 deltas and after 50,000, the best of several rounds."""
     best = [float("inf"), float("inf")]
     for _ in range(5):
         translation = toolwire.translate_stream(source=source, target=target)

@@ -1,8 +1,8 @@
 """Check one schema of a public suite: the verdicts of the local validator, lowering, and instances there and back.
 
 Every outcome has a name. `CRASHED`, `UNREPORTED` and `WRONG_VERDICT` are defects of the product; all other names are documented
-behaviour. A difference is only ever called documented where this script can show it: by an independent reading of the schema
-(`suite_reading.py`), by a loss that can name an inexpressible value, or by asking the engine of the validator again.
+behaviour. A difference counts as documented only if this script can prove it: by an independent reading of the schema
+(`suite_reading.py`), by a loss that can name an inexpressible value, or by a second check with the engine of the validator.
 """
 
 import time
@@ -47,7 +47,7 @@ class Case(NamedTuple):
 
 
 class Check:
-    """All checks of one case. `counts` is keyed by (dialect or "", subject, outcome)."""
+    """Run all checks of one case. `counts` is keyed by (dialect or "", subject, outcome)."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -79,7 +79,7 @@ class Check:
             self._validator = Validator(self.case.schema)
         except ToolwireError as error:
             self._count("", "refused", _refusal(str(error)))
-        except BaseException as error:  # a panic of the engine is no Exception
+        except BaseException as error:  # a panic of the engine is not an Exception
             self._count("", "schema", CRASHED, error)
         self.compile_seconds = time.process_time() - started
 
@@ -92,7 +92,7 @@ class Check:
         self._count("", "verdict", AGREES if found == expected else self._why(value, expected), (value, expected))
 
     def _why(self, value: object, expected: bool) -> str:
-        """Why the local verdict differs from the expected one."""
+        """Return the reason why the local verdict differs from the expected one."""
         if self._validator.findings:
             return PATTERN
         problems = self._validator.problems(value)
@@ -143,13 +143,13 @@ class Check:
                 self._count(name, "valid", CRASHED, error)
 
     def _valid(self, lowered: Lowered, written: Validator, value: object) -> str | None:
-        """Why a valid instance is not carried there and back; None if it is."""
+        """Return the reason why a valid instance does not survive the round trip; None if it does."""
         there = lowered.encode(value)
         back = lowered.lift(there)
         if written.accepts(there) and same(back, value):
             return None
         reasons, meant = self._reading.explain(value)
-        if reasons:  # what is left without the keys that are not meant has no other excuse
+        if reasons:  # without the unintended keys there is no other documented reason
             rest = None
             if not same(meant, value) and self._validator.accepts(meant):
                 rest = self._valid(lowered, written, meant)
@@ -163,7 +163,7 @@ class Check:
         return UNREPORTED
 
     def _invalid(self, lowered: Lowered, value: object) -> str | None:
-        """Why an invalid instance comes back as a valid one; None if it is rejected."""
+        """Return the reason why an invalid instance comes back as a valid one; None if it is rejected."""
         back = lowered.lift(lowered.encode(value))
         if not self._validator.accepts(back):
             return None
@@ -175,7 +175,7 @@ class Check:
 
 
 def _differences(value: object, back: object) -> list[tuple[object, object]]:
-    """The smallest parts in which two values differ."""
+    """Return the smallest parts in which two values differ."""
     if same(value, back):
         return []
     if type(value) is dict and type(back) is dict and value.keys() == back.keys():
@@ -186,7 +186,7 @@ def _differences(value: object, back: object) -> list[tuple[object, object]]:
 
 
 def _explains(loss: Loss) -> bool:
-    """Whether a loss can name a value that cannot be written. Most losses name a constraint that is checked later."""
+    """True if a loss can name a value that cannot be written. Most losses name a constraint that is checked later."""
     if loss.severity == "error":
         return True
     if loss.concept in ("schema", "null"):

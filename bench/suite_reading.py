@@ -1,7 +1,7 @@
-"""Name the documented readings that make a valid instance inexpressible, without asking the code under test.
+"""Name the documented readings that make a valid instance inexpressible, without using the code under test.
 
-`toolwire.schema.read` reads some schemas more narrowly than JSON Schema does (see its docstring). A bench that asked the same
-code whether an instance is meant could never find a defect in it, so this module applies the documented rules again, to an
+`toolwire.schema.read` reads some schemas more narrowly than JSON Schema does (see its docstring). A bench that used the
+same code to decide whether an instance is intended could not find a defect in it, so this module applies the documented rules again, to an
 instance and a schema document, in the simplest way that works:
 
 - a key that no applicable schema mentions is not meant, unless one of them opens the object;
@@ -52,7 +52,7 @@ class Reading:
         self._validators: dict[str, object] = {}
 
     def explain(self, value: object) -> tuple[frozenset[str], object]:
-        """(reasons why the instance is not meant, the instance without the keys that are not meant)."""
+        """Return the reasons why the instance is not intended, and the instance without the unintended keys."""
         return self._judge(("",), value, 0)
 
     def _judge(self, pointers: tuple[str, ...], value: object, depth: int) -> tuple[frozenset[str], object]:
@@ -66,7 +66,7 @@ class Reading:
         return best or (frozenset(), value)
 
     def _alternatives(self, pointers: tuple[str, ...], value: object) -> list[tuple[str, ...]]:
-        """Each alternative is a set of schemas without combinators that apply together."""
+        """Return the alternatives, each a set of schemas without combinators that apply together."""
         return _joined([self._expand(pointer, value, frozenset()) for pointer in pointers])
 
     def _expand(self, pointer: str, value: object, seen: frozenset[str]) -> list[tuple[str, ...]]:
@@ -130,7 +130,7 @@ class Reading:
         return frozenset(reasons), kept
 
     def _conditional(self, pointer: str, key: str) -> list[str]:
-        """Where the conditions of a schema describe the property `key`; its name alone describes it by the empty schema."""
+        """Return the schemas of property `key` in the conditions of a schema; a mere mention of its name is the empty schema."""
         found: list[str] = []
         pending = [(f"{pointer}/{word}", word) for word in _CONDITIONS]
         seen = set()
@@ -188,7 +188,7 @@ class Reading:
         return pointer
 
     def _accepts(self, pointer: str, value: object) -> bool:
-        """Whether the schema at `pointer` accepts the value; true where that cannot be asked."""
+        """True if the schema at `pointer` accepts the value, or cannot be compiled."""
         if pointer == "any":
             return True
         if pointer not in self._validators:
@@ -218,14 +218,14 @@ def _members(schema: dict, pointer: str, keyword: str) -> list[str]:
 
 
 def _implied(schema: dict) -> list[str]:
-    """The type that a schema without `type` means by its keywords."""
+    """Return the type that the keywords of a schema without `type` imply."""
     if not {"type", "enum", "const"}.isdisjoint(schema):
         return []
     return [kind for kind, words in _KEYWORDS.items() if not schema.keys().isdisjoint(words.split())][:1]
 
 
 def _member_pointers(schemas: list, key: str) -> tuple[tuple[str, ...], bool]:
-    """(schemas of the value under `key`, whether `key` is required by name)."""
+    """Return the schemas of the value under `key`, and whether `key` is required by name."""
     found: list[str] = []
     required = False
     for pointer, schema in schemas:

@@ -1,7 +1,7 @@
-"""Tool calls in text: microseconds for one more token of four characters, after ever more of them in one string argument.
+"""Measure tool calls in text: microseconds for one more token of four characters, after ever more of them in one string argument.
 
-Ours gets every token by itself. The peers get those before the measured ones in a few large pieces, for some of them
-would need hours otherwise. Then a whole turn at once, its argument 200,000 characters of source code.
+toolwire gets every token separately. The peers get the tokens before the measured ones in a few large pieces, because some of
+them would need hours otherwise. Then a whole turn is parsed at once, with an argument of 200,000 characters of source code.
 """
 
 import json
@@ -88,7 +88,7 @@ def _rows(form: str, readers: list) -> list[dict]:
 
 
 def _marginal(reader, form: str, size: int) -> float:
-    """Microseconds a token behind `size` others: fifty of them, or as many as half a second allows."""
+    """Return microseconds per token after `size` others: for fifty tokens, or as many as half a second allows."""
     feed = reader.stream(form)
     piece = TOKEN if isinstance(reader, Ours) else TOKEN * (size // 20)
     for part in (*_tokens(FORMATS[form][0]), *[piece] * (size * len(TOKEN) // len(piece)), TOKEN, TOKEN, TOKEN):
@@ -104,7 +104,7 @@ def _marginal(reader, form: str, size: int) -> float:
 
 
 def _streams(reader, form: str) -> str:
-    """Whether the argument is given while it comes, and is right in the end."""
+    """Return whether the argument is streamed, and check its final value."""
     opening, closing = FORMATS[form]
     feed, early = reader.stream(form), ""
     for token in _tokens(opening + TOKEN * 50):
@@ -116,7 +116,7 @@ def _streams(reader, form: str) -> str:
 
 
 def _code(reader, form: str) -> float:
-    """Microseconds a token of a whole turn whose argument is source code."""
+    """Return microseconds per token of a whole turn with source code as the argument."""
     feed, tokens = reader.stream(form), _tokens(_turn(form))
     started = time.process_time()
     for token in tokens:
@@ -151,7 +151,7 @@ def _value() -> str:
 
 
 def _tokens(text: str) -> list[str]:
-    """Four characters each; special tokens whole, as they come from a model."""
+    """Split the text into tokens of four characters; special tokens stay whole, as a model writes them."""
     return re.findall(r"<\|\w+\|>|(?:(?!<\|).){1,4}", text, re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""Translate a request and a response between all pairs of wires: CPU time a document, ours beside the peers'."""
+"""Translate a request and a response between all pairs of wires: CPU time per document, for toolwire and the peers."""
 
 import json
 from functools import partial
@@ -37,7 +37,7 @@ def _row(kind: str, source: str, target: str, body: dict, peers: list) -> dict:
         try:
             run()
         except Exception:
-            continue  # a pair that this peer does not have, or does not survive
+            continue  # the peer does not support the pair, or raises
         candidates[peer.name] = run
     micros = best_micros(candidates)
     for peer in peers:

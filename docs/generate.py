@@ -1,12 +1,12 @@
-"""Writes what the docs know from the code.
+"""Generate the pages of the docs that are derived from the code.
 
-docs/wires.md          by asking the codecs: each concept is encoded on each wire, and what appears is where it goes
-docs/architecture.svg  by asking the import contracts (picture.py)
-docs/rules/            by asking the rules of the audit: a page each, and an index
-docs/violations.md     by asking every dialect (violations.py)
+docs/wires.md          from the codecs: each concept is encoded on each wire, and the new fields are its location
+docs/architecture.svg  from the import contracts (picture.py)
+docs/rules/            from the rules of the audit: one page per rule, and an index
+docs/violations.md     from every dialect (violations.py)
 
-make docs                          write
-python docs/generate.py --check    exit 1 if a file is not what the code says
+make docs                          write the pages
+python docs/generate.py --check    exit 1 if a page is out of date
 """
 
 import sys
@@ -46,7 +46,7 @@ from toolwire.wire.protocol import Wire
 
 PAGE = Path(__file__).with_name("wires.md")
 RULES = Path(__file__).with_name("rules")
-MARK = "MARK"  # where a concept is words, these words show where it goes
+MARK = "MARK"  # the text of a concept; its position in the output is the location of the concept
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 TOOL = Tool("f", input_schema=SCHEMA)
 CALL = ToolCall("call_1", "f", {"city": MARK}, f'{{"city": "{MARK}"}}')
@@ -101,7 +101,7 @@ REQUESTS = [
     Concept("system message", BASE, replace(BASE, messages=(Message("system", (Text(MARK),)), USER))),
     Concept("developer message", BASE, replace(BASE, messages=(Message("developer", (Text(MARK),)), USER))),
     Concept(
-        "system message in between",
+        "system message between others",
         replace(BASE, messages=(USER, USER)),
         replace(BASE, messages=(USER, Message("system", (Text(MARK),)), USER)),
     ),
@@ -112,7 +112,7 @@ REQUESTS = [
     Concept("image.detail", with_user(IMAGE), with_user(replace(IMAGE, detail="high"))),
     Concept("PDF, inline", BASE, with_user(Media("file", "application/pdf", MARK, name="a.pdf"))),
     Concept("PDF by URL", BASE, with_user(Media("file", "application/pdf", url=f"https://example.com/{MARK}.pdf"))),
-    Concept("sound", BASE, with_user(Media("audio", "audio/wav", MARK))),
+    Concept("audio", BASE, with_user(Media("audio", "audio/wav", MARK))),
     Concept("video", BASE, with_user(Media("video", "video/mp4", MARK))),
     Concept("call", BASE, PLAIN_TURN),
     Concept("freeform call", BASE, with_turn(FREE, FREE.result("ok"))),
@@ -171,7 +171,7 @@ RESPONSES = [
     Concept("text", answer(), answer(Text(MARK))),
     Concept("call", answer(), answer(CALL, stop="tool_calls")),
     Concept("freeform call", answer(), answer(FREE, stop="tool_calls")),
-    Concept("text behind a call", answer(CALL, stop="tool_calls"), answer(CALL, Text(f"{MARK}2"), stop="tool_calls")),
+    Concept("text after a call", answer(CALL, stop="tool_calls"), answer(CALL, Text(f"{MARK}2"), stop="tool_calls")),
     Concept("reasoning text", DONE, answer(Reasoning(MARK), Text("a"))),
     Concept("reasoning summary", DONE, answer(Reasoning(summary=(MARK,)), Text("a"))),
     Concept("refusal", answer(), answer(Refusal(MARK), stop="refusal")),
@@ -190,12 +190,12 @@ RESPONSES = [
 
 
 class Finding(NamedTuple):
-    status: str  # native | other words | lost
+    status: str  # native | rewritten | lost
     cell: str
 
 
 def find(concept: Concept, wire: Wire, encode: Callable[[Any, Wire], tuple[Any, list[Loss]]]) -> Finding:
-    """Where the concept stands on the wire, or what became of it."""
+    """Find the location of the concept on the wire, or its loss."""
     before, old = encode(concept.before, wire)
     after, new = encode(concept.after, wire)
     known = {(loss.concept, loss.action) for loss in old}
@@ -204,25 +204,25 @@ def find(concept: Concept, wire: Wire, encode: Callable[[Any, Wire], tuple[Any, 
     if not places:
         gone = [join(key) for key in before if key not in after]
         if gone and any(loss.action == "rewritten" for loss in fresh):
-            return Finding("other words", f"*no `{gone[0]}`*")
-        same_word = any(loss.action in _SAID and loss.severity != "error" for loss in fresh) or concept.name in (
+            return Finding("rewritten", f"*no `{gone[0]}`*")
+        is_default = any(loss.action in _KEPT and loss.severity != "error" for loss in fresh) or concept.name in (
             "stop tool_calls",
             "choice auto",
         )
-        return Finding("other words", "*as usual*") if same_word else Finding("lost", "–")
+        return Finding("rewritten", "*default*") if is_default else Finding("lost", "–")
     if any(loss.action == "dropped" and loss.severity != "info" for loss in fresh):
         return Finding("lost", "–")
     cell = ", ".join(f"`{place}`" for place in places)
     if any(loss.action in ("rewritten", "moved", "weakened") for loss in fresh):
-        return Finding("other words", f"*{cell}*")
+        return Finding("rewritten", f"*{cell}*")
     return Finding("native", cell)
 
 
-_SAID = ("weakened", "rewritten")
+_KEPT = ("weakened", "rewritten")
 
 
 def _places(before: Any, after: Any) -> list[str]:
-    """Where the marked words are; without any, what is new or has another value. At most two."""
+    """Return at most two locations: of the marked text, or else of new and changed values."""
     fresh = sorted(_leaves(after) - _leaves(before))
     marked = [path for path, value in fresh if MARK in value]
     return list(dict.fromkeys(marked or [path for path, _ in fresh if not path.endswith(_NOISE)]))[:2]
@@ -232,7 +232,7 @@ _NOISE = ("*/type", "*/role", "*/text", "/total_tokens", "/totalTokenCount", "/p
 
 
 def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> set[tuple[str, str]]:
-    """(pointer, value) of every leaf, list positions as `*`."""
+    """Return the pointer and the value of every leaf, with list positions as `*`."""
     if isinstance(value, dict) and value:
         return {leaf for key, item in value.items() for leaf in _leaves(item, (*path, key))}
     if isinstance(value, list) and value:
@@ -254,7 +254,7 @@ def encode_response(response: Response, wire: Wire) -> tuple[Any, list[Loss]]:
 def table(
     concepts: list[Concept], encode: Callable[[Any, Wire], tuple[Any, list[Loss]]]
 ) -> tuple[list[str], list[str]]:
-    """The lines of the table, and for each wire what it alone has a word for."""
+    """Return the lines of the table, and for each wire the concepts that only it supports natively."""
     wires = [get(name) for name in names()]
     lines = ["| | " + " | ".join(wire.name for wire in wires) + " |", "|---" * (len(wires) + 1) + "|"]
     alone: dict[str, list[str]] = {}
@@ -288,25 +288,25 @@ def page() -> str:
     responses, alone_in_responses = table(RESPONSES, encode_response)
     return "\n".join(
         [
-            "# The wires, field by field",
+            "# Wires",
             "",
-            "Generated by `make docs` from the codecs themselves: every concept is written on every wire, and what appears is where",
-            "it goes. A pointer in `code` is the wire's own word; in *italics*, toolwire says it in other words; – means that it",
-            "is lost there, and that a loss says so. `*` is a position in a list.",
+            "Generated by `make docs` from the codecs: every concept is encoded on every wire, and the fields that appear are its",
+            "location. A pointer in `code` is native; in *italics*, the concept is represented in another way (*default*: by the",
+            "wire's default, without a field); – means that it is lost, and reported as a loss. `*` is a position in a list.",
             "",
             "## Requests",
             "",
             *requests,
             "",
-            "### What only one of them has",
+            "### Supported by one wire only",
             "",
             *alone_in_requests,
             "",
-            "## Answers",
+            "## Responses",
             "",
             *responses,
             "",
-            "### What only one of them has",
+            "### Supported by one wire only",
             "",
             *alone_in_responses,
             "",
@@ -319,11 +319,11 @@ def page() -> str:
 
 
 def rules_pages() -> dict[Path, str]:
-    """A page for each rule, and one that lists them."""
+    """Return a page for each rule, and the index."""
     lines = [
         "# Rules of the audit",
         "",
-        "Generated by `make docs` from the rules themselves; a test runs the examples on the pages through their rules.",
+        "Generated by `make docs` from the rules; a test runs the examples on the pages through their rules.",
         "Ids are stable. `toolwire audit --explain ID` shows a page on the terminal. Rules with a level in brackets are off by",
         "default; `--select` or `--target` enables them.",
         "",
@@ -351,7 +351,7 @@ def main() -> int:
         return 0
     stale = [path for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in [*stale, *gone]:
-        print(f"{path.name} is not what the code says: make docs", file=sys.stderr)
+        print(f"{path.name} is out of date; run: make docs", file=sys.stderr)
     return 1 if stale or gone else 0
 
 

@@ -1,10 +1,10 @@
-"""English verbs, conjugated: one tool, published everywhere.
+"""Conjugate English verbs: one tool, published to every MCP client.
 
-toolwire mcp serve examples/conjugate.py                       for a client that starts it
+toolwire mcp serve examples/conjugate.py                       stdio, for a client that starts the server
 toolwire mcp serve examples/conjugate.py --http :8000          at http://127.0.0.1:8000/mcp
 
-What a model can do wrong comes back in words that it can act on: a verb that is not known is the tool's own answer, a missing
-argument is the validator's. Only a tool that does not exist is an error of the protocol.
+Errors of the model are messages that it can act on: the tool itself refuses an unknown verb, the validator a missing
+argument. Only an unknown tool is a protocol error.
 """
 
 from typing import Literal

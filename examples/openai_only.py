@@ -1,6 +1,6 @@
-"""An agent loop as it is often written: it works with one provider, on good days.
+"""A typical agent loop: it works with one provider, as long as nothing goes wrong.
 
-`toolwire audit examples/openai_only.py` finds what will break; portable.py is the same without it.
+`toolwire audit examples/openai_only.py` finds its problems; portable.py is the same loop without them.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The same loop, for any provider: the conversation is canonical, and the wire only says how it is sent."""
+"""The loop of openai_only.py for any provider: the conversation is canonical, and the wire only determines its encoding."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ TOOLS = {tool.name: tool for tool in (refund,)}
 
 
 def run(call: ToolCall) -> ToolResult:
-    """One call; whatever goes wrong is told to the model."""
+    """Run one call; errors become results for the model."""
     tool = TOOLS.get(call.name)
     if tool is None or call.state != "complete":
         return call.result(f"there is no tool {call.name}, or the call was cut short", is_error=True)
@@ -36,7 +36,7 @@ def run(call: ToolCall) -> ToolResult:
 
 
 def converse(ask: Callable[[dict], dict], question: str, wire: str, model: str, turns: int = 10) -> str:
-    """`ask` sends a request of `wire` to a model and gives its answer."""
+    """Run the loop; `ask` sends a request of `wire` to a model and returns the response."""
     codec = toolwire.wire.get(wire)
     request = Request(model, (Message("user", (Text(question),)),), tuple(TOOLS.values()))
     for _ in range(turns):

@@ -1,9 +1,9 @@
-"""Plan a trip: flights and hotels side by side, then attractions, then the itinerary.
+"""Plan a trip: flights and hotels concurrently, then attractions, then the itinerary.
 
     python examples/trip_planner.py
 
-The tools are slow on purpose; the model is scripted, so that the example runs offline. Run one after the other, the calls
-take the sum of their times; run side by side, the time of the slowest. Booking changes something: it waits its turn.
+The tools are slow on purpose; the model is scripted, so that the example runs offline. Sequential calls take the sum of their
+times; concurrent calls take the time of the slowest. Saving the itinerary is a write, so it runs in order.
 """
 
 import asyncio
@@ -17,21 +17,21 @@ from toolwire.testing import ScriptedModel, says
 
 @toolwire.tool(effect="read")
 async def search_flights(origin: str, destination: str) -> list[dict]:
-    """Flights between two cities."""
+    """Search flights between two cities."""
     await asyncio.sleep(0.4)
     return [{"flight": "TW 12", "from": origin, "to": destination, "price": 120}]
 
 
 @toolwire.tool(effect="read")
 def search_hotels(city: str, nights: int = 1) -> list[dict]:
-    """Hotels in a city. This one blocks: it runs in a thread."""
+    """Search hotels in a city. The function blocks, so it runs in a thread."""
     time.sleep(0.4)
     return [{"hotel": "Grand", "city": city, "nights": nights, "price": 80 * nights}]
 
 
 @toolwire.tool(effect="read")
 async def find_attractions(city: str) -> list[str]:
-    """What to see in a city."""
+    """Find the attractions of a city."""
     await asyncio.sleep(0.2)
     return [f"the old town of {city}", f"the museum of {city}"]
 
@@ -75,7 +75,7 @@ def plan(*, most_parallel: int) -> tuple[Answer, float]:
 
 
 def main() -> None:
-    for title, most in (("one after the other", 1), ("side by side", 8)):
+    for title, most in (("sequential", 1), ("concurrent", 8)):
         answer, seconds = plan(most_parallel=most)
         print(f"{title:20} {seconds:.2f} s   {answer.text}")
     for message in answer.messages:

@@ -1,4 +1,4 @@
-"""The gateways that are measured: how each is installed, configured and started."""
+"""The measured gateways, with their installation, configuration and start."""
 
 import json
 import subprocess
@@ -15,9 +15,9 @@ KEY = "sk-bench-0123456789"
 
 @dataclass(frozen=True)
 class Candidate:
-    """`same`, `cross` and `paced` are models: behind Chat, behind Anthropic, and behind Anthropic at a pace.
+    """A gateway. `same`, `cross` and `paced` are models of a Chat, an Anthropic and a paced Anthropic upstream.
 
-    `picks_port`: it listens where it likes, and prints where.
+    `picks_port`: it chooses its own port, and prints it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Requests over keep-alive connections, as many at a time as asked for; each answer is read to its end."""
+"""Send requests over a given number of keep-alive connections; each response is read to its end."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ class Loaded:
 async def one(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes, body: bytes
 ) -> tuple[int, float, int]:
-    """(status, seconds to the first byte of the body, bytes)."""
+    """Return the status, the seconds to the first byte of the body, and the bytes."""
     began = time.perf_counter()
     writer.write(head + body)
     top = await reader.readuntil(b"\r\n\r\n")
@@ -69,7 +69,7 @@ async def load(port: int, path: str, body: bytes, *, requests: int, at_once: int
                 status, first, size = await one(reader, writer, head, body)
             except (ConnectionError, asyncio.IncompleteReadError, OSError) as error:
                 if used and not getattr(error, "partial", b""):
-                    left += 1  # some close after every answer without a word
+                    left += 1  # some servers close after every response without announcing it
                 else:
                     loaded.failed += 1
                 reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)

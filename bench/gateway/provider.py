@@ -1,9 +1,9 @@
-"""An upstream that costs next to nothing: fixed answers on every wire, by a bare protocol.
+"""Run an upstream of negligible cost: fixed responses on every wire, from a bare asyncio protocol.
 
     python provider.py PORT
 
-The answer depends on the path and on whether the body asks for a stream; `/pace` in front of the path sends one event each
-two milliseconds, otherwise all of them at once.
+The response depends on the path and on `stream` in the body; with `/pace` before the path, one event is sent every two
+milliseconds, otherwise all of them at once.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
-"""The gateway beside others, in one run: CPU per request, latency, streams, growth, weight.
+"""Measure the gateway and its peers in one run: CPU per request, latency, streams, growth, memory.
 
-    python bench/gateway/run.py             all; needs nginx on the PATH, installs the peers into environments of their own
+    python bench/gateway/run.py             all; needs nginx on the PATH, installs the peers into their own environments
     python bench/gateway/run.py toolwire    only some of the candidates
 
 Each candidate is one process on core 1; the mock upstream and the load are on core 0. The figure is the CPU time of the
-candidate's process and its threads per request: on a machine that is shared with others it tells more than the clock.
-Rounds are interleaved, the best counts. For toolwire keys, routing, limits and metrics are on.
+candidate's process and its threads per request: on a shared machine it is more reliable than wall time.
+Rounds are interleaved, the best counts. For toolwire, keys, routing, limits and metrics are on.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ def body_of(model: str, *, stream: bool = False, pad: int = 0) -> bytes:
 
 
 def cpu_of(pid: int) -> float:
-    """Microseconds, of all threads and children."""
+    """Return the CPU microseconds of all threads and children."""
     total = 0.0
     for one in _family(pid):
         for task in Path(f"/proc/{one}/task").iterdir():
@@ -202,7 +202,7 @@ def _rows(pair: tuple[Running, dict]) -> dict:
 
 
 def _direct() -> dict:
-    """Without anybody in between."""
+    """Measure the upstream without a gateway."""
     headers = {"x-api-key": "none"}
     alone = asyncio.run(load(UPSTREAM, "/v1/messages", body_of("m"), requests=200, at_once=1, headers=headers))
     body = body_of("m", stream=True)

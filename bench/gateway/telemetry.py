@@ -1,8 +1,8 @@
-"""What a request costs in telemetry: CPU microseconds for each sink, on one core.
+"""Measure the cost of telemetry per request: CPU microseconds for each sink, on one core.
 
     python bench/gateway/telemetry.py
 
-The request has two calls, one loss and token counts, and was streamed. Spans are made and measured, and go nowhere.
+The request has two calls, one loss and token counts, and was streamed. Spans are created and measured, and not exported.
 """
 
 import time
@@ -49,7 +49,7 @@ def turn(number):
 
 
 def cost(sink):
-    """The best of some rounds, in microseconds a request."""
+    """Return the best of several rounds, in microseconds per request."""
     best = float("inf")
     begin = getattr(sink, "begin", None)
     for _ in range(ROUNDS):

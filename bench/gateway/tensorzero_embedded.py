@@ -1,4 +1,4 @@
-"""TensorZero's gateway as its Python package has it: in the process, on a port of its own choice, which is printed.
+"""Run TensorZero's embedded gateway of its Python package, on a port of its own choice, which is printed.
 
 python tensorzero_embedded.py CONFIG
 """

@@ -1,4 +1,4 @@
-"""Coding agents through the gateway, each before every kind of upstream: they read two files and print what is in them.
+"""Run coding agents through the gateway, each with every kind of upstream: they read two files and print the contents.
 
 python tests/clients/run.py [--agent NAME] [--upstream NAME] [--write]
 
@@ -116,7 +116,7 @@ def mark(outcome: Outcome | None) -> str:
 
 
 def page(table: Table) -> str:
-    lines = ["| agent | speaks | " + " | ".join(TITLES[name] for name in UPSTREAMS) + " |"]
+    lines = ["| agent | protocol | " + " | ".join(TITLES[name] for name in UPSTREAMS) + " |"]
     lines.append("|---|---|" + "---|" * len(UPSTREAMS))
     for agent in AGENTS:
         marks = " | ".join(mark(table[agent.name, upstream]) for upstream in UPSTREAMS)
@@ -124,13 +124,13 @@ def page(table: Table) -> str:
     return f"{HEAD}\n" + "\n".join(lines) + "\n"
 
 
-HEAD = """# Coding agents through the gateway
+HEAD = """# Coding agents
 
-`make test-clients` writes this page. Every agent runs without a terminal and with a key that is none, and asks the gateway,
-which asks an upstream that speaks the protocol of the column. The model behind it is a script: it asks for two files in one
-turn, and says what it read in them. "Works" means that the agent ran both calls, that each result went back to the call that
-it answers, and that the agent printed the right sentence in the end. The last column is a chat server that knows no tools:
-calls are text there, in the format of Hermes.
+`make test-clients` writes this page. Every agent runs without a terminal and with a fake key, and sends its requests to the gateway,
+which uses an upstream with the protocol of the column. The model is a script: it calls the agent's tool for two files in one
+turn, and then prints their contents. "Works" means that the agent ran both calls, that each result was sent for the right call, and
+that the agent printed the right sentence at the end. The last column is a chat server without tools: calls are text there, in the
+Hermes format.
 """
 
 

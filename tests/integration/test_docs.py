@@ -1,10 +1,10 @@
-"""The docs are true: every code block runs and prints what the page says, every link leads somewhere.
+"""Check the docs: every code block runs and prints the output on the page, and every link has a target.
 
-```python      runs; the blocks of a page share their names. A ```text block right behind it is what it prints.
+```python      runs; the blocks of a page share their names. A ```text block directly after it is its output.
 ```python PATH the same, and an excerpt of that file.
-```console     each line that starts with `$ toolwire` runs; what follows is what it prints (standard error behind).
-```json NAME   a file of that name, for the blocks behind it; ```toml NAME the same.
-```sh          `make` targets and the like; the targets must exist.
+```console     each line that starts with `$ toolwire` runs; its output follows (standard output, then standard error).
+```json NAME   a file of that name, for the blocks after it; ```toml NAME the same.
+```sh          `make` targets and other commands; the targets must exist.
 """
 
 import contextlib
@@ -31,7 +31,9 @@ def test_code_blocks(page, tmp_path, monkeypatch):
     printed = None
     for language, title, text in FENCE.findall(page.read_text(encoding="utf-8")):
         if language == "python":
-            assert not title or text in (ROOT / title).read_text(encoding="utf-8"), f"{title} says something else"
+            assert not title or text in (ROOT / title).read_text(encoding="utf-8"), (
+                f"{title} does not contain this block"
+            )
             printed = run_python(text, names, page)
         elif language == "text" and printed is not None:
             assert printed == text
@@ -72,9 +74,17 @@ def check_targets(text):
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "docs/rules/README.md"], ids=lambda page: page.name)
 def test_links(page):
-    for target, _ in LINK.findall(page.read_text(encoding="utf-8")):
+    for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
         if "://" not in target:
-            assert (page.parent / target).exists(), target
+            linked = page.parent / target
+            assert linked.exists(), target
+            assert not anchor or anchor.removeprefix("#") in anchors(linked), target + anchor
+
+
+def anchors(page):
+    """Return the anchors of the headings, as GitHub generates them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_generated_files_are_fresh():
@@ -84,8 +94,12 @@ def test_generated_files_are_fresh():
     assert done.returncode == 0, done.stderr
 
 
-def test_the_first_screen_has_the_claim_and_twelve_lines():
+def test_readme_starts_with_the_claim_and_three_short_quickstarts():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "Write a tool once; call it from any model, over any wire." in text.partition("```")[0]
-    first = next(block for language, _, block in FENCE.findall(text) if language == "python")
-    assert len([line for line in first.splitlines() if line.strip()]) == 12
+    assert "Write a tool once; call it from any model, over any wire." in text.partition("\n## ")[0]
+    section = text.partition("## Quickstarts")[2].partition("\n## ")[0]
+    quickstarts = section.split("\n**")[1:]
+    assert len(quickstarts) == 3
+    for quickstart in quickstarts:
+        code = [block for language, _, block in FENCE.findall(quickstart) if language != "text"]
+        assert 0 < sum(bool(line.strip()) for block in code for line in block.splitlines()) < 10
