@@ -88,7 +88,11 @@ def test_arguments_become_a_request():
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [({}, "path parameter 'id' is missing"), ({"id": "7", "other": 1}, "no parameter"), ({"id": "7", "X-Trace": "a\r\nb"}, "header")],
+    [
+        ({}, "path parameter 'id' is missing"),
+        ({"id": "7", "other": 1}, "no parameter"),
+        ({"id": "7", "X-Trace": "a\r\nb"}, "header"),
+    ],
 )
 def test_what_does_not_fit_says_so(arguments, words):
     get, _ = tools_from_openapi(DOCUMENT)
