@@ -12,7 +12,7 @@ __all__: list[str] = []
 
 # Strict dialects require `additionalProperties: false` and others reject it, so no schema satisfies both. Lowering adds
 # or removes it on closed objects without loss; only open objects and maps are reported.
-_CLOSING = ("additionalProperties is not false", "additionalProperties is not known here")
+_CLOSING = ("additionalProperties is not false", "additionalProperties is not supported")
 
 
 @schema_rule(

@@ -109,16 +109,16 @@ def unknown_to_gemini(schema: Schema) -> Iterator[Hit]:
 
 
 schema_rule("TW024", "error", "gemini", "type or enum rejected by Gemini's `parameters`", "lower the schema")(
-    _of("gemini", "type is one word", "an enum of something", "without a type", "beside anyOf")
+    _of("gemini", "type must be a single name", "an enum with values other", "without a type", "beside anyOf")
 )
 schema_rule("TW025", "error", "gemini openai_strict", "array without items", "declare the items")(
     _of("gemini", "an array without items")
 )
 schema_rule("TW026", "error", "gemini", "required property not declared", "declare it, or remove it from `required`")(
-    _of("gemini", "required property that is not there")
+    _of("gemini", "required property is not declared")
 )
 schema_rule("TW029", "error", "openai_strict gemini_json_schema", "keyword beside $ref", "wrap the reference")(
-    _of("openai_strict", "stands beside $ref")
+    _of("openai_strict", "beside $ref")
 )
 schema_rule("TW034", "error", "openai_strict", "schema too large for strict mode", "split the tool")(
     _of("openai_strict", "nested deeper", "more than 5000 properties", "more than 1000 enum values", "characters")
@@ -128,7 +128,7 @@ schema_rule("TW034", "error", "openai_strict", "schema too large for strict mode
 @schema_rule("TW027", "error", "all", "unresolved reference", "define it under $defs")
 def dangling(schema: Schema) -> Iterator[Hit]:
     for finding in schema.source.findings:
-        if "leads nowhere" in finding.what:
+        if "cannot be resolved" in finding.what:
             yield Hit(finding.at, finding.what)
 
 

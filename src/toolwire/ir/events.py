@@ -152,7 +152,7 @@ class CallEnd(Value, frozen=True):
 
 
 class PartStart(Value, frozen=True):
-    """The place in the answer of a `WholePart` that comes later, after other items; `part` is what is known of it."""
+    """The position of a `WholePart` that comes later, after other items; `part` has the fields known so far."""
 
     key: int
     part: Part

@@ -60,7 +60,7 @@ def unfold(response: Response) -> Iterator[Event]:
 
 
 def unfold_part(key: int, choice: int, part: Part) -> Iterator[Event]:
-    """The events of one part, with its text in one delta."""
+    """Yield the events of one part, with its text in one delta."""
     if isinstance(part, (Text, Refusal)):
         yield TextStart(key, choice, isinstance(part, Refusal), part.extra)
         if part.text:
@@ -96,7 +96,7 @@ class Folder:
         self._start = ResponseStart()
         self._open: dict[int, tuple[Any, list[Any]]] = {}
         self._order: list[tuple[int, int]] = []
-        self._reserved: set[int] = set()  # parts whose place is known, and that are still to come
+        self._reserved: set[int] = set()  # parts with a known position that have not arrived yet
         self._parts: dict[int, Part] = {}
         self._usage: Usage | None = None
         self._end: ResponseEnd | None = None

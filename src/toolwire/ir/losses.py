@@ -1,8 +1,8 @@
 """Losses: the parts of a value that a translation could not preserve.
 
 A translation returns a value and a list of losses. A loss is not an exception: the request is still sent, and the
-losses show the author what is missing on the other side. In strict mode every loss above `info` becomes a `LossError`
-before anything is sent.
+losses show the author which parts are missing on the other side. In strict mode every loss above `info` becomes a
+`LossError` before anything is sent.
 
     dropped     removed
     weakened    replaced by something less precise

@@ -7,8 +7,8 @@ share it with the source document without copying.
 `extra` holds, by wire, the fields that only that wire has. There are three kinds of keys:
 
     "anthropic"            fields that are written back verbatim into the object that this value becomes on that wire
-    "openai_chat/choice"   the same for an enclosing object that has no canonical value of its own
-    "gemini~"              how it was written (a string or a list of one, camelCase or snake_case): form, never meaning
+    "openai_chat/choice"   fields of an enclosing object that has no canonical value of its own
+    "gemini~"              the source form (a string or a list of one, camelCase or snake_case): never meaning
 
 Only the first two carry meaning, so only they can be lost when the value is translated to another wire.
 """

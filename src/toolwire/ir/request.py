@@ -49,7 +49,7 @@ class Params(Value, frozen=True):
 
 
 class ReasoningConfig(Value, frozen=True):
-    """How much the model may reason (`mode`, `effort`, `budget` in tokens) and whether that is shown (`visible`)."""
+    """The amount of reasoning (`mode`, `effort`, `budget` in tokens) and its visibility (`visible`)."""
 
     mode: Literal["off", "auto", "budget"] | None = None
     effort: str | None = None

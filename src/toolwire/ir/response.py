@@ -39,7 +39,7 @@ FaultKind: TypeAlias = Literal[
 
 
 class Stop(Value, frozen=True):
-    """Why the model stopped. Derived from the content if the provider's value is vague: calls mean `tool_calls`."""
+    """The stop reason. Derived from the content if the provider's value is vague: calls mean `tool_calls`."""
 
     reason: StopReason
     sequence: str | None = None

@@ -46,7 +46,7 @@ class Tool(Value, frozen=True):
 
 
 class ToolChoice(Value, frozen=True):
-    """Which tools the model may or must call.
+    """The tools that the model may or must call.
 
     auto        text or calls            required    at least one call          none       no calls
     tool        exactly `names[0]`       allowed     only `names`, and at least one of them if `required`

@@ -32,7 +32,7 @@ class _DiskJail(PathJail):
         except ValueError as error:  # characters that are invalid in a file name
             raise Outside(f"{shown(path)} is not a plain path") from error
         if not _is_below(real, self.root):
-            raise Outside(f"{shown(path)} leads outside")
+            raise Outside(f"{shown(path)} resolves to a path outside the directory")
         return real
 
     def _is_absolute(self, path: str) -> bool:

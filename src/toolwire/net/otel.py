@@ -50,10 +50,10 @@ class Instruments:
         def histogram(name: str, unit: str, about: str, bounds: list[float]) -> metrics.Histogram:
             return meter.create_histogram(name, unit, about, explicit_bucket_boundaries_advisory=bounds)
 
-        self._duration = histogram("gen_ai.client.operation.duration", "s", "whole answers", _SECONDS)
-        self._first = histogram("gen_ai.client.operation.time_to_first_chunk", "s", "until a stream began", _SECONDS)
-        self._tokens = histogram("gen_ai.client.token.usage", "{token}", "tokens, by their kind", _TOKENS)
-        self._tools = histogram("gen_ai.execute_tool.duration", "s", "calls of tools", _SECONDS)
+        self._duration = histogram("gen_ai.client.operation.duration", "s", "duration of a response", _SECONDS)
+        self._first = histogram("gen_ai.client.operation.time_to_first_chunk", "s", "time to the first chunk", _SECONDS)
+        self._tokens = histogram("gen_ai.client.token.usage", "{token}", "tokens by type", _TOKENS)
+        self._tools = histogram("gen_ai.execute_tool.duration", "s", "duration of a tool call", _SECONDS)
 
     def answered(self, about: Attributes, seconds: float, usage: Usage | None, first: float | None = None) -> None:
         """Record a response. `about` must have low cardinality: provider, models, the kind of error."""

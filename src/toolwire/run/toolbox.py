@@ -99,7 +99,7 @@ class Toolbox:
         for source in sources:
             for entry in _entries(source):
                 if entry.name in self._entries:
-                    raise ConfigError(f"two tools are called {entry.name!r}", hint="prefix or rename one of them")
+                    raise ConfigError(f"two tools have the name {entry.name!r}", hint="prefix or rename one of them")
                 self._entries[entry.name] = entry
 
     def __iter__(self) -> Iterator[Entry]:
@@ -139,7 +139,7 @@ class Toolbox:
     def rename(self, names: Mapping[str, str]) -> Toolbox:
         for name in names:
             if name not in self._entries:
-                raise ConfigError(f"no tool is called {name!r}", hint=f"use one of {', '.join(self._entries)}")
+                raise ConfigError(f"no tool has the name {name!r}", hint=f"use one of {', '.join(self._entries)}")
         return Toolbox(*(_renamed(entry, names.get(entry.name, entry.name)) for entry in self))
 
     def wrap(self, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Toolbox:

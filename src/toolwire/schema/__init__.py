@@ -1,9 +1,9 @@
-"""Schemas: infer them from code, fit them to every provider, bring arguments back, check them.
+"""Schemas: infer them from code, lower them for each provider, lift arguments back, validate arguments.
 
-toolwire.schema.lower(schema, "openai_strict")      what to send, and the way back
-toolwire.schema.validator(schema).problems(value)   what is wrong with arguments
-toolwire.schema.repair_arguments(text, schema)      arguments that a model wrote, usable or with what is wrong
-toolwire.schema.DIALECTS                            what each provider takes
+toolwire.schema.lower(schema, "openai_strict")      the schema to send, with `lift` for the arguments
+toolwire.schema.validator(schema).problems(value)   the problems of the arguments
+toolwire.schema.repair_arguments(text, schema)      the arguments in a model's text, or their problems
+toolwire.schema.DIALECTS                            the subset of JSON Schema that each provider accepts
 """
 
 from __future__ import annotations

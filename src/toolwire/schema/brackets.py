@@ -1,8 +1,8 @@
-"""Where a missing bracket may have been.
+"""Possible positions of a missing bracket.
 
     {"where": {"city": "Paris", "days": 3}
 
-lacks its last bracket, or the one behind "Paris". The text alone does not say; the schema may.
+lacks its last bracket, or the one after "Paris". The text alone does not decide between them; the schema may.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST_PLACES = 64
 
 
 def moved_brackets(found: Repaired) -> Iterator[JSON]:
-    """The other values that the text has if one of the missing brackets was missing further in."""
+    """Yield the other values of the text, for a missing bracket that belongs further in."""
     if not found.closed:
         return
     path = _last_containers(found.value)
@@ -31,7 +31,7 @@ def moved_brackets(found: Repaired) -> Iterator[JSON]:
 
 
 def _last_containers(value: JSON) -> list[JSON]:
-    """The value, its last member, the last of that, and so on."""
+    """Return the value, its last member, the last member of that, and so on."""
     path: list[JSON] = []
     while type(value) in (dict, list):
         path.append(value)
@@ -42,7 +42,7 @@ def _last_containers(value: JSON) -> list[JSON]:
 
 
 def _moved(outer: JSON, inner: JSON, keep: int) -> JSON:
-    """`outer` with all but the first members of its last one beside that."""
+    """Return `outer` with all but the first `keep` members of its last member moved out of it."""
     if type(outer) is list:
         return [*outer[:-1], inner[:keep], *inner[keep:]]
     members = list(inner.items())
@@ -50,7 +50,7 @@ def _moved(outer: JSON, inner: JSON, keep: int) -> JSON:
 
 
 def _replaced(path: list[JSON], value: JSON) -> JSON:
-    """The root, with `value` in the place of the last container of `path`."""
+    """Return the root with `value` in place of the last container of `path`."""
     for outer in reversed(path[:-1]):
         value = [*outer[:-1], value] if type(outer) is list else {**outer, list(outer)[-1]: value}
     return value

@@ -1,4 +1,4 @@
-"""Unions as a dialect takes them, so that on the way back every branch can be told from the others."""
+"""Emit unions for a dialect, so that lifting can distinguish every branch from the others."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def union(emitter: Emitter, node: Union, depth: int) -> Emitted:
     if any(one.codec is not None for one in emitted):
         alike: list[Node] = [branch for branch in branches if isinstance(branch, Record)]
         if len(alike) > 1 and not disjoint(alike, emitter.target, emitter.steps):
-            emitter.unenforced(node, "anyOf", "the branches may be taken for each other on the way back")
+            emitter.unenforced(node, "anyOf", "lifted arguments may match the wrong branch")
         codec = codecs.unions([(b, one.codec) for b, one in zip(branches, emitted, strict=True)], emitter.target)
     if emitter.dialect.lone_any_of:
         return Emitted(_description_inside(emitter, out, node), codec)
@@ -54,7 +54,7 @@ def union(emitter: Emitter, node: Union, depth: int) -> Emitted:
 
 
 def _leads_back(emitter: Emitter, node: Node) -> bool:
-    """A reference to the union that it stands in adds nothing to it."""
+    """Return True for a reference to the union that contains it: it adds nothing to the union."""
     waiting, seen = [node], set()
     while waiting:
         one = waiting.pop()
@@ -72,7 +72,7 @@ def _leads_back(emitter: Emitter, node: Node) -> bool:
 
 def _report_overlap(emitter: Emitter, node: Union) -> None:
     if node.one_of and not disjoint(list(node.branches), emitter.target, emitter.steps):
-        emitter.unenforced(node, "oneOf", "the branches may overlap: exactly one is not enforced")
+        emitter.unenforced(node, "oneOf", "the branches may overlap: that exactly one matches is not enforced")
 
 
 def _description_inside(emitter: Emitter, out: Object, node: Node) -> Object:
@@ -86,7 +86,7 @@ def _description_inside(emitter: Emitter, out: Object, node: Node) -> Object:
 
 
 def _apart(emitter: Emitter, branches: list[Node], emitted: list[Emitted], node: Node) -> list[Emitted]:
-    """Branches that could be taken for another one there are put into an object of their own."""
+    """Wrap each branch that could be mistaken for another one in the lowered form in an object of its own."""
     kinds = [_kinds(one.schema) for one in emitted]
     shared = {kind for kind, times in Counter(kind for each in kinds for kind in each).items() if times > 1}
     out: list[Emitted] = []
@@ -98,16 +98,17 @@ def _apart(emitter: Emitter, branches: list[Node], emitted: list[Emitted], node:
             out.append(one)
             continue
         name = names.new("value")
-        emitter.remark(node, "union", f"one branch stands under `{name}`, to be told from the others")
+        emitter.remark(node, "union", f"one branch is wrapped in `{name}`, to distinguish it from the others")
         schema = emitter.closed({"type": "object", "properties": {name: one.schema}, "required": [name]})
         out.append(Emitted(schema, codecs.wrapped(name, one.codec)))
     return out
 
 
 def _ambiguous_lists(emitter: Emitter, branches: list[Node], emitted: list[Emitted]) -> frozenset[int]:
-    """The lists among the branches, if an item of one, as it is written there, can be taken for an item of another.
+    """Return the numbers of the list branches if an emitted item of one can be mistaken for an item of another.
 
-    `["1"]` may be a list of strings or a list of JSON texts. An empty list fits several, but is written the same for each.
+    `["1"]` may be a list of strings or a list of JSON texts. An empty list fits several, but is emitted the same for
+    each.
     """
     nodes = {number: resolved(branch, emitter.target) for number, branch in enumerate(branches)}
     lists = {number: node for number, node in nodes.items() if isinstance(node, (Array, Tuple))}
@@ -128,18 +129,18 @@ def _item_kinds(emitter: Emitter, schema: Object) -> set[str]:
 
 
 def _definition(emitter: Emitter, schema: Object) -> Object:
-    """The definition that a written reference leads to, as far as it has been written."""
+    """Return the emitted definition that a reference points to, as far as it has been emitted."""
     ref = schema.get("$ref")
     return emitter.defs.get(ref.rpartition("/")[2], {}) if type(ref) is str else schema
 
 
 def _flat(schema: Object) -> list[Object]:
-    """The branches of a schema that is nothing but a union."""
+    """Return the branches of a schema that is only a union; otherwise the schema itself."""
     return schema["anyOf"] if set(schema) == {"anyOf"} else [schema]
 
 
 def _kinds(schema: Object) -> set[str]:
-    """The kinds of JSON value that a schema may accept."""
+    """Return the JSON types that a schema may accept."""
     if "anyOf" in schema:
         return set().union(*(_kinds(branch) for branch in schema["anyOf"]))
     said = schema.get("type")

@@ -1,7 +1,8 @@
-"""How many optional parameters and unions a schema may have, and what to do where it has more.
+"""Limits on the number of optional parameters and unions in a schema, and the fallbacks beyond them.
 
-A provider that compiles schemas bounds what makes grammars grow. An optional parameter can be made required with a word for
-absent (enums, booleans: free), or required and nullable (a union instead). The order of the source decides who is first.
+A provider that compiles schemas limits the features that make grammars grow. An optional parameter can be made required
+with a string for absent (enums and booleans, at no cost), or required and nullable (at the cost of a union). Parameters
+are handled in the order of the source.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ UNSET = "(not set)"
 
 
 class Budget:
-    """What is left of one schema's allowance while it is being written."""
+    """The remaining allowance of one schema while it is being emitted."""
 
     def __init__(self, source: Source, dialect: Dialect) -> None:
         self.tight = False
@@ -31,7 +32,7 @@ class Budget:
         self._unions = max(dialect.union_parameters - unions, 0)
 
     def without_null(self, node: Node) -> Node:
-        """An optional property says absent by being absent; null would be another union."""
+        """Remove null from the node of an optional property: it can be absent, and null would cost a union."""
         if not isinstance(node, Union):
             return node
         branches = [branch for branch in node.branches if not isinstance(branch, Null)]
@@ -41,7 +42,7 @@ class Budget:
         return replace(branches[0], notes={**branches[0].notes, **node.notes})
 
     def unset(self, node: Node) -> Enum | None:
-        """The values of a property that can do with a word for absent."""
+        """Return the values of a property for which a string can mean absent; None if it has no such values."""
         if node.residue:
             return None
         if isinstance(node, Boolean):
@@ -56,7 +57,7 @@ class Budget:
         return None
 
     def must_fill(self) -> bool:
-        """Whether the next optional property has to be required and nullable."""
+        """Return True if the next optional property has to be required and nullable."""
         if not self.tight:
             return False
         if self._optional > 0:

@@ -1,8 +1,8 @@
-"""Arguments there and back: what a lowered schema changed in the shape of values is undone here.
+"""Codecs that convert arguments between the original schema and a lowered schema of another shape.
 
-`encode` turns a value of the original schema into one of the lowered schema, `lift` the other way. Both are total: a value
-that is not of the expected shape is left as it is, and the validator, which checks the original schema, has the last word.
-None stands for the codec that changes nothing, so that what needs no change costs nothing.
+`encode` turns a value of the original schema into one of the lowered schema, `lift` the other way. Both are total: a
+value that is not of the expected shape is left unchanged, and the validator, which checks the original schema, decides.
+None is the codec that changes nothing, so that an unchanged value costs nothing.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Codec(NamedTuple):
     lift: Callable[[JSON], JSON]
     encode: Callable[[JSON], JSON]
     reshapes: bool = True
-    """The value itself is of another kind, not just something in it."""
+    """The value itself has another JSON type, not only a part of it."""
     properties: dict[str, Field] | None = None
-    """For an object that is carried property by property: those that it may have there. None: only as a whole."""
+    """The lowered properties of an object that is converted property by property. None: it is converted as a whole."""
 
 
 Maybe: TypeAlias = Codec | None
@@ -58,7 +58,7 @@ def _encode(codec: Maybe, value: JSON) -> JSON:
 
 
 def json_text() -> Codec:
-    """Any value, as JSON in a string."""
+    """Encode any value as JSON in a string."""
 
     def lift(value: JSON) -> JSON:
         if type(value) is not str:
@@ -72,7 +72,7 @@ def json_text() -> Codec:
 
 
 def digits() -> Codec:
-    """A whole number, as its digits."""
+    """Encode an integer as a string of its digits."""
 
     def lift(value: JSON) -> JSON:
         return int(value) if type(value) is str and _INTEGER(value) else value
@@ -87,7 +87,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}").fullmatch
 
 
 def entries(inner: Maybe) -> Codec:
-    """A map, as a list of keys and values."""
+    """Encode a map as a list of keys and values."""
 
     def lift(value: JSON) -> JSON:
         if type(value) is not list or not all(type(one) is dict and type(one.get("key")) is str for one in value):
@@ -103,7 +103,7 @@ def entries(inner: Maybe) -> Codec:
 
 
 def labels(values: Sequence[JSON], names: Sequence[str]) -> Codec:
-    """Values of an enum, as strings."""
+    """Encode the values of an enum as strings."""
     by_name = dict(zip(names, values, strict=True))
     by_value = {hashable(value): name for value, name in zip(values, names, strict=True)}
 
@@ -127,7 +127,7 @@ def items(inner: Codec) -> Codec:
 
 
 def tuples(nulls: Sequence[bool], rest_name: str | None) -> Codec:
-    """A list whose places differ, as an object with one property for each place. `nulls`: where null may stand."""
+    """Encode a tuple as an object with one property per item. `nulls`: the items that may be null."""
     width = len(nulls)
     keys = {*(f"item_{index}" for index in range(width)), rest_name}
 
@@ -140,13 +140,13 @@ def tuples(nulls: Sequence[bool], rest_name: str | None) -> Codec:
         found: list[JSON] = []
         for index in range(width if behind else max(present, default=-1) + 1):
             if f"item_{index}" not in value and not nulls[index]:
-                return found  # what follows a gap has no place in a list
+                return found  # a list cannot have a gap, so the items after it are dropped
             found.append(value.get(f"item_{index}"))
         return [*found, *behind]
 
     def encode(value: JSON) -> JSON:
         if type(value) is not list or (rest_name is None and len(value) > width):
-            return value  # surplus items have no place there; dropping them would turn an invalid list into a valid one
+            return value  # dropping the surplus items would turn an invalid list into a valid one
         out: Object = {f"item_{index}": one for index, one in enumerate(value[:width])}
         if rest_name is not None and len(value) > width:
             out[rest_name] = value[width:]
@@ -156,20 +156,20 @@ def tuples(nulls: Sequence[bool], rest_name: str | None) -> Codec:
 
 
 class Field(NamedTuple):
-    """A property: what it is called there, how its value is carried, and whether something there means that it is absent."""
+    """A property: its lowered name `there`, the codec of its value, and the lowered value that means absent."""
 
     name: str
     there: str
     codec: Maybe
     fills: bool
     absent: str | None = None
-    """What stands for it: null, or a word."""
+    """The lowered value that means absent: null or a string."""
     drops_null: bool = False
-    """Null is not written there: it is absent."""
+    """Null is encoded as absent."""
 
 
 def fields(known: Sequence[Field], more: str | None, more_codec: Maybe, more_fills_null: bool) -> Codec:
-    """An object, property by property. `more`: the property that holds all other keys; None: they stand beside it."""
+    """Convert an object property by property. `more`: the property for all other keys; None: they stay beside it."""
     rest = more_codec if more is None else None
     by_there = {field.there: field for field in known}
     by_name = {field.name: field for field in known}
@@ -213,7 +213,7 @@ def fields(known: Sequence[Field], more: str | None, more_codec: Maybe, more_fil
 
 
 def wrapped(name: str, inner: Maybe) -> Codec:
-    """A value in an object of its own."""
+    """Encode a value as the only property of an object."""
 
     def lift(value: JSON) -> JSON:
         return _lift(inner, value[name]) if type(value) is dict and list(value) == [name] else value
@@ -225,7 +225,7 @@ def wrapped(name: str, inner: Maybe) -> Codec:
 
 
 class _Carried:
-    """State of one conversion: lifted parts, because nested unions ask for the same part again, and the step budget."""
+    """State of one conversion: the step budget, and the lifted parts, which nested unions need repeatedly."""
 
     __slots__ = ("_budget", "_value", "lifted")
 
@@ -236,7 +236,7 @@ class _Carried:
 
     @property
     def budget(self) -> StepBudget:
-        if self._budget is None:  # most values meet no union
+        if self._budget is None:  # most values contain no union
             self._budget = StepBudget(_STEPS + size_of(self._value) * _STEPS_PER_VALUE)
         return self._budget
 
@@ -248,7 +248,7 @@ _carried: ContextVar[_Carried | None] = ContextVar("_carried", default=None)
 def carry(change: Callable[[JSON], JSON], value: JSON) -> JSON:
     """Apply the `lift` or `encode` of a codec to a whole value, under one budget.
 
-    Beyond the budget, parts stay as they are, as values of an unexpected shape do.
+    Beyond the budget, parts are left unchanged, like values of an unexpected shape.
     """
     token = _carried.set(_Carried(value))
     try:
@@ -258,7 +258,7 @@ def carry(change: Callable[[JSON], JSON], value: JSON) -> JSON:
 
 
 def unions(branches: Sequence[tuple[Node, Maybe]], target: Target) -> Codec:
-    """The branch that a value belongs to says how it is carried."""
+    """Convert a value with the codec of the first branch that it fits."""
 
     def lift(value: JSON) -> JSON:
         carried = _carried.get() or _Carried(value)
@@ -269,7 +269,7 @@ def unions(branches: Sequence[tuple[Node, Maybe]], target: Target) -> Codec:
             carried.lifted[key] = (
                 value,
                 lift_anew(value, carried.budget),
-            )  # the value stays, or another may get its id
+            )  # keep the value alive: another could reuse its id
         return carried.lifted[key][1]
 
     def lift_anew(value: JSON, budget: StepBudget) -> JSON:
@@ -278,7 +278,7 @@ def unions(branches: Sequence[tuple[Node, Maybe]], target: Target) -> Codec:
                 break
             lifted = _lift(codec, value)
             if codec is not None and codec.reshapes and lifted is value:
-                continue  # not of the shape that this branch has there
+                continue  # not of the lowered shape of this branch
             if fits(node, lifted, target, budget):
                 return lifted
         return value
@@ -296,5 +296,5 @@ def unions(branches: Sequence[tuple[Node, Maybe]], target: Target) -> Codec:
 
 
 def late(table: dict[str, Maybe], name: str) -> Codec:
-    """What a reference leads to, looked up when it is needed: definitions may contain themselves."""
+    """Look up the codec of a definition on each use, because definitions may contain themselves."""
     return Codec(lambda value: _lift(table[name], value), lambda value: _encode(table[name], value), reshapes=False)

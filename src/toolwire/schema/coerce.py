@@ -1,10 +1,11 @@
-"""Values that mean the right thing in the wrong form, put into the form that the schema asks for.
+"""Coerce values to the types of the schema.
 
-    "3" where an integer is expected → 3        7 where text is expected → "7"       "x" where a list is expected → ["x"]
-    "true" where a boolean is expected → true   "METRIC" for the enum "metric"       null for what is optional → absent
+    "3" where an integer is expected → 3        7 where text is expected → "7"   "x" where a list is expected → ["x"]
+    "true" where a boolean is expected → true   "METRIC" for the enum "metric"   null for an optional property → absent
 
-These are guesses. Each is taken only where the schema leaves no other way to read the value, and only if what comes out fits;
-what two branches of a union would read differently is left alone. Every change says where it was made.
+These are guesses. Each is made only where the schema allows no other interpretation of the value, and only if the
+result fits. A value that two branches of a union would coerce differently is left unchanged. Every change records its
+path.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _STEPS, _STEPS_PER_VALUE = 20_000, 20  # unions within unions may be tried in ve
 
 
 def follow(node: Node, target: Target) -> Node:
-    """What a node is once its references are followed; Any where they lead nowhere."""
+    """Follow the references of a node; return Any where they cannot be resolved."""
     for _ in range(_MOST_HOPS):
         if not isinstance(node, Ref):
             return node
@@ -45,7 +46,7 @@ def coercion_budget(value: JSON) -> StepBudget:
 
 
 class Coercion:
-    """One walk over a value; `steps` are what it changed."""
+    """One walk over a value; `steps` are its changes."""
 
     __slots__ = ("_budget", "_target", "_trying", "steps")
 
@@ -94,7 +95,7 @@ class Coercion:
             if self._fits(branch, changed):
                 found.setdefault(dumps(changed), (changed, attempt.steps))
         self._trying.discard(key)
-        if len(found) != 1 or self._budget.exhausted:  # a branch that was not tried may fit, too
+        if len(found) != 1 or self._budget.exhausted:  # a branch that was not tried may fit as well
             return value
         ((changed, steps),) = found.values()
         self.steps += steps
@@ -123,7 +124,10 @@ class Coercion:
         ]
 
     def _wrapped(self, node: Array, value: JSON, path: str) -> JSON:
-        """Text with separators may be a list of its own making, and no text no list at all."""
+        """Wrap a value in a list.
+
+        Text with separators may itself be a list, and empty text is no item: both are left unchanged.
+        """
         if value is None or value == "" or (type(value) is str and _SEVERAL.search(value)):
             return value
         attempt = Coercion(self._target, self._budget, self._trying)
@@ -151,7 +155,7 @@ def _to_boolean(_: Node, value: JSON) -> JSON:
 
 
 def _to_text(_: Node, value: JSON) -> JSON:
-    """Whole numbers only: 1.10 has already become 1.1."""
+    """Convert integers only: 1.10 has already become 1.1."""
     return str(value) if type(value) is int else None
 
 

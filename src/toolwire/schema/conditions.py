@@ -1,8 +1,9 @@
-"""Properties that only a condition mentions: `if`, `then`, `else`, `dependentSchemas`, `dependentRequired`, `dependencies`.
+"""Properties that only conditions mention.
 
-An object is described with the keys that its schema mentions. The keys of its conditions belong to it, too: without them, an
-instance that meets the condition could not be written. They become optional properties; whether the condition holds is left
-to the validator.
+Conditions are `if`, `then`, `else`, `dependentSchemas`, `dependentRequired` and `dependencies`.
+An object is described with the keys that its schema mentions. This includes the keys of its conditions: without them,
+an instance that meets the condition could not be written. They become optional properties; whether the condition holds
+is left to the validator.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _MOST_VARIANTS = 8
 """Schemas of one conditional property; with more, its values may be anything."""
 
 Follow = Callable[[str, str], tuple[JSON, str] | None]
-"""From a reference and its pointer to the schema that it leads to, and the pointer of that."""
+"""Resolves a reference at a pointer to the target schema and its pointer."""
 
 
 def has_conditions(schema: Object) -> bool:
-    """Whether the schema, or a part of its `allOf`, has a condition."""
+    """Return True if the schema, or a part of its `allOf`, has a condition."""
     if not CONDITIONS.isdisjoint(schema):
         return True
     parts = schema.get("allOf")
@@ -41,20 +42,20 @@ class _Visit(NamedTuple):
     at: str
     conditional: bool
     named_only: bool = False
-    """The values may be anything: an `if` describes what is compared, not what is allowed."""
+    """Only names count, values may be anything: an `if` describes the compared values, not the allowed ones."""
 
 
 class _Mentioned(NamedTuple):
     """The keys that the conditions of one object mention."""
 
     properties: dict[str, dict[str, JSON]]
-    """The schemas of each property, by their JSON pointers; none for a property of which only the name is known."""
+    """The schemas of each property, by JSON pointer; none for a property of which only the name is known."""
     opens: bool
     """A condition allows keys that it does not name."""
 
 
 class Conditions:
-    """The conditional properties of one document. Each schema is read once, however many conditions lead to it."""
+    """The conditional properties of one document. Each schema is read once, however many conditions refer to it."""
 
     __slots__ = ("_budget", "_follow", "_nodes", "_read", "_resolve", "_texts")
 
@@ -73,7 +74,7 @@ class Conditions:
         self._texts: dict[str, str] = {}
 
     def extend(self, node: Record | Union, schema: Object, at: str, depth: int) -> Node | None:
-        """`node` with the properties that the conditions of `schema` mention; None where the budget does not suffice."""
+        """Add the properties that the conditions of `schema` mention to `node`; None if the budget is exhausted."""
         mentioned = self._mentioned(schema, at)
         branches = node.branches if isinstance(node, Union) else (node,)
         known = [one.properties.keys() for one in branches if isinstance(one, Record)]
@@ -140,7 +141,7 @@ class Conditions:
         return self._texts[pointer]
 
     def _joined(self, variants: list[Node], at: str) -> Node:
-        """The values of all variants. Objects become one object, because several conditions may hold at once."""
+        """Join the variants. Objects become one object, because several conditions may hold at once."""
         records = [one for one in variants if isinstance(one, Record)]
         if len(records) < 2:
             return any_of(variants, False, at)
@@ -168,7 +169,7 @@ def _extended(node: Node, extra: dict[str, Node], opens: bool) -> Node:
 
 
 def _names(visit: _Visit) -> Iterator[str]:
-    """Property names without a schema."""
+    """Yield property names without a schema."""
     schema = visit.schema
     if visit.conditional and type(schema.get("required")) is list:
         yield from (name for name in schema["required"] if type(name) is str)

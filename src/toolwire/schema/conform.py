@@ -1,4 +1,4 @@
-"""The rules of a dialect that a machine can check: what a provider would answer with status 400."""
+"""Check a schema against the rules of a dialect, whose provider would answer a violation with status 400."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contai
 
 
 def violations(schema: JSON, dialect: Dialect) -> list[str]:
-    """Each with a JSON pointer in front; empty if the dialect takes the schema."""
+    """List the violations, each after its JSON pointer; empty if the dialect accepts the schema."""
     return list(_violations(schema, dialect))
 
 
@@ -29,7 +29,7 @@ def conforms(schema: JSON, dialect: Dialect) -> bool:
 
 def _violations(schema: JSON, dialect: Dialect) -> Iterator[str]:
     if type(schema) is not dict:
-        yield "/: not an object"
+        yield "/: the schema is not an object"
         return
     yield from _root(schema, dialect)
     properties = values = characters = 0
@@ -57,7 +57,7 @@ def _violations(schema: JSON, dialect: Dialect) -> Iterator[str]:
 
 
 def _characters(node: Object) -> int:
-    """What counts towards a dialect's `characters`."""
+    """Count the characters that a dialect's `characters` limits."""
     names = [*_keys(node, "properties"), *_keys(node, "$defs"), *_keys(node, "definitions")]
     values = [*(node["enum"] if type(node.get("enum")) is list else ()), *([node["const"]] if "const" in node else ())]
     return sum(map(len, names)) + sum(len(value if type(value) is str else dumps(value)) for value in values)
@@ -68,7 +68,7 @@ def _keys(node: Object, keyword: str) -> Iterable[str]:
 
 
 def cost(schema: JSON) -> tuple[int, int]:
-    """(optional parameters, parameters that are unions)"""
+    """Count the optional parameters and the parameters that are unions."""
     optional = unions = 0
     for _, node, _ in walk(schema):
         if type(node.get("properties")) is dict:
@@ -90,7 +90,7 @@ def _root(schema: Object, dialect: Dialect) -> Iterator[str]:
 
 
 def walk(schema: Object) -> Iterator[tuple[str, Object, int]]:
-    """Every subschema, with the number of objects around it."""
+    """Yield every subschema with its pointer and the number of objects around it."""
     waiting: list[tuple[str, Object, int]] = [("", schema, 0)]
     while waiting:
         at, node, depth = waiting.pop()
@@ -111,7 +111,7 @@ def walk(schema: Object) -> Iterator[tuple[str, Object, int]]:
 
 
 def subschemas(node: Object) -> Iterator[Object]:
-    """Those right below it."""
+    """Yield the direct subschemas of a schema."""
     for keyword, value in node.items():
         if keyword in _MAPS and type(value) is dict:
             yield from (one for one in value.values() if type(one) is dict)
@@ -124,7 +124,7 @@ def subschemas(node: Object) -> Iterator[Object]:
 def _node(node: Object, dialect: Dialect, root: Object) -> list[str]:
     problems: list[str] = []
     if not dialect.whole and not node.keys() <= dialect.keywords:
-        problems += [f"{keyword} is not known here" for keyword in node if keyword not in dialect.keywords]
+        problems += [f"{keyword} is not supported" for keyword in node if keyword not in dialect.keywords]
     kind = node.get("type")
     if kind == "object" or "properties" in node:
         problems += _object(node, dialect)
@@ -134,13 +134,13 @@ def _node(node: Object, dialect: Dialect, root: Object) -> list[str]:
     if "$ref" in node:
         problems += _reference(node, dialect, root)
     if "pattern" in node and type(node["pattern"]) is str and not acceptable(node["pattern"], dialect.patterns):
-        problems.append("the pattern is not taken by its engine")
+        problems.append("the pattern is not supported")
     if "format" in node and type(node["format"]) is str and kind not in ("integer", "number"):
         if dialect.formats is not None and node["format"] not in dialect.formats:
-            problems.append(f"the format {node['format']!r} is not known here")
+            problems.append(f"the format {node['format']!r} is not supported")
     low = node.get("minItems")
     if dialect.most_min_items is not None and type(low) is int and low > dialect.most_min_items:
-        problems.append(f"minItems is more than {dialect.most_min_items}")
+        problems.append(f"minItems is greater than {dialect.most_min_items}")
     return problems
 
 
@@ -156,11 +156,11 @@ def _object(node: Object, dialect: Dialect) -> Iterator[str]:
     if dialect.optional == "nullable" and set(required) != set(properties):
         yield "not every property is required"
     if not dialect.whole and not set(required) <= set(properties):
-        yield "a required property that is not there"
+        yield "a required property is not declared"
     if dialect.property_name is not None:
         for name in properties:
             if not is_legal(dialect.property_name, name):
-                yield f"the property name {name!r}"
+                yield f"the property name {name!r} is not allowed"
 
 
 _TYPED = frozenset({"type", "anyOf", "$ref", "enum", "const"})
@@ -169,11 +169,11 @@ _TYPED = frozenset({"type", "anyOf", "$ref", "enum", "const"})
 def _shape(node: Object, kind: JSON, dialect: Dialect) -> Iterator[str]:
     if dialect.null != "type":
         if type(kind) is list or kind == "null":
-            yield "type is one word, and not null"
+            yield "type must be a single name other than null"
         if "anyOf" not in node and kind is None:
             yield "a schema without a type"
         if dialect.lone_any_of and "anyOf" in node and len(node) > 1:
-            yield "something stands beside anyOf"
+            yield "keywords beside anyOf are not supported"
     if dialect.anything == "string":
         if kind == "array" and "items" not in node:
             yield "an array without items"
@@ -184,15 +184,15 @@ def _shape(node: Object, kind: JSON, dialect: Dialect) -> Iterator[str]:
 def _enum(values: list[JSON], kind: JSON, dialect: Dialect) -> Iterator[str]:
     if not dialect.whole:
         if dialect.enum == "string" and (kind != "string" or not all(type(v) is str and v for v in values)):
-            yield "an enum of something else than strings"
+            yield "an enum with values other than strings"
         if dialect.enum == "primitive" and any(type(v) in (dict, list) for v in values):
-            yield "an enum of something else than single values"
+            yield "an enum with values other than scalars"
     if (words := long_enum(values, dialect)) is not None:
         yield f"an enum of {words}"
 
 
 def long_enum(values: list[JSON], dialect: Dialect) -> str | None:
-    """How it is too long, if it is."""
+    """Describe the limits that an enum exceeds; None if it exceeds none."""
     if dialect.long_enum is None or len(values) <= dialect.long_enum[0]:
         return None
     if sum(len(value) for value in values if type(value) is str) <= dialect.long_enum[1]:
@@ -205,10 +205,10 @@ def _reference(node: Object, dialect: Dialect, root: Object) -> Iterator[str]:
     if ref is None:
         return
     if not dialect.ref_siblings and len(set(node) - ({"description", "default"} if dialect.whole else set())) > 1:
-        yield "something stands beside $ref"
+        yield "keywords beside $ref are not supported"
     if not dialect.recursion and dialect.refs == "inline":
-        yield "$ref is not known here"
+        yield "$ref is not supported"
     if type(ref) is not str or not ref.startswith("#"):
-        yield f"the reference {ref!r} leads out of the document"
+        yield f"the reference {ref!r} points outside the document"
     elif ref.startswith("#/$defs/") and ref[8:] not in root.get("$defs", {}):
-        yield f"the reference {ref!r} leads nowhere"
+        yield f"the reference {ref!r} cannot be resolved"

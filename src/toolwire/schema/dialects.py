@@ -1,8 +1,8 @@
-"""What each provider takes of JSON Schema, as data.
+"""The subset of JSON Schema that each provider accepts, as data.
 
-A dialect is a row: which keywords may be written, and what to do instead of the others. `emit.py` reads the rows and
-knows no provider. Names carry a version, because limits drift; the bare name is the newest. `portable` is no provider's
-row but what all the others have in common.
+A dialect is a row: its keywords, and the replacements for the others. `emit.py` reads the rows and has no code for
+a provider. Names have a version, because limits change; the bare name is the newest. `portable` is not a provider's
+row but the intersection of all the others.
 """
 
 from __future__ import annotations
@@ -38,47 +38,47 @@ class Dialect(Value, frozen=True):
     version: str
     keywords: frozenset[str]
     whole: bool = False
-    """A schema that breaks no rule is sent as it is, whatever else stands in it."""
+    """A schema that breaks no rule is sent unchanged, including keywords that are not listed."""
     enforced: bool = False
-    """The model cannot write anything else: the provider compiles it into a grammar."""
+    """The provider compiles the schema into a grammar, so that the model cannot write anything else."""
     root_union: bool = False
     closed: bool = False
-    """Every object says `additionalProperties: false`."""
+    """Every object needs `additionalProperties: false`."""
     optional: Literal["keep", "nullable"] = "keep"
     maps: Literal["keep", "entries"] = "keep"
     anything: Literal["keep", "string"] = "keep"
-    """A value of any kind: as it is, or as JSON in a string."""
+    """A value of any type: unchanged, or as JSON in a string."""
     tuples: Literal["keep", "object"] = "keep"
     null: Literal["type", "nullable", "word"] = "type"
-    """A type of its own, a flag, or the string "null"."""
+    """Null as a type, as a flag, or as the string "null"."""
     enum: Literal["any", "primitive", "string"] = "any"
     refs: Literal["keep", "inline"] = "keep"
     ref_siblings: bool = True
-    """Whether anything but a description may stand beside `$ref`; even that is wrapped if not."""
+    """Keywords are allowed beside `$ref`. If not, a reference with a description is wrapped, too."""
     recursion: bool = True
     empty_objects: bool = True
-    """Whether an object without any properties is safe to send, except at the root."""
+    """An object without properties is safe to send, except at the root."""
     root_description: bool = True
-    """Whether a description at the root reaches the model."""
+    """A description at the root reaches the model."""
     lone_any_of: bool = False
-    """Nothing may stand beside `anyOf`."""
+    """No keyword is allowed beside `anyOf`."""
     formats: frozenset[str] | None = None
     patterns: Literal["any", "linear", "simple", "anchored"] = "any"
-    """Linear: no looking around, no back references. Simple: no word boundaries either. Anchored: ^…$ only."""
+    """Linear: no lookaround, no backreferences. Simple: also no `\\b`. Anchored: ^…$ only."""
     most_min_items: int | None = None
     property_name: str | None = None
-    # the largest that one schema may be
+    # limits of one schema
     depth: int | None = None
     properties: int | None = None
     enum_values: int | None = None
     characters: int | None = None
     """In names of properties and definitions, in enums and in constants."""
     long_enum: tuple[int, int] | None = None
-    """(values, characters): an enum of more strings than this may not have more characters than that."""
+    """(values, characters): an enum of more than `values` strings may have at most `characters` characters."""
     likely_depth: int | None = None
-    """Refused sometimes: nobody says where the limit is. More is reported, and sent."""
+    """An undocumented limit beyond which schemas are sometimes rejected. An excess is reported, and sent."""
     likely_states: int | None = None
-    # and all strict schemas of a request together
+    # limits of all strict schemas of a request together
     strict_tools: int | None = None
     optional_parameters: int | None = None
     union_parameters: int | None = None
@@ -135,8 +135,9 @@ _ANTHROPIC_STRICT = Dialect(
     optional_parameters=24,
     union_parameters=16,
 )
-# Users have seen 42 properties with names of 34 characters pass, and 43 refused (googleapis/python-aiplatform#4301); and arrays
-# whose maxItems add up to more than about 960 (googleapis/python-genai#2170).
+# Users report that 42 properties with names of 34 characters are accepted and 43 rejected
+# (googleapis/python-aiplatform#4301), and also arrays whose maxItems add up to more than about 960
+# (googleapis/python-genai#2170).
 _GEMINI_STATES = 1530
 _GEMINI = Dialect(
     "gemini",
@@ -181,7 +182,7 @@ DIALECTS: dict[str, Dialect] = {
         _GEMINI,
         _GEMINI_JSON,
         replace(_ANTHROPIC, name="bedrock", version="2026-09", property_name=None),
-        # the server reads declarations into structs that have these fields and drops the others without a word
+        # the server reads declarations into structs with these fields and silently drops the others
         Dialect(
             "ollama",
             "2026-10",
@@ -195,13 +196,13 @@ DIALECTS: dict[str, Dialect] = {
         ),
         replace(_OPENAI, name="mistral", version="2026-10"),
         replace(_OPENAI, name="cohere", version="2026-10"),
-        # what the engines for open models can enforce
+        # the keywords that the engines for open models can enforce
         replace(
             _GRAMMAR,
             keywords=_GRAMMAR.keywords
             - {"oneOf", "uniqueItems", "propertyNames", "contains", "minContains", "maxContains"}
             - {"dependentRequired", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"}
-            - {"minProperties", "maxProperties"},  # taken only where every property is required
+            - {"minProperties", "maxProperties"},  # accepted only where every property is required
             patterns="simple",
             formats=_FORMATS | {"uri"},
         ),
@@ -236,11 +237,11 @@ DIALECTS: dict[str, Dialect] = {
 
 
 def _shared(name: str, version: str, rows: Sequence[Dialect]) -> Dialect:
-    """What every one of these takes as it is written.
+    """Intersect dialects: each of them accepts a schema of the result unchanged.
 
-    Where two of them exclude each other there is nothing to share: a null that is a type here and a flag there is a word,
-    and whether objects are closed and properties optional is left to each of them, who say it without a loss. Allowances of
-    strict mode are a request's, not a schema's.
+    Some features have no intersection. A null that is a type in one row and a flag in another becomes a string. Closed
+    objects and optional properties are left to each dialect, which expresses them without a loss. The limits of strict
+    mode are left out, because they apply to a request, not to a schema.
     """
 
     def strictest(field: str, *order: str) -> Any:
@@ -288,10 +289,10 @@ DIALECTS[PORTABLE.name] = PORTABLE
 
 
 def dialect(name: str) -> Dialect:
-    """By name, with or without its version."""
+    """Return the dialect of this name, with or without its version."""
     bare, _, version = name.partition("@")
     found = DIALECTS.get(bare)
     if found is None or (version and version != found.version):
-        hint = f"one of {', '.join(row.id for row in DIALECTS.values())}"
+        hint = f"use one of {', '.join(row.id for row in DIALECTS.values())}"
         raise ConfigError(f"unknown dialect {name!r}", hint=hint)
     return found

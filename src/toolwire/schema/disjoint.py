@@ -1,4 +1,4 @@
-"""Whether the branches of a `oneOf` exclude each other, so that `anyOf` says the same."""
+"""Check that the branches of a `oneOf` exclude each other, so that `anyOf` means the same."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STEPS = 20_000
 
 
 def disjoint(branches: list[Node], target: Target, budget: StepBudget | None = None) -> bool:
-    """True only where it can be proved within the budget."""
+    """Return True only if it can be proved within the budget that no value fits two branches."""
     budget = StepBudget(_STEPS) if budget is None else budget
     known = [resolved(branch, target) for branch in branches]
     if _told_apart_by_values(known, budget):
@@ -37,7 +37,7 @@ def disjoint(branches: list[Node], target: Target, budget: StepBudget | None = N
 
 
 def _told_apart_by_values(branches: list[Node], budget: StepBudget) -> bool:
-    """Return True for enums without a common value, or objects that such a required enum property tells apart.
+    """Return True for enums without a common value, or objects with such an enum as a common required property.
 
     This covers titled enums and discriminated unions in linear time.
     """
@@ -62,7 +62,7 @@ def _enums_apart(nodes: Sequence[Node | None]) -> bool:
 
 
 def resolved(node: Node, target: Target) -> Node:
-    """Follow references; the reference itself where it leads nowhere, or too far."""
+    """Follow references; return the reference itself if it cannot be resolved, or the chain is too long."""
     for _ in range(8):
         if not isinstance(node, Ref):
             return node
@@ -96,14 +96,14 @@ def _kinds(node: Node) -> frozenset[str]:
 
 
 def _lacks_nothing(one: Record, other: Record) -> bool:
-    """Whether a value of `one` may pass for one of `other`."""
+    """Return True if a value of `one` may fit `other`."""
     return other.required.issubset(one.properties) and not (
         other.closed and not one.required.issubset(other.properties)
     )
 
 
 def _objects_apart(one: Record, other: Record, target: Target, budget: StepBudget, depth: int) -> bool:
-    # keys that are not mentioned are not written, so a key that the one wants and the other does not know keeps them apart
+    # undeclared keys are not written, so a key that one requires and the other does not declare separates them
     if one.rest is None and other.rest is None:
         if not _lacks_nothing(one, other) and not _lacks_nothing(other, one):
             return True

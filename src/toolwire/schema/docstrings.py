@@ -1,12 +1,12 @@
-"""What a docstring says about parameters, in the three styles that people use.
+"""Read the parameter descriptions of a docstring, in the three common styles.
 
     Google      Args:                     NumPy     Parameters           Sphinx    :param city: the place
                     city: the place                 ----------
                                                     city : str
                                                         the place
 
-What is said of the parameters moves to them; sections for readers of the code (returns, raises, examples) stay out of
-what a model is told.
+Descriptions of parameters move to the parameters. Sections for readers of the code (returns, raises, examples) are left
+out of the description that a model gets.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Docstring(NamedTuple):
 
 
 def read_docstring(docstring: str | None) -> Docstring:
-    """The words about the whole, and those about each parameter."""
+    """Split a docstring into the text about the function and the text about each parameter."""
     lines = inspect.cleandoc(docstring or "").splitlines()
     kept: list[str] = []
     parameters: dict[str, list[str]] = {}

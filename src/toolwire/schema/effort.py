@@ -1,7 +1,7 @@
-"""How many ways there are to read a value by a schema, for those who would try each of them.
+"""Count the schema applications that validating a value takes if every alternative is tried.
 
-Definitions with alternatives, used by alternatives of other definitions, multiply: forty small ones are enough for a check that
-does not end in a lifetime. What is counted here is counted in a time that does not multiply.
+Definitions with alternatives, used by alternatives of other definitions, multiply: with forty small ones, a check takes
+longer than a lifetime. The count itself takes a time that does not multiply.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Effort:
         self._targets: dict[str, JSON] = {}
 
     def multiplies(self) -> bool:
-        """Whether following every reference, each once on a way, visits very many schemas."""
+        """Return True if following every reference, each once per path, visits more than `MANY` schemas."""
         return sum(1 for _ in self.visits()) > MANY
 
     def visits(self) -> Iterator[Object]:
-        """Every schema that is met by following every reference, each once on a way; about the first 20,000."""
+        """Yield the schemas visited by following every reference, each once per path; about the first 20,000."""
         waiting: list[tuple[JSON, str | None]] = [(self._document, None)]
         way: set[str] = set()
         count = 0
@@ -77,7 +77,7 @@ class Effort:
             return known[key]
         if len(known) >= min(most, _MOST_PAIRS):
             return most
-        known[key] = total = self._weight(schema, value)  # what leads back here is not followed again
+        known[key] = total = self._weight(schema, value)  # a reference back to this pair is not followed again
         for inner, one in self._pairs(schema, value):
             total += self._count(inner, one, known, most)
             if total >= most:
@@ -86,11 +86,11 @@ class Effort:
         return known[key]
 
     def _weight(self, schema: Object, value: JSON) -> int:
-        """The cost of applying this one schema to this value, without the schemas and values inside them."""
+        """Return the cost of applying this schema to this value, without their subschemas and parts."""
         return 1 + (len(schema["enum"]) if type(schema.get("enum")) is list else 0)
 
     def _pairs(self, schema: Object, value: JSON) -> Iterator[tuple[JSON, JSON]]:
-        """Schemas that hold for the value itself or for what is in it."""
+        """Yield the schemas that apply to the value itself or to a part of it, each with that value."""
         for one in _here(schema):
             yield one, value
         for word in _REFS:
@@ -165,7 +165,7 @@ def _inside(schema: Object) -> Iterator[JSON]:
 
 
 def _anchors(document: JSON) -> dict[str, JSON]:
-    """The schemas that have a name, by what a reference calls them."""
+    """Map the names of schemas, as references use them, to the schemas."""
     found: dict[str, JSON] = {}
     pending = [document]
     while pending:

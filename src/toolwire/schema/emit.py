@@ -1,7 +1,8 @@
-"""From nodes to a schema that a dialect takes, with the codec that carries arguments there and back.
+"""Emit nodes as a schema of a dialect, with the codec that converts arguments in both directions.
 
-What a dialect cannot say is said in another shape (and undone by the codec), or in words in the description (and checked
-by the validator afterwards). The first is no loss but a remark; the second is a loss at the keyword.
+A constraint that a dialect cannot express gets another shape (undone by the codec), or is stated in the description
+(and checked by the validator afterwards). The first is reported for information only; the second is a loss at the
+keyword.
 """
 
 from __future__ import annotations
@@ -30,37 +31,37 @@ from .step_budget import StepBudget, size_of
 __all__ = ["Emitter"]
 
 UNROLL = 2
-"""How often a definition may stand inside itself before the rest is JSON in a string."""
+"""Levels of a definition inside itself that are emitted; the rest is JSON in a string."""
 MOST_NODES = 3_000
-"""A schema that grows beyond this by unrolling is JSON in a string from there on: nobody would read it."""
+"""A schema that grows beyond this by unrolling is JSON in a string from there on: it would be useless."""
 MOST_NESTING = 80
-"""Nodes being written at once; deeper ones, by inlined references, are JSON in a string."""
+"""Nodes being emitted at once; deeper ones, by inlined references, are JSON in a string."""
 _POSTPONED_NESTING = 16
-"""Nodes being written at once beyond which a definition is written later, from an empty stack."""
+"""Nodes being emitted at once beyond which a definition is emitted later, from an empty stack."""
 _STEPS, _STEPS_PER_VALUE = 2_000, 20
 """Steps for comparing union branches, in proportion to the size of the schema."""
 _REPEATED, _REPEATED_PER_VALUE = 20_000, 4
-"""The size of everything that is written; inlined references write the same descriptions and enums again and again."""
+"""The total size of the output; inlined references repeat the same descriptions and enums."""
 
 
 class Emitter:
-    """One schema on its way into one dialect."""
+    """Emits one schema in one dialect."""
 
     def __init__(self, source: Source, dialect: Dialect, losses: Losses, changed: frozenset[str]) -> None:
         self.dialect = dialect
         self.losses = losses
         self.defs: dict[str, Object] = {}
-        self.changed = set(changed)  # definitions whose values are carried in another shape
+        self.changed = set(changed)  # definitions whose values change their shape
         self._source = source
         self._unchecked = {one.pattern: one.reason for one in source.unchecked}
         self.reported: set[str] = set()
-        """Patterns whose place in the dialect is reported."""
+        """Patterns that have been reported."""
         self._names: dict[str, str] = {}
         self._free_names = Keys(None, ())
         self._codecs: dict[str, Codec | None] = {}
         self._stack: list[str] = []
         self._root_record: Record | None = None
-        self._writing = [""]  # the definitions being written; "" is the root
+        self._writing = [""]  # the definitions being emitted; "" is the root
         self._refs: dict[str, set[str]] = {}  # definition → those that it refers to
         self._postponed: list[str] = []
         self._count = 0
@@ -73,7 +74,7 @@ class Emitter:
         return self._source.root if pointer == "" else self._source.defs.get(pointer)
 
     def affected(self) -> frozenset[str]:
-        """The definitions whose values change, or that refer to one whose values do."""
+        """Return the definitions whose values change, or that refer to such a definition."""
         referrers: dict[str, list[str]] = {}
         for source, targets in self._refs.items():
             for target in targets:
@@ -94,7 +95,7 @@ class Emitter:
         return emitted
 
     def _root(self) -> Emitted:
-        """An object at the root, whatever the schema says."""
+        """Emit the root, which must be an object, whatever the schema is."""
         node = self._source.root
         seen = 0
         while isinstance(node, Ref) and seen < UNROLL + 8:
@@ -104,14 +105,16 @@ class Emitter:
         if isinstance(node, Any):
             node = Record(rest=Any(at=node.at), notes=node.notes, residue=node.residue, at=node.at)
         if isinstance(node, Never):
-            self.losses.add(node.at, "schema", "weakened", "nothing can ever match it", "error")
+            self.losses.add(node.at, "schema", "weakened", "no value can match it", "error")
             node = Record(at=node.at, notes=node.notes)
         if isinstance(node, Union) and not self.dialect.enforced:
             node = _one_record(node) or node
         if isinstance(node, Record):
             self._root_record = node
             return records.record(self, node, 0, root=True)
-        self.losses.add(node.at, "root", "rewritten", "arguments are an object: the value stands under `value`", "info")
+        self.losses.add(
+            node.at, "root", "rewritten", "arguments must be an object: the value is wrapped in `value`", "info"
+        )
         inner = self.emit(node, 1)
         schema = self.closed({"type": "object", "properties": {"value": inner.schema}, "required": ["value"]})
         return Emitted(schema, codecs.wrapped("value", inner.codec))
@@ -127,9 +130,9 @@ class Emitter:
     def _emit(self, node: Node, depth: int) -> Emitted:
         too_deep = self.dialect.depth is not None and depth >= self.dialect.depth
         if (too_deep and isinstance(node, (Record, Tuple))) or self._nesting > MOST_NESTING:
-            return self._opaque(node, "it is nested too deeply here")
+            return self._opaque(node, "nested too deeply")
         if self._count > MOST_NODES or self._size_left.exhausted or not self._size_left.spend(_size(node)):
-            return self._opaque(node, "it would be too large here")
+            return self._opaque(node, "too large")
         if isinstance(node, Record):
             return records.record(self, node, depth)
         if isinstance(node, String):
@@ -151,7 +154,7 @@ class Emitter:
         if isinstance(node, Null):
             return self.null(node)
         if isinstance(node, Never):
-            self.losses.add(node.at, "schema", "weakened", "nothing can ever match it", "error")
+            self.losses.add(node.at, "schema", "weakened", "no value can match it", "error")
         return self.any(node)
 
     def null(self, node: Node) -> Emitted:
@@ -160,10 +163,10 @@ class Emitter:
             return Emitted(word, codecs.labels([None], ["null"]))
         return Emitted(self.described({"type": "null"}, node, []))
 
-    # words
+    # descriptions
 
     def described(self, schema: Object, node: Node, words: list[str]) -> Object:
-        """With its description, and behind it what could not be said otherwise."""
+        """Add the description, followed by the constraints that the dialect cannot express."""
         can = self.dialect.keywords
         notes = node.notes
         for keyword, value in node.residue.items():
@@ -178,12 +181,12 @@ class Emitter:
             elif notes["default"] is not None:
                 words = [*words, f"default: {leaves.short(notes['default'])}"]
             else:
-                self.unsaid(node, "default", "null by default is the same as absent")
+                self.unsaid(node, "default", "a default of null means the same as absent")
         for keyword in ("title", "examples", "example", "deprecated"):
             if keyword in notes and keyword in can:
                 schema[keyword] = notes[keyword]
             elif keyword in notes:
-                self.unsaid(node, keyword, "there is no word for it here")
+                self.unsaid(node, keyword, "the dialect has no keyword for it")
         said = notes.get("description")
         text = said if type(said) is str else ""
         if words and self._is_read(node):
@@ -194,10 +197,10 @@ class Emitter:
         return schema
 
     def _can_repeat(self, node: Node, keyword: str, value: JSON) -> bool:
-        """Whether an assertion that nodes have no field for can be written as it is.
+        """Return True if an assertion that nodes have no field for can be emitted unchanged.
 
-        References may lead to what is not written here, and `unevaluated…` counts what other subschemas evaluate, which
-        are not there any more.
+        A reference may point to a definition that is not emitted, and `unevaluated…` depends on other subschemas, which
+        are no longer there.
         """
         if keyword not in self.dialect.keywords or self.dialect.enforced:
             return False
@@ -211,11 +214,11 @@ class Emitter:
         return not self._is_root(node) or self.dialect.root_description
 
     def _is_root(self, node: Node) -> bool:
-        """Also where a reference or a combinator leads from the root to the node."""
+        """Return True also if a reference or a combinator at the root resolves to the node."""
         return node.at == "" or node is self._root_record
 
     def unenforced(self, node: Node, keyword: str, detail: str = "") -> None:
-        told = "told in the description" if self._is_read(node) else "told nowhere"
+        told = "stated in the description" if self._is_read(node) else "not stated"
         self.losses.add(node.at + join(keyword), keyword, "weakened", detail or f"{told}, checked afterwards")
 
     def report_pattern(self, node: Node, pattern: str, is_sent: bool) -> None:
@@ -230,27 +233,27 @@ class Emitter:
                 f"{node.at}/pattern", "pattern", "weakened", f"checked by the provider only: {reason}", "info"
             )
         else:
-            told = "told in the description" if self._is_read(node) else "told nowhere"
+            told = "stated in the description" if self._is_read(node) else "not stated"
             self.unenforced(node, "pattern", f"{told}, checked nowhere: {reason}")
 
     def unsaid(self, node: Node, keyword: str, detail: str) -> None:
-        """What changes nothing by not being said."""
+        """Report a dropped keyword that changes no accepted value."""
         self.losses.add(node.at + join(keyword), keyword, "dropped", detail, "info")
 
     def remark(self, node: Node, concept: str, detail: str) -> None:
         self.losses.add(node.at, concept, "rewritten", detail, "info")
 
-    # leaves
+    # scalars
 
     def any(self, node: Node) -> Emitted:
         if self.dialect.anything == "keep":
             return Emitted(self.described({}, node, []))
-        self.remark(node, "any value", "as JSON in a string")
+        self.remark(node, "any value", "sent as JSON in a string")
         return Emitted(self.described({"type": "string"}, node, ["JSON text"]), codecs.json_text())
 
     def _opaque(self, node: Node, why: str) -> Emitted:
-        """A value that cannot be described here: JSON in a string, checked when it comes."""
-        self.losses.add(node.at, "schema", "weakened", f"{why}: JSON in a string")
+        """Emit a value that the dialect cannot describe as JSON in a string, which is checked when it is lifted."""
+        self.losses.add(node.at, "schema", "weakened", f"{why}: sent as JSON in a string")
         notes = {} if self._size_left.exhausted else node.notes
         plain = replace(node, residue={}, notes=notes)
         return Emitted(self.described({"type": "string"}, plain, ["JSON text"]), codecs.json_text())
@@ -324,7 +327,9 @@ class Emitter:
             if self._stack.count(node.target) > UNROLL or (
                 recursive and not self.dialect.recursion and self._stack.count(node.target) >= UNROLL
             ):
-                return self._opaque(replace(found, notes={**found.notes, **node.notes}), "it contains itself")
+                return self._opaque(
+                    replace(found, notes={**found.notes, **node.notes}), "the definition contains itself"
+                )
             if self.dialect.refs == "inline" or node.target in self._recursive:
                 self._stack.append(node.target)
                 inner = self.emit(replace(found, notes={**found.notes, **node.notes}), depth)
@@ -373,14 +378,14 @@ class Emitter:
 
 
 def _size(node: Node) -> int:
-    """How much text a node repeats wherever it is written, in the units of `size_of`."""
+    """Measure the text that a node repeats wherever it is emitted, in the units of `size_of`."""
     if not node.notes and not node.residue and not isinstance(node, Enum):
         return 1
     return size_of([node.notes, node.residue, *(node.values if isinstance(node, Enum) else ())])
 
 
 def _one_record(node: Union) -> Record | None:
-    """The branches as one object, where they differ only in what they require; that is told in words."""
+    """Merge branches that differ only in `required` into one object; the difference is stated in the description."""
     first, *others = node.branches
     if not isinstance(first, Record):
         return None

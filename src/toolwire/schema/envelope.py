@@ -1,6 +1,6 @@
-"""Arguments that a model packed once too often: JSON in a string, or under `arguments`, `parameters`, `args`, `input`.
+"""Unwrap arguments with one layer too many: JSON in a string, or under `arguments`, `parameters`, `args`, `input`.
 
-Unpacking is lossless: it happens only where the schema has no place for the packed form and the unpacked one fits.
+Unwrapping is lossless: it happens only where the wrapped form does not fit the schema and the unwrapped one does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DEPTH = 64
 
 
 def unwrap(root: Node, value: JSON, target: Target) -> tuple[JSON, tuple[Step, ...]]:
-    """The arguments without their wrapping, and what was taken off."""
+    """Return the arguments without their wrapping, and the steps that removed it."""
     steps: list[Step] = []
     root = follow(root, target)
     for _ in range(_MOST_LAYERS):
@@ -35,7 +35,7 @@ def unwrap(root: Node, value: JSON, target: Target) -> tuple[JSON, tuple[Step, .
 
 
 def unwrap_members(root: Node, value: JSON, target: Target) -> tuple[JSON, tuple[Step, ...]]:
-    """The arguments with the objects and lists that stand in them as text."""
+    """Parse the objects and lists that the arguments contain as text."""
     members = _Members(target, coercion_budget(value))
     return members.unwrap(root, value, "", 0), tuple(members.steps)
 
@@ -56,7 +56,7 @@ def _inside(root: Node, value: JSON) -> tuple[JSON, Step] | None:
 
 
 class _Members:
-    """One walk over a value; `steps` are what it unwrapped."""
+    """One walk over a value; `steps` are its changes."""
 
     __slots__ = ("_budget", "_target", "steps")
 
@@ -99,7 +99,7 @@ def _holds_containers(node: Node, target: Target) -> bool:
 
 
 def _read(text: str) -> JSON:
-    """The object or list in `text`; None if there is none. The string around it was closed, so nothing in it is cut off."""
+    """Parse the object or list in `text`, or return None. It is not truncated: the string around it is closed."""
     try:
         value = mend(text, finished=False).value
     except BrokenJSON:

@@ -1,8 +1,8 @@
-"""Whether a value belongs to a node: types, enums, keys and bounds.
+"""Check that a value fits a node: types, enums, keys and bounds.
 
-Not the validator: residue and formats are ignored. It decides which branch of a union a value came from. Results for objects
-and arrays are cached for the duration of one question, because nested unions would otherwise be tried in a number of ways
-that doubles with every level; unions of many branches in front of large values are bounded by a budget of steps.
+This is not the validator: residue and formats are ignored. It decides which branch of a union a value belongs to.
+Results for objects and arrays are cached for the duration of one call, because the number of attempts for nested unions
+would otherwise double with every level. A step budget bounds the cost of unions with many branches on large values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .step_budget import StepBudget, size_of
 __all__ = ["Target", "fits", "is_integer", "same"]
 
 Target: TypeAlias = Callable[[str], Node | None]
-"""What a reference leads to; None if nobody knows."""
+"""Resolves a reference; None if that is not possible."""
 
 
 _MOST_HOPS = 3
@@ -27,24 +27,24 @@ _UNITS_PER_STEP = 200  # of `match_cost`
 
 
 def fits(node: Node, value: JSON, target: Target, budget: StepBudget | None = None) -> bool:
-    """Return True if a value belongs to a node, False if it does not or if the budget is exhausted."""
+    """Return True if a value fits a node, False if it does not or if the budget is exhausted."""
     if budget is None:
         budget = StepBudget(_STEPS + size_of(value) * _STEPS_PER_VALUE)
     return _Fitting(target, budget).fits(node, value, 0)
 
 
 class _Fitting:
-    """One question. What was found out about an object or an array is kept until it is answered."""
+    """State of one call. Results for objects and arrays are cached until it returns."""
 
     __slots__ = ("_budget", "_known", "_target")
 
     def __init__(self, target: Target, budget: StepBudget) -> None:
         self._target = target
         self._budget = budget
-        self._known: dict[tuple[int, int, int], bool] = {}  # by node, value (both outlive the question) and hops
+        self._known: dict[tuple[int, int, int], bool] = {}  # by node, value (both outlive the call) and hops
 
     def fits(self, node: Node, value: JSON, hops: int) -> bool:
-        """`hops`: references followed for this very value; one that leads back to itself says nothing."""
+        """Check one value. `hops`: references followed for this value; a cycle of references accepts nothing."""
         if not self._budget.spend():
             return False
         if isinstance(node, Any):
@@ -72,7 +72,7 @@ class _Fitting:
             return True
         units = match_cost(node.pattern) * len(value)
         if units > MATCH_LIMIT:
-            return True  # a pattern that is not matched here excludes nothing: the validator has the last word
+            return True  # a pattern that is not matched here excludes nothing: the validator decides
         return self._budget.spend(units // _UNITS_PER_STEP) and matches(node.pattern, value) is not False
 
     def _composite(self, node: Node, value: JSON, hops: int) -> bool:
@@ -93,7 +93,7 @@ class _Fitting:
         for key, one in value.items():
             inner = node.properties.get(key, node.rest)
             if inner is None:
-                return False  # keys that are not mentioned are not meant
+                return False  # keys that are not declared are not allowed here
             if not self.fits(inner, one, 0):
                 return False
         return True
@@ -126,7 +126,7 @@ def is_integer(value: float) -> bool:
 
 
 def same(one: JSON, other: JSON) -> bool:
-    """JSON equality: 1 is 1.0, and neither is true."""
+    """Compare by JSON equality: 1 equals 1.0, and neither equals true."""
     if type(one) is bool or type(other) is bool:
         return one is other
     if type(one) is dict and type(other) is dict:

@@ -1,6 +1,6 @@
 """Formats: those that are checked in every draft, and those that a pattern expresses exactly.
 
-A pattern stands in for a format in dialects that take patterns but do not know the format. The validator checks the same
+A pattern replaces a format in dialects that accept patterns but not the format. The validator checks the same
 formats in all drafts: generators write `uuid` into schemas of draft 7, which does not define it.
 """
 
@@ -18,13 +18,13 @@ ASSERTED = frozenset(
     "date-time date time duration email idn-email hostname idn-hostname ipv4 ipv6 uri uri-reference iri iri-reference "
     "uuid uri-template json-pointer relative-json-pointer regex".split()
 )
-"""What the validator checks. Any other format is a remark."""
+"""The formats that the validator checks. Any other format is an annotation."""
 _DEFINED_LATER = {
     4: "uri-reference uri-template json-pointer iri iri-reference idn-hostname relative-json-pointer duration uuid",
     6: "iri iri-reference idn-hostname relative-json-pointer duration uuid",
     7: "duration uuid",
 }
-"""Formats that came after a draft; the engine itself checks those that the draft of the schema defines."""
+"""Formats that were defined after a draft; the engine itself checks those that the draft of the schema defines."""
 
 _LEAP = r"(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
 _DATE = (
@@ -48,7 +48,7 @@ _PATTERNS = {
     ),
 }
 INCOMPLETE = {"uri": "hosts in brackets (IPv6)"}
-"""Values of a format that its pattern leaves out: an exact pattern for IPv6 addresses would be four times as long."""
+"""Values of a format that its pattern does not match: an exact pattern for IPv6 would be four times as long."""
 
 
 def format_pattern(name: str) -> str | None:
@@ -56,7 +56,7 @@ def format_pattern(name: str) -> str | None:
 
 
 def checks_for(schema: JSON) -> dict[str, Callable[[str], bool]]:
-    """Checks of the formats that the draft of the schema does not define."""
+    """Return checks for the formats that the draft of the schema does not define."""
     draft = draft_of(schema)
     return {} if draft is None else {name: _check(name) for name in _DEFINED_LATER.get(draft, "").split()}
 

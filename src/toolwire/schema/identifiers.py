@@ -1,7 +1,8 @@
-"""Where references lead: JSON pointers, anchors, and URIs relative to the `$id` around them.
+"""Resolve references: JSON pointers, anchors, and URIs relative to the enclosing `$id`.
 
-A schema with an `$id` is a resource of its own: `#` and `#/…` in it are relative to it, not to the document. Only subschemas
-have identifiers; the same keys in an `enum`, a `default` or an unknown keyword are data. Nothing is ever fetched.
+A schema with an `$id` is a resource of its own: `#` and `#/…` in it are relative to it, not to the document. Only
+subschemas have identifiers; the same keys in an `enum`, a `default` or an unknown keyword are data. Nothing is ever
+fetched.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _SINGLE = (
 
 
 def draft_of(document: JSON) -> int | None:
-    """The number of an old draft that a document declares by `$schema`; None for 2019-09 and later, and without one."""
+    """Return the number of the old draft that `$schema` declares; None for 2019-09 and later, and without `$schema`."""
     declared = document.get("$schema") if type(document) is dict else None
     found = _OLD_DRAFT(declared) if type(declared) is str else None
     return int(found[1]) if found else None
@@ -52,7 +53,7 @@ class Identifiers:
                 pending += [(inner, place, base, depth + 1) for inner, place in _subschemas(schema, at) if place != at]
 
     def target(self, ref: str, at: str, keyword: str = "$ref") -> str | None:
-        """The JSON pointer that a reference at the pointer `at` leads to; None if it leads out of the document."""
+        """Resolve a reference at the pointer `at` to a JSON pointer; None if it points outside the document."""
         base = self._base(at)
         uri, _, fragment = (ref if not ref.startswith("#") else base + ref).partition("#")
         if uri != base:
@@ -71,11 +72,11 @@ class Identifiers:
         return None if recursive and len(set(self._resources.values())) > 1 else pointer
 
     def _is_ambiguous(self, keyword: str, anchor: str) -> bool:
-        """A dynamic reference leads to the outermost anchor on the way of the evaluation, which only the validator knows."""
+        """Return True if only the validator knows the target: the outermost dynamic anchor on the evaluation path."""
         return keyword == "$dynamicRef" and self._dynamic.get(anchor, 0) > 1
 
     def _base(self, at: str) -> str:
-        """The URI of the innermost resource around `at`."""
+        """Return the URI of the innermost resource around `at`."""
         while at not in self._bases:
             at = at.rpartition("/")[0]
         return self._bases[at]

@@ -1,10 +1,10 @@
-'''A Python function as a tool: its name, its docstring and its type hints say everything.
+'''Infer a tool from a Python function: from its name, its docstring and its type hints.
 
     @toolwire.tool
     def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> str:
         """Current weather for a city."""
 
-pydantic makes the schema; it is imported only here, when the first tool is made.
+pydantic generates the schema; it is imported only here, when the first tool is created.
 '''
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 
 class FunctionTool(Tool, Generic[P, R], frozen=True):
-    """A Tool that still is its function: call it as before."""
+    """A Tool that can still be called like its function."""
 
     function: Callable[P, R] | None = None
 
@@ -39,7 +39,7 @@ class FunctionTool(Tool, Generic[P, R], frozen=True):
         return self.function(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[..., R]:
-        """A tool that was made of a method is bound like one."""
+        """Bind a tool that was made from a method like the method."""
         if instance is None or not inspect.isfunction(self.function):
             return self
         return replace(self, function=self.function.__get__(instance, owner))
@@ -68,13 +68,13 @@ def tool(
     strict: bool | None = None,
     effect: Effect = "write",
 ) -> FunctionTool[..., Any] | Callable[[Callable[..., Any]], FunctionTool[..., Any]]:
-    """Makes a function a tool; with arguments, a decorator that does.
+    """Make a function a tool; with arguments, return a decorator.
 
-    `effect` says what a call does to the world: "pure", "read", "idempotent" or, if nothing is said, "write".
+    `effect` is the side effect of a call: "pure", "read", "idempotent" or, by default, "write".
     """
 
     if effect not in get_args(Effect):
-        raise ConfigError(f"unknown effect {effect!r}", hint=f"one of {', '.join(get_args(Effect))}")
+        raise ConfigError(f"unknown effect {effect!r}", hint=f"use one of {', '.join(get_args(Effect))}")
 
     def make(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         called = name or _name_of(function)
@@ -94,18 +94,18 @@ def tool(
 
 def _name_of(function: object) -> str:
     if not callable(function):
-        raise SchemaError(f"a tool is made of a function, not of {function!r}")
+        raise SchemaError(f"a tool must be a function, got {function!r}")
     if isinstance(function, Tool):
         return function.name
     inner = function.func if isinstance(function, functools.partial) else function
     name: str = getattr(inner, "__name__", type(inner).__name__)
     if not name.isidentifier():
-        raise SchemaError(f"{name} is no name for a tool", hint="tool(name=…)")
+        raise SchemaError(f"{name} is not a valid tool name", hint="pass a name: tool(name=…)")
     return name
 
 
 def _words_of(function: Callable[..., Any]) -> str | None:
-    """Its own docstring, not the one of a class that it comes from."""
+    """Return the docstring of the object itself, not an inherited one."""
     inner = function.func if isinstance(function, functools.partial) else function
     own = inner.__doc__ if inspect.isroutine(inner) else vars(inner).get("__doc__") or vars(type(inner)).get("__doc__")
     if inspect.isclass(inner):
@@ -117,7 +117,7 @@ def _parameters(function: Callable[..., Any], name: str) -> Object:
     from pydantic import ConfigDict, create_model
 
     fields = {
-        # pydantic reserves some names for itself; the schema shows the alias
+        # pydantic reserves some names; the schema shows the alias
         f"argument_{number}": (
             Any if parameter.annotation is parameter.empty else parameter.annotation,
             _field(parameter),
@@ -127,30 +127,30 @@ def _parameters(function: Callable[..., Any], name: str) -> Object:
     try:
         model = create_model(name, __config__=ConfigDict(arbitrary_types_allowed=False), **fields)  # type: ignore[call-overload]
         schema: Object = model.model_json_schema(by_alias=True)
-    except Exception as error:  # whatever pydantic makes of the author's types
-        raise SchemaError(f"no JSON Schema for the parameters of {name}: {error}") from error
+    except Exception as error:  # pydantic may raise anything for the author's types
+        raise SchemaError(f"cannot infer a JSON Schema for the parameters of {name}: {error}") from error
     missing = [field.alias for _, field in fields.values() if field.alias not in schema.get("properties", {})]
     if missing:
-        raise SchemaError(f"{name} has a parameter that no schema shows: {missing[0]}", hint="ClassVar is for classes")
+        raise SchemaError(f"{name}: no schema for the parameter {missing[0]}", hint="do not annotate it as ClassVar")
     return _tidy(schema)
 
 
 def _signature(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
     try:
         parameters = list(inspect.signature(function, eval_str=True).parameters.values())
-    except Exception as error:  # evaluating annotations runs the author's words
+    except Exception as error:  # evaluating annotations runs the author's code
         raise SchemaError(f"cannot read the signature of {name}: {error}") from error
     if parameters and _is_method(function) and parameters[0].name in ("self", "cls"):
         parameters = parameters[1:]
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            hint = "a model gives arguments by name: give every parameter a name of its own"
-            raise SchemaError(f"{name} has a parameter {parameter} that has no name", hint=hint)
+            hint = "declare each parameter by name, because a model passes arguments by name"
+            raise SchemaError(f"{name} has the parameter {parameter}, which cannot be passed by name", hint=hint)
     return parameters
 
 
 def _told(schema: Object, words: dict[str, str]) -> Object:
-    """With what the docstring says of each parameter, unless the parameter says it itself."""
+    """Add the descriptions from the docstring to parameters without a description of their own."""
     for name, field in schema["properties"].items():
         if name in words:
             field.setdefault("description", words[name])
@@ -158,7 +158,7 @@ def _told(schema: Object, words: dict[str, str]) -> Object:
 
 
 def _result(function: Callable[..., Any]) -> Object | None:
-    """The schema of what comes back, where it is an object: the only kind of result that has one on the wires."""
+    """Return the schema of the result if it is an object: the wires have schemas only for such results."""
     from pydantic import TypeAdapter
 
     inner = function.func if isinstance(function, functools.partial) else function
@@ -167,7 +167,7 @@ def _result(function: Callable[..., Any]) -> Object | None:
         if returned in (inspect.Signature.empty, None, Any) or inspect.isclass(inner):
             return None
         schema = TypeAdapter(returned).json_schema(mode="serialization")
-    except Exception:  # noqa: BLE001 - a result without a schema is a result all the same
+    except Exception:  # noqa: BLE001 - a result needs no schema
         return None
     if schema.get("type") != "object" or not schema.get("properties"):
         return None
@@ -175,7 +175,7 @@ def _result(function: Callable[..., Any]) -> Object | None:
 
 
 def _is_method(function: Callable[..., Any]) -> bool:
-    """Whether it stands in a class and is still to be bound."""
+    """Return True for a function that is defined in a class and not bound yet."""
     return inspect.isfunction(function) and "." in function.__qualname__.rpartition("<locals>.")[2]
 
 
@@ -193,7 +193,7 @@ def _field(parameter: inspect.Parameter) -> Any:
 
 
 def _tidy(schema: Object) -> Object:
-    """Without the titles that pydantic makes of names, which tell a model nothing, and without what JSON cannot say."""
+    """Remove the titles that pydantic derives from names, useless to a model, and defaults that JSON cannot express."""
     for name, definition in (("", schema), *schema.get("$defs", {}).items()):
         if not name or definition.get("title") == name:
             definition.pop("title", None)

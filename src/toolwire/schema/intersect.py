@@ -1,8 +1,8 @@
 """Intersect two schema nodes: `allOf`, and keywords beside a combinator or a reference.
 
 Unions multiply: intersecting n unions of m branches gives m**n combinations. Every node produced is therefore counted
-against one budget for the whole schema. When it is exhausted, the result is `Any`, which accepts every value of the true
-intersection; the caller reports it, and the validator still checks the original schema.
+against one budget for the whole schema. When it is exhausted, the result is `Any`, which accepts every value of the
+true intersection; the caller reports it, and the validator still checks the original schema.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _MOST_HOPS = 2
 _MOST_BRANCHES = 100
 _MOST_DEPTH = 64
 _COPIED_PER_STEP = 16
-"""Dictionary entries that are copied without a look, in C, at the price of one step."""
+"""Dictionary entries that are copied without inspection, in C, at the cost of one step."""
 
 
 class Intersection:
-    """The intersections of one schema. `target` resolves references; None for a definition that is still being read."""
+    """The intersections of one schema. `target` resolves references; None while a definition is being read."""
 
     __slots__ = ("_depth", "_target", "budget")
 
@@ -33,7 +33,7 @@ class Intersection:
         self.budget = budget
 
     def of(self, one: Node, other: Node, hops: int = 0) -> Node:
-        """The values that both nodes accept. Where annotations differ, those of `one` win."""
+        """Return the values that both nodes accept. Where annotations differ, those of `one` take precedence."""
         if isinstance(other, Any):
             return _annotated(one, other)
         if isinstance(one, Any):
@@ -90,7 +90,7 @@ class Intersection:
         enum, rest = (one, other) if isinstance(one, Enum) else (other, one)
         assert isinstance(enum, Enum)
         values = tuple(value for value in enum.values if fits(rest, value, self._target, self.budget))
-        if self.budget.exhausted:  # the values that were not looked at stay
+        if self.budget.exhausted:  # values that were not checked are kept
             return _annotated(enum, rest)
         return _annotated(replace(enum, values=values), rest) if values else Never(at=one.at)
 
@@ -137,7 +137,7 @@ class Intersection:
         )
 
     def _property(self, key: str, one: Record, other: Record, hops: int) -> Node:
-        """`Never` where one side forbids the property."""
+        """Return the node of a property; `Never` if one side forbids it."""
         mine, theirs = one.properties.get(key, one.rest), other.properties.get(key, other.rest)
         if mine is None:
             return Never() if one.closed or theirs is None else theirs
@@ -176,7 +176,7 @@ class Intersection:
 
 
 def _unknown(one: Node, other: Node) -> Node:
-    """A superset of every intersection; the annotations are kept for the model."""
+    """Return a superset of every intersection; the annotations are kept for the model."""
     return Any(at=one.at, notes={**other.notes, **one.notes})
 
 

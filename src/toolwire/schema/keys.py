@@ -1,4 +1,4 @@
-"""Property names that a dialect takes, and the way back."""
+"""Rename properties whose names a dialect does not accept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Keys", "is_legal", "mentions_illegal"]
 
 
 class Keys:
-    """One object's property names; two never meet."""
+    """The property names of one object, without collisions."""
 
     def __init__(self, pattern: str | None, names: Collection[str]) -> None:
         self._pattern = pattern
@@ -32,7 +32,7 @@ class Keys:
         while found in self._taken:
             found, number = f"{name}_{number}", number + 1
         self._taken.add(found)
-        self._next[name] = number  # numbers below are taken: many names of one stem cost one step each
+        self._next[name] = number  # lower numbers are taken: many names of one stem cost one step each
         return found
 
 
@@ -42,7 +42,7 @@ def is_legal(pattern: str, name: str) -> bool:
 
 
 def mentions_illegal(pattern: str | None, schema: JSON) -> bool:
-    """Whether a schema names a property that has another name in the dialect."""
+    """Return True if a schema names a property that is renamed in the dialect."""
     return pattern is not None and any(not is_legal(pattern, name) for name in _mentioned(schema))
 
 

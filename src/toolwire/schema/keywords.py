@@ -1,4 +1,4 @@
-"""The keywords of JSON Schema, all drafts, by what they are for."""
+"""The keywords of JSON Schema, all drafts, by purpose."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = [
 ]
 
 DATA = frozenset({"enum", "const", "default", "example", "examples"})
-"""Keywords whose value is data, whatever it looks like."""
+"""Keywords whose value is data, never a schema."""
 MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
 """Keywords whose value is an object of subschemas."""
 CONDITIONS = frozenset({"if", "dependentSchemas", "dependentRequired", "dependencies"})
-"""Assertions that depend on what else an object contains."""
+"""Assertions that depend on other contents of an object."""
 NOTES = ("title", "description", "default", "examples", "example", "deprecated")
 """Annotations for the reader of a schema."""
 RESIDUE = (
@@ -72,7 +72,7 @@ TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
 def has_old_forms(schema: JSON) -> bool:
-    """Whether a keyword is used in a form that 2020-12 does not have: a list of `items`, a boolean `exclusiveMinimum`."""
+    """Return True for a form that 2020-12 does not have: a list of `items`, a boolean `exclusiveMinimum`."""
     pending = [schema]
     while pending:
         one = pending.pop()

@@ -1,4 +1,4 @@
-"""Strings, numbers and enums as a dialect takes them."""
+"""Emit strings, numbers and enums for a dialect."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .ranges import range_pattern
 __all__ = ["Emitted", "Writer", "enum", "number", "short", "string"]
 
 MOST_LISTED = 128
-"""A range of whole numbers is listed up to this length where it cannot be bounded."""
+"""Integer ranges up to this length are listed as an enum if the dialect has no bounds."""
 
 
 class Emitted(NamedTuple):
-    """A schema of the dialect, and how values are carried; None: as they are."""
+    """A schema of the dialect, and the codec of its values; None: they are unchanged."""
 
     schema: Object
     codec: Codec | None = None
 
 
 class Writer(Protocol):
-    """What leaves need of who writes the whole."""
+    """The part of the emitter that scalars need."""
 
     dialect: Dialect
 
@@ -71,7 +71,7 @@ def string(writer: Writer, node: String) -> Emitted:
 
 
 def _format(writer: Writer, node: String, name: str, pattern: str | None, out: Object, words: list[str]) -> str | None:
-    """By its name, as a pattern, or in words; the pattern to write."""
+    """Emit a format by name, as a pattern, or in the description; return the pattern to emit."""
     can = writer.dialect.keywords
     if "format" in can and (writer.dialect.formats is None or name in writer.dialect.formats):
         out["format"] = name
@@ -79,7 +79,7 @@ def _format(writer: Writer, node: String, name: str, pattern: str | None, out: O
     made = format_pattern(name)
     if made is not None and pattern is None and "pattern" in can and acceptable(made, writer.dialect.patterns):
         if name in INCOMPLETE:
-            writer.remark(node, "format", f"as a pattern, which does not cover {INCOMPLETE[name]}")
+            writer.remark(node, "format", f"sent as a pattern, which does not cover {INCOMPLETE[name]}")
         return made
     words.append(f"format: {name}")
     if name in ASSERTED:
@@ -95,7 +95,7 @@ def number(writer: Writer, node: Number) -> Emitted:
         written, codec = _enum_values(writer, node, list(listed))
         return Emitted(writer.described(written, node, []), codec)
     if unsaid and node.integer and (digits := _digits(writer, bounds)) is not None:
-        writer.remark(node, "whole number", "as its digits in a string, which can be bounded here")
+        writer.remark(node, "whole number", "sent as its digits in a string, so that the bounds are enforced")
         out = writer.described({"type": "string", "pattern": digits}, node, ["a whole number"])
         return Emitted(out, codecs.digits())
     out = {"type": "integer" if node.integer else "number"}
@@ -113,7 +113,7 @@ def number(writer: Writer, node: Number) -> Emitted:
 
 
 def _digits(writer: Writer, bounds: dict[str, float]) -> str | None:
-    """A pattern that enforces the bounds, where the provider enforces patterns but not bounds."""
+    """Return a pattern that enforces the bounds if the provider enforces patterns but not bounds."""
     if not writer.dialect.enforced or "pattern" not in writer.dialect.keywords or "multipleOf" in bounds:
         return None
     low, high = bounds.get("minimum"), bounds.get("maximum")
@@ -127,7 +127,7 @@ def enum(writer: Writer, node: Enum) -> Emitted:
         f"more than {most} values" if most is not None and len(values) > most else long_enum(values, writer.dialect)
     )
     if too_many is not None:
-        writer.unenforced(node, "enum", f"{too_many}: told in the description, checked afterwards")
+        writer.unenforced(node, "enum", f"{too_many}: stated in the description, checked afterwards")
         kinds = {_type_of(value) for value in values}
         kind = kinds.pop() if len(kinds) == 1 else "string"
         return Emitted(writer.described({"type": kind}, node, [f"one of {short(values)}"]))
@@ -143,7 +143,7 @@ def enum(writer: Writer, node: Enum) -> Emitted:
 def _enum_values(writer: Writer, node: Node, values: list[JSON]) -> tuple[Object, Codec | None]:
     policy = writer.dialect.enum
     if policy == "any" and writer.dialect.anything == "string":
-        policy = "primitive"  # a list needs a schema for its items there
+        policy = "primitive"  # a list would need a schema for its items
     bad = [value for value in values if not _allowed_in_enum(value, policy)]
     if not bad:
         return {"type": _types_of(values), "enum": values} if values else {"type": "string"}, None
@@ -153,7 +153,7 @@ def _enum_values(writer: Writer, node: Node, values: list[JSON]) -> tuple[Object
         while name in names:
             name += " "
         names[name] = None
-    writer.remark(node, "enum", "its values are written as strings")
+    writer.remark(node, "enum", "the values are sent as strings")
     return {"type": "string", "enum": list(names)}, codecs.labels(values, list(names))
 
 

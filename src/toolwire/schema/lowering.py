@@ -1,13 +1,13 @@
-"""A schema as a provider takes it, and the arguments back as the original means them.
+"""Lower a schema to a provider's dialect, and lift the arguments back to the original schema.
 
     lowered = lower(schema, "openai_strict")
-    lowered.schema                  what to send
-    lowered.lift(arguments)         what the model wrote, in the original's terms
-    lowered.encode(arguments)       the way there: for calls of the past, and for training data
-    lowered.losses                  what the provider will not enforce
+    lowered.schema                  the schema to send
+    lowered.lift(arguments)         the model's arguments, for the original schema
+    lowered.encode(arguments)       the reverse: for earlier calls in a conversation, and for training data
+    lowered.losses                  the constraints that the provider will not enforce
 
-Constraints that a dialect cannot hold move into the description; whoever runs the tool checks the original schema, so
-nothing gets through that it forbids. The input is never changed, and a valid schema never raises.
+Constraints that a dialect cannot express move into the description. The caller that runs the tool checks the original
+schema, so arguments that it forbids are still rejected. The input is never changed, and a valid schema never raises.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Lowered:
         self.losses = losses
         self.dialect = into
         self.problem = problem
-        """Why the dialect does not take the result; None if it does. All reasons are among the losses."""
+        """The first reason why the dialect rejects the result, or None. All reasons are among the losses."""
         self.codec = codec
         self.unchanged = False
-        """The schema is the one that was given."""
+        """The schema is the input itself."""
 
     @property
     def conforms(self) -> bool:
@@ -65,7 +65,7 @@ class Lowered:
 
 
 def lower(schema: JSON, into: str | Dialect) -> Lowered:
-    """`schema` in the dialect; the same object for the same content, so do not change what it holds."""
+    """Lower `schema` to the dialect. Results are cached by content and shared, so do not modify them."""
     row = dialect(into) if isinstance(into, str) else into
     if row is not DIALECTS.get(row.name):
         return _lower(schema, row, lambda: read(schema))
@@ -73,11 +73,11 @@ def lower(schema: JSON, into: str | Dialect) -> Lowered:
 
 
 def lower_all(schema: JSON, names: Sequence[str]) -> list[Lowered]:
-    """The same in several dialects: the schema is read once."""
+    """Lower a schema to several dialects; it is read once."""
     content = to_bytes(schema)
     try:
         return [_cached(content, dialect(name).name) for name in names]
-    except ProtocolError:  # nested too deeply to be read again
+    except ProtocolError:  # nested too deeply to be parsed again
         return [_lower(schema, dialect(name), lambda: read(schema)) for name in names]
 
 
@@ -111,21 +111,21 @@ def _lower(schema: JSON, row: Dialect, reading: Callable[[], Source]) -> Lowered
     for finding in source.findings:
         losses.add(finding.at, "schema", "weakened", finding.what, "warning")
     for pointer in source.unread:
-        losses.add(pointer, split(pointer)[-1], "dropped", "it says nothing to a model", "info")
+        losses.add(pointer, split(pointer)[-1], "dropped", "it has no meaning for a model", "info")
     problems = violations(emitted.schema, row)
     for problem in problems:
-        losses.add("", "schema", "weakened", f"{row.name} does not take it: {problem}", "error")
+        losses.add("", "schema", "weakened", f"{row.name} does not accept it: {problem}", "error")
     _report_doubts(emitted.schema, row, losses)
     return Lowered(emitted.schema, emitted.codec, tuple(losses), row, problems[0] if problems else None)
 
 
 def _report_doubts(schema: Object, row: Dialect, losses: Losses) -> None:
     for doubt in doubts(schema, row):
-        losses.add("", "schema", "weakened", f"{row.name} may refuse it: {doubt}", "warning")
+        losses.add("", "schema", "weakened", f"{row.name} may reject it: {doubt}", "warning")
 
 
 def _emit(source: Source, row: Dialect, losses: Losses) -> Emitted:
-    """Write definitions that contain themselves again, once it is known which of them change values."""
+    """Emit again once it is known which recursive definitions change values."""
     changed: frozenset[str] = frozenset()
     while True:
         emitter = Emitter(source, row, losses, changed)

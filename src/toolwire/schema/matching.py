@@ -1,7 +1,7 @@
-"""What the patterns of a schema may cost on a value, before the engine is asked.
+"""Estimate the cost of the patterns of a schema on a value, before the engine runs.
 
-The engine is linear in the text, but the factor is the size of the automaton, and a value may be held against many patterns.
-The sum of both is estimated for each value and compared with a budget.
+The engine is linear in the text, but the factor is the size of the automaton, and a value may be matched with many
+patterns. The sum of both is estimated for each value and compared with a budget.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Matching(Effort):
         self._rate = sum(map(_rate, schemas)) if len(schemas) <= MANY else MATCH_BUDGET
 
     def exceeds_budget(self, value: JSON) -> bool:
-        """Whether the patterns may cost more than the budget on this value."""
-        # All patterns on all of the text: more than enough for most values, and quickly known.
+        """Return True if the patterns may cost more than the budget on this value."""
+        # All patterns on all of the text: an upper bound that is cheap, and within the budget for most values.
         if self._rate * _text_length(value) <= MATCH_BUDGET:
             return False
         return self.of(value, MATCH_BUDGET) >= MATCH_BUDGET
@@ -41,14 +41,14 @@ class Matching(Effort):
 
 
 def _rate(schema: Object) -> int:
-    """Units for one character of a string or a name that is held against this schema."""
+    """Return the units for one character of a string or name that is matched with this schema."""
     pattern, patterns = schema.get("pattern"), schema.get("patternProperties")
     rate = match_cost(pattern) if type(pattern) is str else 0
     return rate + (sum(map(match_cost, patterns)) if type(patterns) is dict else 0)
 
 
 def _text_length(value: JSON) -> int:
-    """Characters of all strings and names in a value, which is not deeper than the validator allows."""
+    """Count the characters of all strings and names in a value, which is not deeper than the validator allows."""
     if type(value) is str:
         return len(value)
     if type(value) is not dict and type(value) is not list:

@@ -1,8 +1,8 @@
-"""What a JSON Schema says, in few words.
+"""Nodes: a normalised form of JSON Schema.
 
-JSON Schema has many ways to say one thing: drafts, combinators, type arrays, `nullable`. A node says it in one. Every
+JSON Schema has many forms for one constraint: drafts, combinators, type arrays, `nullable`. Nodes have one. Every
 node is a set of JSON values; `notes` are annotations for the reader, `residue` the assertions that nodes have no field
-for (`not`, `if`, `uniqueItems`, …): they are carried along, told to the model in words, and checked by the validator.
+for (`not`, `if`, `uniqueItems`, …): they are kept, stated in the description, and checked by the validator.
 
     Any  Never  Null  Boolean  String  Number  Enum  Array  Tuple  Object  Union  Ref
 """
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def hashable(value: JSON) -> Hashable:
-    """A hashable stand-in for a JSON value; equal exactly where the values are equal in JSON: 1 is 1.0, neither is true.
+    """Return a hashable form of a JSON value, with the equality of JSON: 1 is 1.0, neither is true.
 
     >>> hashable({"a": [1, True]}) == hashable({"a": [1.0, True]}), hashable(1) == hashable(True)
     (True, False)
@@ -53,7 +53,7 @@ class _Base(Value, frozen=True, kw_only=True):
     notes: Object = {}
     residue: Object = {}
     at: str = ""
-    """Where in the source it stands: a JSON pointer."""
+    """The location in the source: a JSON pointer."""
 
 
 class Any(_Base, frozen=True):
@@ -91,16 +91,16 @@ class Number(_Base, frozen=True):
 class Enum(_Base, frozen=True):
     values: tuple[JSON, ...] = ()
     keys: frozenset[Hashable] = frozenset()
-    """The values in a hashable form, so that a look-up does not depend on their number. Derived from `values`."""
+    """The values in a hashable form, for lookups in constant time. Derived from `values`."""
 
     def __post_init__(self) -> None:
-        if len(self.keys) != len(self.values):  # equal: `replace` changed something else
+        if len(self.keys) != len(self.values):  # equal: `replace` changed another field
             force_setattr(self, "keys", frozenset(map(hashable, self.values)))
 
 
 class Array(_Base, frozen=True):
     items: Node | None = None
-    """None: nothing is known of them."""
+    """None: any items."""
     min_items: int = 0
     max_items: int | None = None
 
@@ -108,7 +108,7 @@ class Array(_Base, frozen=True):
 class Tuple(_Base, frozen=True):
     items: tuple[Node, ...] = ()
     rest: Node | None = None
-    """Items behind the first ones; None: there are none."""
+    """Items after the first ones; None: there are none."""
     min_items: int = 0
     max_items: int | None = None
 
@@ -117,15 +117,15 @@ class Record(_Base, frozen=True):
     properties: dict[str, Node] = {}
     required: frozenset[str] = frozenset()
     rest: Node | None = None
-    """Values under other keys. None: other keys are not meant to be there."""
+    """Values of other keys. None: there should be no other keys."""
     closed: bool = False
-    """Other keys were forbidden by the source, not just left unmentioned."""
+    """Other keys were forbidden by the source, not only undeclared."""
 
 
 class Union(_Base, frozen=True):
     branches: tuple[Node, ...] = ()
     one_of: bool = False
-    """Exactly one branch may hold."""
+    """Exactly one branch may match."""
 
 
 class Ref(_Base, frozen=True):
@@ -136,7 +136,7 @@ Node: TypeAlias = Any | Never | Null | Boolean | String | Number | Enum | Array 
 
 
 def any_of(branches: list[Node], one_of: bool, at: str) -> Node:
-    """A union, flat, without the branches that no value matches."""
+    """Return a flat union without the branches that no value matches."""
     flat: list[Node] = []
     for branch in branches:
         if isinstance(branch, Union) and not branch.notes and not branch.residue and not (branch.one_of or one_of):

@@ -1,7 +1,8 @@
-"""OpenAPI's `nullable: true` in the terms of JSON Schema.
+"""Translate OpenAPI's `nullable: true` into JSON Schema.
 
-Only the keyword counts: a property called `nullable`, or the same key in an `enum` or a `default`, is data. What a reference
-may point at stays where it is: types and enums are extended in place, and only combinators move, into an `anyOf` with null.
+Only the keyword counts: a property named `nullable`, or the same key in an `enum` or a `default`, is data. The possible
+targets of references stay in place: types and enums are extended there, and only combinators move, into an `anyOf` with
+null.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _COMBINATORS = ("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf
 
 
 def with_null_type(schema: JSON) -> JSON:
-    """A copy in which `nullable: true` is a null that the type allows.
+    """Return a copy in which `nullable: true` is replaced by a null type.
 
     >>> with_null_type({"type": "string", "nullable": True})
     {'type': ['string', 'null']}

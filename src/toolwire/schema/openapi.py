@@ -1,10 +1,10 @@
-"""Tools out of an OpenAPI document, one for each operation, and the way back from arguments to an HTTP request.
+"""Convert the operations of an OpenAPI document to tools, and the arguments of a call to an HTTP request.
 
     for tool in tools_from_openapi(document):
         tool.request({"petId": 7, "body": {"name": "Rex"}})     # Call("PUT", "/pets/7", query, headers, body)
 
-3.0 and 3.1. Where two parameters share a name, the place they stand in is put in front. What an operation does to the world
-follows from its method, as HTTP has it: GET reads, PUT and DELETE may be repeated, the others write.
+Versions 3.0 and 3.1. If two parameters share a name, the second is prefixed with its location. The effect of an
+operation follows from its method, as HTTP defines it: GET reads, PUT and DELETE are idempotent, the others write.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _EFFECTS: dict[str, Effect] = {
     "put": "idempotent",
     "delete": "idempotent",
 }
-_UNSENT = frozenset({"authorization", "content-type", "accept"})  # whoever sends the request sees to these
+_UNSENT = frozenset({"authorization", "content-type", "accept"})  # set by the sender of the request
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
 class Place(NamedTuple):
-    """Where an argument goes."""
+    """The location of an argument in a request."""
 
     where: str  # path, query, header, cookie or body
     name: str
@@ -53,14 +53,14 @@ class Call(NamedTuple):
 
 
 class ApiTool(Tool, frozen=True):
-    """A Tool that knows its operation. `places` says where each argument goes."""
+    """A Tool for one operation. `places` has the location of each argument."""
 
     method: str = "get"
     path: str = "/"
     places: dict[str, Place] = {}
 
     def request(self, arguments: Mapping[str, JSON]) -> Call:
-        """The request that these arguments mean; EncodeError where one has no place, or a part of the path is missing."""
+        """Build the request for these arguments; EncodeError for an unknown argument or a missing path parameter."""
         path, query, headers, body = self.path, [], {}, None
         for name, value in arguments.items():
             place = self.places.get(name)
@@ -76,7 +76,7 @@ class ApiTool(Tool, frozen=True):
                 headers.update(_header(place, value))
         if missing := re.search(r"\{([^{}]*+)\}", path):
             raise EncodeError(
-                f"the path needs {missing[1]!r}", pointer=join(missing[1]), hint="it is a required parameter"
+                f"the path parameter {missing[1]!r} is missing", pointer=join(missing[1]), hint="pass a value for it"
             )
         return Call(self.method.upper(), path, query, headers, body)
 
@@ -86,22 +86,22 @@ def _text(value: JSON) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Percent-encoded whole, so that an argument never becomes two steps of a path."""
+    """Percent-encode the text, including slashes, so that an argument never becomes two path segments."""
     return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in text.encode())
 
 
 def _header(place: Place, value: JSON) -> dict[str, str]:
     text = _text(value)
     if not text.isprintable():
-        raise EncodeError(f"{place.name!r} does not fit into a header", pointer=join(place.name))
+        raise EncodeError(f"the value of {place.name!r} is not valid in a header", pointer=join(place.name))
     return {"cookie": f"{place.name}={_quoted(text)}"} if place.where == "cookie" else {place.name: text}
 
 
 def tools_from_openapi(document: Object) -> tuple[ApiTool, ...]:
-    """One tool an operation; SchemaError where the document is none."""
+    """Return one tool per operation; SchemaError if this is not an OpenAPI document."""
     paths = document.get("paths") if type(document) is dict else None
     if type(paths) is not dict or not str(document.get("openapi", "")).startswith("3."):
-        raise SchemaError("not an OpenAPI 3 document", hint='it has "openapi": "3.…" and "paths"')
+        raise SchemaError("not an OpenAPI 3 document", hint='the document needs "openapi": "3.…" and "paths"')
     reader = _Reader(document)
     tools: list[ApiTool] = []
     taken: set[str] = set()
@@ -123,7 +123,7 @@ class _Reader:
         self._document = document
 
     def resolved(self, value: JSON) -> Object:
-        """What a reference leads to."""
+        """Follow references."""
         for _ in range(16):
             if type(value) is not dict:
                 return {}
@@ -133,8 +133,8 @@ class _Reader:
             try:
                 value = resolve(self._document, ref[1:])
             except (KeyError, IndexError, TypeError, ValueError):
-                raise SchemaError(f"{ref!r} leads nowhere", pointer=ref[1:]) from None
-        raise SchemaError("references that lead in circles")
+                raise SchemaError(f"the reference {ref!r} cannot be resolved", pointer=ref[1:]) from None
+        raise SchemaError("the references form a cycle")
 
     def tool(self, path: str, method: str, item: Object, operation: Object) -> ApiTool:
         places: dict[str, Place] = {}
@@ -187,7 +187,7 @@ class _Reader:
         return None
 
     def _with_defs(self, schema: Object) -> Object:
-        """References into the document become references into the schema, with what they lead to."""
+        """Copy the definitions that a schema refers to into its `$defs`, and rewrite the references."""
         defs: Object = {}
         waiting = [schema]
         while waiting:
@@ -207,7 +207,7 @@ def _words(operation: Object) -> str | None:
 
 
 def _first_schema(content: JSON) -> Object:
-    """The schema of a body: JSON, if it may be JSON."""
+    """Return the schema of a body, of its JSON variant if there is one."""
     if type(content) is not dict or not content:
         return {}
     media = next((one for kind, one in content.items() if "json" in kind), next(iter(content.values())))
@@ -238,7 +238,7 @@ def _moved(value: JSON) -> JSON:
 
 
 def upgraded(schema: JSON) -> JSON:
-    """3.0's own words as JSON Schema has them: `nullable`, `example`, boolean bounds."""
+    """Convert the keywords that are specific to 3.0 to JSON Schema: `nullable`, `example`, boolean bounds."""
     if type(schema) is list:
         return [upgraded(one) for one in schema]
     if type(schema) is not dict:

@@ -1,13 +1,14 @@
 r"""Regular expressions of schemas: the engine that matches them, its limits, and the subsets that dialects accept.
 
-A `pattern` comes from a client or a server, so Python's `re` never sees one: it backtracks, and `^(a+)+$` takes time that
-is exponential in the length of the text. One engine matches patterns everywhere, the one of the validator (jsonschema-rs
-with Rust's `regex`), so that `\d`, `\w` and `$` mean the same in every place. Its time is bounded by the number of states
-of the automaton times the length of the text. Both factors come from a peer, so both have a limit:
+A `pattern` comes from a client or a server, so it is never passed to Python's `re`: that engine backtracks, and
+`^(a+)+$` takes time that is exponential in the length of the text. One engine matches patterns everywhere, the one of
+the validator (jsonschema-rs with Rust's `regex`), so that `\d`, `\w` and `$` always mean the same. Its time is bounded
+by the number of states of the automaton times the length of the text. Both factors come from a peer, so both have a
+limit:
 
-    refusal(pattern)          why the engine cannot match it; None for nearly all
-    match_cost(pattern)       what one character of text may cost, in units of about 5 ns
-    matches(pattern, text)    True or False; None where the engine was not asked
+    refusal(pattern)          the reason why the engine cannot match it; None for nearly all
+    match_cost(pattern)       the cost of one character of text, in units of about 5 ns
+    matches(pattern, text)    True or False; None if the engine was not run
 
 A refused pattern is never an error of the arguments: it is a finding of its schema (see `unchecked.py`).
 """
@@ -41,7 +42,7 @@ SCHEMA_SIZE = 8_000_000
 MATCH_BUDGET = 20_000_000
 """Units of `match_cost` that one check of a value may spend: about 0.1 s at worst."""
 MATCH_LIMIT = 200_000
-"""The same for one call of `matches`, which tells branches of a union apart and may leave the decision to the validator."""
+"""Units for one call of `matches`, which distinguishes branches of a union and may defer to the validator."""
 
 _LOOKS_AROUND = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]|\(\?P?<|\\[kpPuxc]").search
 _BOUNDARY = re.compile(r"\\[bB]").search
@@ -49,7 +50,7 @@ _MOST_LEAST, _MOST_LENGTH = 32, 256
 
 
 def acceptable(pattern: str, policy: str) -> bool:
-    """Whether the engine of a dialect accepts the pattern."""
+    """Return True if the engine of a dialect accepts the pattern."""
     if policy == "any":
         return True
     if _LOOKS_AROUND(pattern):
@@ -62,7 +63,7 @@ def acceptable(pattern: str, policy: str) -> bool:
 
 
 def length_pattern(low: int, high: int | None) -> tuple[str | None, int, int | None]:
-    """A pattern that enforces a length, and what of the length is left to be told in words."""
+    """Return a pattern that enforces a length, and the bounds that it does not enforce."""
     if low > _MOST_LEAST:
         return None, low, high
     if high is not None and high <= _MOST_LENGTH:
@@ -73,21 +74,21 @@ def length_pattern(low: int, high: int | None) -> tuple[str | None, int, int | N
 # the engine
 
 _BACKTRACKS = re.compile(r"\(\?<?[=!]|\(\?>|\\[1-9k]").search
-# Without these two, the automaton could be larger than estimated: ECMA-262 has no verbose mode, in which white space and
+# Without these two, the automaton could be larger than estimated: ECMA-262 has no verbose mode, in which whitespace and
 # comments may be inside a quantifier; and `[]a]` is an empty set there, but a set of two characters in Rust.
 _VERBOSE = re.compile(r"\(\?[a-wyz]*+x").search
 _EMPTY_SET = re.compile(r"\\.|\[\^?\]|\[(?:\\.|[^\]\\])*+\]?+", re.DOTALL).finditer
 
 
 def engine_options() -> jsonschema_rs.RegexOptions:
-    """The engine as the validator uses it. `dfa_size_limit` bounds the memory that matching may keep for one pattern."""
+    """Return the options of the validator's engine. `dfa_size_limit` bounds the memory of matching per pattern."""
     import jsonschema_rs
 
     return jsonschema_rs.RegexOptions(size_limit=10 * 2**20, dfa_size_limit=2**18)
 
 
 def refusal(pattern: str) -> str | None:
-    """Return why the engine does not match this pattern; None if it does."""
+    """Return the reason why the engine does not match this pattern; None if it does."""
     return f"longer than {MAX_LENGTH:,} characters" if len(pattern) > MAX_LENGTH else _refusal(pattern)
 
 
@@ -98,7 +99,7 @@ def _refusal(pattern: str) -> str | None:
     if _VERBOSE(pattern):
         return "the flag x is not part of ECMA-262"
     if any(found.group() in ("[]", "[^]") for found in _EMPTY_SET(pattern)):
-        return "it has an empty set of characters"
+        return "it contains an empty character class"
     if automaton_size(pattern) > SCHEMA_SIZE:
         return "its repetitions multiply to an automaton that is too large"
     return None if _compile(pattern) is not None else "its syntax is not supported"
@@ -119,7 +120,7 @@ _large_engine = lru_cache(4)(_compile)
 
 
 def matches(pattern: str, text: str) -> bool | None:
-    """Whether the pattern is found in the text. None if the pattern is refused or the search would cost too much."""
+    """Return True if the pattern is found in the text; None if it is refused or the search would cost too much."""
     if match_cost(pattern) * len(text) > MATCH_LIMIT or refusal(pattern) is not None:
         return None
     engine = _small_engine(pattern) if automaton_size(pattern) <= _SMALL else _large_engine(pattern)
@@ -127,7 +128,7 @@ def matches(pattern: str, text: str) -> bool | None:
 
 
 def match_cost(pattern: str) -> int:
-    """Units that one character of text may cost.
+    """Return the units that one character of text may cost.
 
     A small automaton becomes a table, with one lookup for each character. A larger one may not fit: then every state is
     visited for every character.
@@ -137,7 +138,7 @@ def match_cost(pattern: str) -> int:
 
 
 def automaton_size(pattern: str) -> int:
-    """Bytes of the compiled automaton, estimated without compiling it."""
+    """Estimate the bytes of the compiled automaton, without compiling it."""
     return _HUGE.size if len(pattern) > MAX_LENGTH else _measure(pattern).size
 
 
@@ -173,7 +174,7 @@ _HUGE = _Size(10**9, 10**9)
 
 @lru_cache(2048)
 def _measure(pattern: str) -> _Size:
-    """Count the atoms of a pattern, each as often as the repetitions around it demand. One pass, no compilation."""
+    """Count the atoms of a pattern, each as often as the repetitions around it require. One pass, no compilation."""
     outer: list[tuple[int, int]] = []  # states and bytes of the groups around the current one, up to its start
     states = size = 0  # of the current group
     last = last_size = 0  # of its last atom, to which a repetition applies
@@ -204,7 +205,7 @@ def _measure(pattern: str) -> _Size:
 
 
 def _repetitions(low: str, comma: str, high: str) -> int:
-    """{3} and {1,3} are 3 copies, {3,} is 3 and a loop."""
+    """Count copies: {3} and {1,3} are 3 copies, {3,} is 3 and a loop."""
     count = int((high or low or "1")[:9])
     return max(count + (comma != "" and high == ""), 1)
 

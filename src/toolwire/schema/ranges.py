@@ -1,4 +1,4 @@
-"""Whole numbers between two bounds, as a pattern for their decimal digits.
+"""Patterns for the decimal digits of the integers between two bounds.
 
 range_pattern(1, 250)  →  ^(?:[1-9]|1[0-9]{2}|2[0-4][0-9]|250|[1-9][0-9])$
 """
@@ -10,11 +10,11 @@ from collections.abc import Iterator
 __all__ = ["range_pattern"]
 
 _DIGITS = 15
-"""Longer numbers are not whole to everybody who reads JSON."""
+"""Longer numbers lose precision in JSON parsers that read numbers as doubles."""
 
 
 def range_pattern(low: int | None, high: int | None) -> str | None:
-    """None where the bounds are too far out, or exclude each other."""
+    """Return a pattern for the integers from `low` to `high`; None if a bound is too large, or the range is empty."""
     least = -(10**_DIGITS) + 1 if low is None else low
     most = 10**_DIGITS - 1 if high is None else high
     if least > most or max(abs(least), abs(most)) >= 10**_DIGITS:
@@ -28,8 +28,8 @@ def range_pattern(low: int | None, high: int | None) -> str | None:
 
 
 def _between(low: int, high: int) -> Iterator[str]:
-    """Patterns for the numbers from `low` to `high`, neither negative: one length after the other."""
-    full: list[int] = []  # lengths of which every number belongs
+    """Yield patterns for the numbers from `low` to `high`, neither negative: one length after the other."""
+    full: list[int] = []  # lengths with all numbers in the range
     for length in range(len(str(low)), len(str(high)) + 1):
         least, most = 10 ** (length - 1) if length > 1 else 0, 10**length - 1
         if length > 1 and low <= least and most <= high:
@@ -41,7 +41,7 @@ def _between(low: int, high: int) -> Iterator[str]:
 
 
 def _any(least: int, most: int) -> str:
-    """As many digits as there may be."""
+    """Return a pattern for `least` to `most` digits."""
     if most == 0:
         return ""
     count = "" if (least, most) == (1, 1) else f"{{{least}}}" if least == most else f"{{{least},{most}}}"

@@ -1,12 +1,12 @@
-"""From JSON Schema to nodes: every draft, OpenAPI's `nullable`, and the ways in which tools are declared in the wild.
+"""Read JSON Schema into nodes: every draft, OpenAPI's `nullable`, and common deviations of tool declarations.
 
     read({"type": ["string", "null"]})  →  Union(String, Null)
 
-Where JSON Schema would accept more than anybody means, the reading is the one that generators and models follow:
+Where JSON Schema accepts more than authors intend, it is read as generators and models do:
 
 - keywords of one type without a `type` mean that type, unless a combinator beside them names another;
-- a key that is not mentioned is not meant, unless the source opens the object: `additionalProperties`, `patternProperties`,
-  `unevaluatedProperties`, or no properties at all. Conditions (`if`, `dependentSchemas`, …) mention keys, too;
+- undeclared keys are not allowed, unless the source opens the object: `additionalProperties`, `patternProperties`,
+  `unevaluatedProperties`, or no properties at all. Conditions (`if`, `dependentSchemas`, …) declare keys, too;
 - the arguments of a tool are an object, and an object at the root without properties has none.
 
 Keywords beside `$ref` count since draft 2019-09; a schema that declares an older draft is read as that draft.
@@ -49,10 +49,10 @@ from .unchecked import Unchecked, unchecked_patterns
 __all__ = ["DEPTH", "Finding", "Source", "read"]
 
 DEPTH = 64
-"""Deeper than this nothing is looked at; a value there may be anything."""
+"""Deeper schemas are not read; they accept any value."""
 
 _STEPS, _STEPS_PER_VALUE = 500, 4
-"""What intersections may cost. The real tools of public servers need less than one step per JSON value."""
+"""The budget of intersections. The tools of public servers need less than one step per JSON value."""
 _MOST_NESTING = 16
 """Nodes being read at once beyond which a reference is read later, from an empty stack."""
 _KINDS: dict[type, str] = {
@@ -68,15 +68,18 @@ _MOST_HOPS = 3
 
 
 class Finding(NamedTuple):
-    """Something that is wrong with the schema itself."""
+    """A defect of the schema itself."""
 
     at: str
     what: str
 
 
 class Source(NamedTuple):
-    """A schema as nodes. `defs` are what its references lead to, `unread` the keywords that say nothing here, both by
-    JSON pointer. `unchecked` are patterns that the local validator does not check."""
+    """A schema as nodes.
+
+    `defs` are the targets of its references, `unread` the keywords without a meaning here, both by JSON pointer.
+    `unchecked` are patterns that the local validator does not check.
+    """
 
     root: Node
     defs: dict[str, Node]
@@ -124,7 +127,7 @@ class _Reader:
         if schema is False:
             return Never(at=at)
         if type(schema) is not dict:
-            self.findings.append(Finding(at, f"a schema is an object or a boolean, not {type(schema).__name__}"))
+            self.findings.append(Finding(at, f"a schema must be an object or a boolean, got {type(schema).__name__}"))
             return Any(at=at)
         if depth > DEPTH:
             self.findings.append(Finding(at, f"nested deeper than {DEPTH}"))
@@ -166,7 +169,7 @@ class _Reader:
         return node if extended is None else extended
 
     def _combined(self, schema: Object, at: str, depth: int) -> Iterable[Node]:
-        """What references and combinators add."""
+        """Yield the nodes of references and combinators."""
         for keyword in ("$ref", "$recursiveRef", "$dynamicRef"):
             if type(schema.get(keyword)) is str:
                 yield self._ref(schema[keyword], at, keyword)
@@ -181,7 +184,7 @@ class _Reader:
                 yield any_of(branches, keyword == "oneOf", at)
 
     def _own(self, schema: Object, at: str, depth: int) -> Node:
-        """What type, enum and their keywords say."""
+        """Read `type`, `enum` and the keywords of the type."""
         types = self._types(schema, at)
         if "const" in schema or type(schema.get("enum")) is list:
             return self._enum(schema, types, at)
@@ -190,10 +193,12 @@ class _Reader:
         return any_of([self._typed(name, schema, at, depth) for name in types], False, at)
 
     def _types(self, schema: Object, at: str) -> list[str] | None:
-        """None: any."""
+        """Return the declared or implied types; None: any."""
         said = schema.get("type")
         names = said if type(said) is list else [said]
-        spelled = [name.lower() if type(name) is str and name.isupper() else name for name in names]  # Gemini's
+        spelled = [
+            name.lower() if type(name) is str and name.isupper() else name for name in names
+        ]  # Gemini's spelling
         known = [name for name in spelled if name in TYPES]
         if known:
             return ["number"] if set(known) == {"number", "integer"} else list(dict.fromkeys(known))
@@ -214,7 +219,9 @@ class _Reader:
             if types is None or any(is_a(value, name) for name in types):
                 unique.setdefault(hashable(value), value)
         if not unique:
-            self.findings.append(Finding(f"{at}/enum", "no value of the enum has the type: nothing can ever match"))
+            self.findings.append(
+                Finding(f"{at}/enum", "no value of the enum has the declared type: nothing can ever match")
+            )
             return Never(at=at)
         return Enum(tuple(unique.values()), at=at)
 
@@ -240,7 +247,7 @@ class _Reader:
         keyword = "additionalProperties" if "additionalProperties" in schema else "unevaluatedProperties"
         extra = schema.get(keyword)
         if keyword == "unevaluatedProperties" and not EVALUATING.isdisjoint(schema):
-            extra = True if extra else None  # what other schemas evaluate is neither forbidden nor constrained
+            extra = True if extra else None  # keys that other schemas evaluate are neither forbidden nor constrained
         rest: Node | None = None
         if extra is True or type(extra) is dict:
             rest = self.node(extra, f"{at}/{keyword}", depth + 1)
@@ -251,12 +258,12 @@ class _Reader:
             rest = Any(at=at)
         for name in sorted(required - properties.keys()):
             if extra is False and not patterns:
-                self.findings.append(Finding(f"{at}/required", f"{name!r} is required and forbidden"))
+                self.findings.append(Finding(f"{at}/required", f"{name!r} is both required and forbidden"))
                 return Never(at=at)
             properties[name] = Any(at=at) if rest is None else rest
         impossible = [name for name in required if isinstance(properties[name], Never)]
         if impossible:
-            self.findings.append(Finding(f"{at}/required", f"{impossible[0]!r} is required and can never match"))
+            self.findings.append(Finding(f"{at}/required", f"{impossible[0]!r} is required, but can never match"))
             return Never(at=at)
         residue = {"patternProperties": patterns} if patterns else {}
         return Record(properties, required, rest, extra is False, residue=residue, at=at)
@@ -285,7 +292,7 @@ class _Reader:
     def _ref(self, uri: str, at: str, keyword: str) -> Node:
         target, at_keyword = self._pointer(uri, at, keyword), f"{at}/{keyword}"
         if target is None:
-            self.findings.append(Finding(at_keyword, f"{uri!r} leads nowhere in this document"))
+            self.findings.append(Finding(at_keyword, f"{uri!r} cannot be resolved in this document"))
             return Any(at=at_keyword, residue={keyword: uri})
         if target not in self.defs and target not in self._reading:
             self._reading.add(target)
@@ -314,13 +321,13 @@ class _Reader:
         return None if target is None else (resolve(self.document, target), target)
 
     def _without_siblings(self, schema: Object, at: str) -> Object:
-        """The reference and its annotations: up to draft 7, all else beside `$ref` is ignored."""
+        """Keep the reference and its annotations: up to draft 7, all other keywords beside `$ref` are ignored."""
         kept = {"$ref", "nullable", "$defs", "definitions", *NOTES}
         self.unread += [at + join(keyword) for keyword in schema if keyword in READ and keyword not in kept]
         return {keyword: value for keyword, value in schema.items() if keyword in kept}
 
     def _beside(self, own: Node, other: Node, at: str) -> Node:
-        """Keywords without a `type` beside a combinator: they constrain only values of their own type."""
+        """Combine keywords without a `type` with a combinator: they constrain only values of their own type."""
         kind, found = _KINDS.get(type(own)), self._resolved(other)
         if kind is None or not isinstance(found, Union):
             return self._narrowed(own, other, at)
@@ -338,7 +345,7 @@ class _Reader:
         return self._intersect(own, other, at) if _KINDS.get(type(found), kind) == kind else other
 
     def _resolved(self, node: Node) -> Node:
-        """Follow references; `Any` where that leads too far, or to what is being read."""
+        """Follow references; `Any` if the chain is too long, or a target is still being read."""
         for _ in range(_MOST_HOPS):
             if not isinstance(node, Ref):
                 return node
@@ -350,16 +357,16 @@ class _Reader:
         result = self._intersection.of(node, other)
         unknown = isinstance(result, Any) and not isinstance(node, Any) and not isinstance(other, Any)
         if self._intersection.budget.exhausted and (unknown or not exhausted):
-            self.findings.append(Finding(at, "too many combinations to work out: described as any value"))
+            self.findings.append(Finding(at, "too many combinations to intersect: described as any value"))
         unread = any(isinstance(one, Ref) and self._target(one.target) is None for one in (node, other))
         if unread and isinstance(result, Record) and not result.closed:
             return replace(result, rest=result.rest or Any(at=at))  # the keys of the definition are not known yet
         if isinstance(result, Never) and not isinstance(node, Never) and not isinstance(other, Never):
-            self.findings.append(Finding(at, "what it combines excludes each other: nothing can ever match"))
+            self.findings.append(Finding(at, "the combined schemas exclude each other: nothing can ever match"))
         return result
 
     def _target(self, target: str) -> Node | None:
-        """None while it is being read: a definition that contains itself by `allOf`."""
+        """Return a definition; None while it is being read: it contains itself by `allOf`."""
         return None if target in self._reading else self.defs.get(target)
 
 

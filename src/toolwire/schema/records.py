@@ -1,4 +1,4 @@
-"""Objects, maps and tuples as a dialect takes them."""
+"""Emit objects, maps and tuples for a dialect."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def places(emitter: Emitter, node: Tuple, depth: int) -> Emitted:
         return emitter.emit(rest, depth)
     if emitter.dialect.tuples == "keep" and "prefixItems" in emitter.dialect.keywords:
         return _plain_places(emitter, node, depth)
-    emitter.remark(node, "tuple", "as an object with a property for each place")
+    emitter.remark(node, "tuple", "sent as an object with one property per item")
     places = {f"item_{index}": item for index, item in enumerate(node.items)}
     required = frozenset(f"item_{index}" for index in range(min(node.min_items, len(node.items))))
     for index, item in enumerate(node.items):
         if index >= node.min_items and emitter.accepts_null(item):
-            emitter.unenforced(item, "null", "a null at the end of the list arrives as absent")
+            emitter.unenforced(item, "null", "a trailing null in the list arrives as absent")
     rest_name = None
     if node.rest is not None and not (node.max_items is not None and node.max_items <= len(node.items)):
         rest_name = "rest"
@@ -76,7 +76,7 @@ def record(emitter: Emitter, node: Record, depth: int, *, root: bool = False) ->
     required: list[str] = []
     for name, inner in node.properties.items():
         if isinstance(inner, Never):
-            emitter.losses.add(inner.at or node.at, "property", "dropped", "nothing can ever match it", "error")
+            emitter.losses.add(inner.at or node.at, "property", "dropped", "no value can match it", "error")
             continue
         optional, drops_null = name not in node.required, False
         if optional and emitter.budget.tight:
@@ -90,12 +90,12 @@ def record(emitter: Emitter, node: Record, depth: int, *, root: bool = False) ->
         emitted = emitter.emit(inner, depth + 1)
         there = keys.to_there(name)
         if there != name:
-            emitter.remark(inner, "property name", f"{there!r} here")
+            emitter.remark(inner, "property name", f"renamed to {there!r}")
         fills = optional and (dialect.optional == "nullable" or emitter.budget.must_fill())
         schema = emitted.schema
         if fills:
             if emitter.accepts_null(inner):
-                detail = "null stands for absent: an explicit null arrives as absent"
+                detail = "null means absent: an explicit null arrives as absent"
                 emitter.losses.add(inner.at, "null", "rewritten", detail, "info")
             schema = emitter.nullable(schema)
         if fills or not optional:
@@ -106,8 +106,8 @@ def record(emitter: Emitter, node: Record, depth: int, *, root: bool = False) ->
 
 
 def _unset(emitter: Emitter, name: str, there: str, node: Node, enum: Enum, properties: Object) -> Field:
-    """An optional property as a required one, with a word for that it is absent."""
-    emitter.remark(node, "optional property", f"required here, {UNSET!r} for absent")
+    """Emit an optional property as a required one, with a string that means absent."""
+    emitter.remark(node, "optional property", f"sent as required, with {UNSET!r} for absent")
     labels = [value if type(value) is str else dumps(value) for value in enum.values]
     schema: Object = {"type": "string", "enum": [*labels, UNSET]}
     properties[there] = emitter.described(schema, node, [])
@@ -147,7 +147,7 @@ def _finished(
     elif node.closed and "additionalProperties" in dialect.keywords:
         out["additionalProperties"] = False
     elif node.closed:
-        emitter.unsaid(node, "additionalProperties", "other properties are refused when arguments come back")
+        emitter.unsaid(node, "additionalProperties", "other properties are rejected when the arguments are validated")
     out = emitter.described(emitter.closed(out), node, words)
     changes = (
         more is not None
@@ -160,8 +160,8 @@ def _finished(
 
 
 def _map(emitter: Emitter, node: Record, depth: int) -> Emitted:
-    """A map as a list of entries."""
-    emitter.remark(node, "map", "as a list of keys and values")
+    """Emit a map as a list of entries."""
+    emitter.remark(node, "map", "sent as a list of keys and values")
     inner = emitter.emit(node.rest or Any(at=node.at), depth + 1)
     entry = {"type": "object", "properties": {"key": {"type": "string"}, "value": inner.schema}}
     out: Object = {"type": "array", "items": emitter.closed({**entry, "required": ["key", "value"]})}

@@ -1,4 +1,4 @@
-"""Which definitions of a schema refer to which, and which of them contain themselves."""
+"""The references between the definitions of a schema, and the recursive definitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["recursive_definitions", "refs_in"]
 
 
 def recursive_definitions(root: Node, definitions: Mapping[str, Node]) -> frozenset[str]:
-    """The definitions that lead back to themselves, by pointer; the root is `""`.
+    """Return the pointers of the definitions that refer back to themselves; the root is `""`.
 
     Tarjan's algorithm for strongly connected components, iterative and linear: a chain of references may be longer than
     the recursion limit.
@@ -43,7 +43,7 @@ def recursive_definitions(root: Node, definitions: Mapping[str, Node]) -> frozen
 
 
 def _component(open_pointers: dict[str, None], first: str) -> list[str]:
-    """Take the component that begins at `first` off the open ones; empty where it is a single definition."""
+    """Remove the component that begins at `first` from the open pointers; empty if it is a single definition."""
     members = [open_pointers.popitem()[0]]
     while members[-1] != first:
         members.append(open_pointers.popitem()[0])
@@ -51,7 +51,7 @@ def _component(open_pointers: dict[str, None], first: str) -> list[str]:
 
 
 def refs_in(node: Node) -> list[str]:
-    """The targets of all references in a node, without following them."""
+    """List the targets of all references in a node, without following them."""
     found: list[str] = []
     pending = [node]
     while pending:

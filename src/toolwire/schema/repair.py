@@ -1,12 +1,12 @@
-"""Arguments as the model wrote them, brought to what the schema asks for; or the problems, in words that it can act on.
+"""Repair a model's arguments so that they match the schema; or return the problems, in messages for the model.
 
     strict       parse, validate
-    safe         … and repair what has one meaning: text (toolwire.stream.repair), then what was packed once too often
-    aggressive   … and guess: readings of broken text, then values in the wrong form. A reading is taken if it is the only one
+    safe         … and repair unambiguous errors: of the text (toolwire.stream.repair), then superfluous wrapping
+    aggressive   … and guess: readings of broken text, then coercions of values. A reading is used if it is the only one
                  that fits the schema
 
-Each rung is tried only if the ones before it were not enough, and every step is named in the result. What was cut off is never
-completed, under any policy. Use `safe` for tools that do something to the world.
+Each stage is tried only if the ones before it were not enough, and every step is named in the result. Truncated text is
+never completed, under any policy. Use `safe` for tools with side effects.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ POLICIES: tuple[Policy, ...] = ("strict", "safe", "aggressive")
 
 
 class Repair(Value, frozen=True):
-    """`arguments` that fit, and the steps that led there; or None, and the problems."""
+    """`arguments` that match the schema, and the steps of the repair; or None, and the problems."""
 
     arguments: Object | None
     steps: tuple[Step, ...] = ()
@@ -45,7 +45,7 @@ class Repair(Value, frozen=True):
 
 
 def repair_arguments(given: JSON, schema: JSON, *, policy: Policy = "safe", finished: bool = True) -> Repair:
-    """Arguments out of the text that a model wrote, or out of a value. `finished`: it stopped by itself, not at a limit.
+    """Repair the text of a model, or a value. `finished`: the model stopped by itself, not at a limit.
 
     >>> schema = {"type": "object", "properties": {"days": {"type": "integer"}}, "required": ["days"]}
     >>> repair_arguments('{"days": 3,}', schema)
@@ -56,7 +56,7 @@ def repair_arguments(given: JSON, schema: JSON, *, policy: Policy = "safe", fini
     Repair(arguments={'days': 3}, steps=(Step(name='text_to_number', path='/days'),))
     """
     if policy not in POLICIES:
-        raise ConfigError(f"unknown policy {policy!r}", hint=f"one of {', '.join(POLICIES)}")
+        raise ConfigError(f"unknown policy {policy!r}", hint=f"use one of {', '.join(POLICIES)}")
     content = to_bytes(schema)
     ladder = _large_ladder(content) if has_large_patterns(content) else _ladder(content)
     if type(given) is not str:
@@ -69,11 +69,11 @@ def _ladder(schema: bytes) -> _Ladder:
     return _Ladder(parse(schema))
 
 
-_large_ladder = lru_cache(16)(_ladder.__wrapped__)  # as the validator that it holds
+_large_ladder = lru_cache(16)(_ladder.__wrapped__)  # like the cache of the validator that it holds
 
 
 class _Ladder:
-    """The rungs, for one schema."""
+    """The stages, for one schema."""
 
     def __init__(self, schema: JSON) -> None:
         source = read(schema)
@@ -83,7 +83,7 @@ class _Ladder:
 
     def from_text(self, text: str, policy: Policy, finished: bool) -> Repair:
         if not text or text.isspace():
-            return self.from_value({}, (), policy)  # how models call a tool without parameters
+            return self.from_value({}, (), policy)  # models call a tool without parameters like this
         if policy == "strict":
             try:
                 return self.from_value(parse(text), (), policy)
@@ -101,10 +101,10 @@ class _Ladder:
         return self.from_value(found.value, _steps(found), policy)
 
     def _doubt(self, found: Repaired) -> Problem | None:
-        """What only a schema can tell about a repaired text."""
+        """Return a problem of a repaired text that only the schema reveals; None if there is none."""
         if not _AROUND.isdisjoint(found.steps) and not self._means(found.value):
             words = (
-                "there is more than this object, and it is not what was asked for; write one object and nothing else"
+                "there is text around the object, and it does not match the schema; write one object and nothing else"
             )
             return Problem("", "invalid", words)
         if any(self._accepts(one) and fits(self._root, one, self._target) for one in moved_brackets(found)):
@@ -137,7 +137,7 @@ class _Ladder:
         return type(value) is dict and self._validator.accepts(value)
 
     def _means(self, value: JSON) -> bool:
-        """Whether the schema knows the names; JSON Schema by itself takes any others."""
+        """Return True if the schema declares the names; JSON Schema by itself accepts any others."""
         root = self._root
         if type(value) is not dict or not isinstance(root, Record) or root.rest is not None:
             return True

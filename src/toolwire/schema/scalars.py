@@ -1,4 +1,4 @@
-"""Numbers, strings and counts out of JSON Schema keywords."""
+"""Read numbers, strings and counts from JSON Schema keywords."""
 
 from __future__ import annotations
 
@@ -51,5 +51,5 @@ _IS: dict[str, Callable[[JSON], bool]] = {
 
 
 def is_a(value: JSON, name: str) -> bool:
-    """Whether a value is of the JSON type `name`."""
+    """Return True if a value is of the JSON type `name`."""
     return _IS[name](value)

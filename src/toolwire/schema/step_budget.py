@@ -1,9 +1,9 @@
 """Bounds on the work that an untrusted schema or value can cause.
 
 Schemas come from clients and MCP servers, values from models. A computation that could cost more than a multiple of its
-input counts its steps against a `StepBudget` and falls back to a weaker answer that is always safe. Allowances grow with
-the size of the input, so the total cost of a request stays linear in its length. Steps are counted, not timed: the same
-input gives the same result on every machine.
+input counts its steps against a `StepBudget` and falls back to a weaker answer that is always safe. Allowances grow
+with the size of the input, so the total cost of a request stays linear in its length. Steps are counted, not timed: the
+same input gives the same result on every machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The names of what repair does to arguments, lossless or guessed. They are stable: reports and policies rely on them."""
+"""The names of repair steps, lossless or guessed. They are stable: reports and policies rely on them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _GUESSES = _LEXICAL_GUESSES | frozenset(get_args(_Coercing))
 
 
 class Step(Value, frozen=True):
-    """One thing that was done to make arguments usable. `path` is where; empty for the text as a whole."""
+    """One step of a repair. `path` is its location; empty for the text as a whole."""
 
     name: LexicalStep | SchemaStep
     path: str = ""
 
     @property
     def lossless(self) -> bool:
-        """Whether the text had no other meaning; otherwise it was a guess."""
+        """True if the text had no other meaning; False for a guess."""
         return self.name not in _GUESSES
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""What a provider may refuse, though it does not say where the limit is: deep schemas, and those with many states.
+"""Schemas that a provider may reject because of undocumented limits: deep ones, and those with many states.
 
-A provider that compiles a schema into an automaton pays for text (names, enums) and for every item that a bounded list may
-have. The estimate counts a state for each character and two around each value, times the number of items.
+For a provider that compiles a schema into an automaton, text (names, enums) and every possible item of a bounded list
+cost states. The estimate counts a state for each character and two around each value, times the number of items.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ _ENOUGH = 10**9
 
 
 def doubts(schema: Object, dialect: Dialect) -> Iterator[str]:
-    """Why the dialect's provider may refuse a schema that breaks none of its rules."""
+    """Yield the reasons why the dialect's provider may reject a schema that breaks none of its rules."""
     if dialect.likely_depth is not None:
         depth = max(around for _, _, around in walk(schema))
         if depth > dialect.likely_depth:
-            yield f"{depth} objects inside each other; more than {dialect.likely_depth} are too many for some models"
+            yield f"{depth} levels of nested objects; some models reject more than {dialect.likely_depth}"
     if dialect.likely_states is not None:
         states = estimated_states(schema)
         if states > dialect.likely_states:
-            yield f"about {states} states; {dialect.likely_states} have been too many"
+            yield f"about {states} states; schemas with {dialect.likely_states} have been rejected"
 
 
 def estimated_states(schema: Object) -> int:
-    """
+    """Estimate the states of the automaton for a schema.
+
     >>> estimated_states({"type": "object", "properties": {"tags": {"type": "array", "maxItems": 10, "items": {"enum": ["ab"]}}}})
     48
     """
@@ -46,7 +47,7 @@ def estimated_states(schema: Object) -> int:
 
 
 def _text(node: Object) -> int:
-    """The characters that the model may have to write."""
+    """Count the characters that the model may have to write."""
     properties, values = node.get("properties"), node.get("enum")
     names = sum(map(len, properties)) if type(properties) is dict else 0
     return names + (sum(map(_length, values)) if type(values) is list else 0)

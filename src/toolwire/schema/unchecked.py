@@ -1,8 +1,8 @@
 """Patterns of a schema that the local validator does not check, and the schema without them.
 
 The engine refuses few patterns: lookaround and backreferences, syntax errors, and those that would cost too much (see
-`patterns.py`). Each becomes a finding with its pointer. The rest of the schema is still checked, so one such pattern does
-not disable its tool, and no valid call is refused because of it.
+`patterns.py`). Each becomes a finding with its pointer. The rest of the schema is still checked, so one such pattern
+does not disable its tool, and no valid call is refused because of it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ __all__ = ["Unchecked", "pattern_uses", "total_size", "unchecked_patterns", "wit
 
 _DATA = frozenset({"enum", "const", "default", "example", "examples"})
 _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
-# Where a schema must not match, or must match exactly once: without its pattern it would match more, and refuse valid values.
+# Keywords whose schema must not match: without its pattern it would match more, and valid values would be rejected.
 _NEGATED = ("not", "if")
-_EACH = 2_000  # bytes that stand for the fixed cost of one more pattern
+_EACH = 2_000  # bytes that account for the fixed cost of one more pattern
 _OTHER_NAMES = ("additionalProperties", "unevaluatedProperties")
 
 
@@ -36,7 +36,7 @@ class Unchecked(NamedTuple):
 
 
 def pattern_uses(schema: JSON) -> Iterator[tuple[str, str]]:
-    """Every pattern of a schema, with its pointer, in the order of the document."""
+    """Yield every pattern of a schema with its pointer, in document order."""
     waiting: list[tuple[str, JSON, bool]] = [("", schema, False)]
     while waiting:
         at, node, is_map = waiting.pop()
@@ -55,19 +55,19 @@ def pattern_uses(schema: JSON) -> Iterator[tuple[str, str]]:
 
 
 def total_size(schema: JSON) -> int:
-    """Bytes of the automata of all patterns, estimated; each different pattern counts once."""
+    """Estimate the bytes of the automata of all patterns; each distinct pattern counts once."""
     return sum(map(automaton_size, {pattern for _, pattern in pattern_uses(schema)}))
 
 
 def unchecked_patterns(schema: JSON) -> list[Unchecked]:
-    """The uses of patterns that are refused, for themselves or because all together would be too large."""
+    """List the uses of refused patterns: refused individually, or because all together would be too large."""
     reasons: dict[str, str | None] = {}
     total = 0
     found: list[Unchecked] = []
     for at, pattern in pattern_uses(schema):
         if pattern not in reasons:
             size = automaton_size(pattern) + _EACH
-            if size <= SCHEMA_SIZE:  # otherwise it is refused for itself, at no cost
+            if size <= SCHEMA_SIZE:  # otherwise it is refused individually, at no cost
                 total += size
             reasons[pattern] = refusal(pattern) if total <= SCHEMA_SIZE else "all patterns together are too large"
         reason = reasons[pattern]
@@ -77,7 +77,7 @@ def unchecked_patterns(schema: JSON) -> list[Unchecked]:
 
 
 def without_patterns(schema: JSON, refused: frozenset[str]) -> JSON:
-    """A copy of the schema that accepts whatever the refused patterns may have accepted."""
+    """Return a copy of the schema that accepts every value that the refused patterns may accept."""
     if type(schema) is list:
         return [without_patterns(one, refused) for one in schema]
     if type(schema) is not dict:
@@ -97,7 +97,7 @@ def without_patterns(schema: JSON, refused: frozenset[str]) -> JSON:
 
 
 def _open_names(schema: Object, out: Object) -> None:
-    """A name that a refused pattern may have allowed must not be refused as an additional one."""
+    """Allow additional names, because a refused pattern may allow them."""
     if type(out.get("patternProperties")) is dict and len(out["patternProperties"]) < len(schema["patternProperties"]):
         for keyword in _OTHER_NAMES:
             out.pop(keyword, None)

@@ -1,8 +1,9 @@
-"""Arguments held against their schema: all problems at once, each in words that a model can act on.
+"""Validate arguments against their schema: all problems at once, each with a message that a model can act on.
 
-jsonschema-rs does the checking. It is kept from the network and from files, and from documents so deep that it would crash, or
-so ambiguous that it would never come to an end; formats are asserted. Patterns run on an engine that is linear in the text, with
-a budget for each check; a pattern that the engine refuses is a finding of the schema, not an error of the arguments.
+jsonschema-rs does the validation. It has no access to the network or to files, and gets no documents that are so deep
+that it would crash, or so ambiguous that it would never finish; formats are asserted. Patterns run on an engine that is
+linear in the text, with a budget for each check; a pattern that the engine refuses is a finding of the schema, not an
+error of the arguments.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ MOST_PROBLEMS = 50
 MOST_EFFORT = 1_000_000
 """Schemas that may be applied to parts of one value: about a quarter of a second."""
 MOST_LISTED = 20_000
-"""The same where every problem is listed: the engine collects one error for every branch that does not match."""
+"""The limit for listing problems: the engine collects one error for every branch that does not match."""
 _CERTAIN = 50_000_000
-"""A product of the sizes of schema and value below which checking is fast, whatever they contain."""
+"""Product of the sizes of schema and value below which validation is always fast."""
 _UNCHECKED = (
     "cannot be checked: the schema has too many alternatives for arguments of this size; send smaller arguments"
 )
 _UNLISTED = "does not match the schema; it has too many alternatives to list which part is wrong"
 _UNMATCHED = "cannot be checked: the text is too long for the patterns of the schema; shorten it"
 _LARGE_PATTERNS = 250_000
-"""Bytes of automata. Schemas with more share a small cache, so that they cannot fill the memory."""
+"""Bytes of automata. Schemas with more share a small cache, to bound the memory."""
 
 
 class Problem(Value, frozen=True):
-    """One thing that is wrong with the arguments."""
+    """One problem of the arguments."""
 
     path: str
     keyword: str
@@ -57,13 +58,13 @@ class Problem(Value, frozen=True):
 
 
 class Validator:
-    """Compiled once, for one schema. `findings` are patterns that are not checked, each with its pointer and the reason."""
+    """A compiled validator for one schema. `findings`: the patterns that are not checked, with pointer and reason."""
 
     __slots__ = ("_check", "_effort", "_matching", "_multiplies", "_refers", "_size", "findings")
 
     def __init__(self, schema: JSON) -> None:
         if depth_of(schema) > DEPTH:
-            raise SchemaError(f"a schema nested deeper than {DEPTH}", hint="flatten it, or use $ref")
+            raise SchemaError(f"the schema is nested deeper than {DEPTH} levels", hint="flatten it or use $ref")
         text = to_bytes(schema)
         unchecked = unchecked_patterns(schema) if b'"pattern' in text else []
         self.findings = [str(one) for one in unchecked]
@@ -83,13 +84,16 @@ class Validator:
             for inner in value.values():
                 if type(inner) is dict or type(inner) is list:
                     break
-            else:  # an object of plain values: what most calls are
+            else:  # an object of scalars, as in most calls
                 too_long = self._matching is not None and self._matching.exceeds_budget(value)
                 return not too_long and self._check.is_valid(value)
         return depth_of(value) <= DEPTH and self._too_much(value) is None and self._check.is_valid(value)
 
     def _too_much(self, value: JSON) -> str | None:
-        """Why checking could block. Recursive definitions alone are harmless: the engine caches their results."""
+        """Return a message if validation could block.
+
+        Recursive definitions alone are harmless: the engine caches their results.
+        """
         if self._matching is not None and self._matching.exceeds_budget(value):
             return _UNMATCHED
         if not self._multiplies and (self._size < _CERTAIN // 1_000_000 or self._size * size_of(value) < _CERTAIN):
@@ -97,7 +101,7 @@ class Validator:
         return _UNCHECKED if self._effort.of(value, MOST_EFFORT) >= MOST_EFFORT else None
 
     def problems(self, value: JSON) -> tuple[Problem, ...]:
-        """Everything that is wrong, the first fifty of it."""
+        """List the problems, at most fifty."""
         if depth_of(value) > DEPTH:
             return (Problem("", "depth", f"nested deeper than {DEPTH}"),)
         if (reason := self._too_much(value)) is not None:
@@ -116,7 +120,7 @@ class Validator:
         return tuple(found)
 
     def check(self, arguments: JSON) -> None:
-        """InvalidArguments with all problems, if there are any."""
+        """Raise InvalidArguments with all problems, if there are any."""
         found = self.problems(arguments)
         if found:
             words = "; ".join(map(str, found))
@@ -124,14 +128,14 @@ class Validator:
 
 
 def validator(schema: JSON) -> Validator:
-    """The validator of a schema, compiled once for the same content."""
+    """Return the validator of a schema, compiled once for the same content."""
     content = to_bytes(schema)
     return _cached_large(content) if has_large_patterns(content) else _cached(content)
 
 
 @lru_cache(1024)
 def has_large_patterns(content: bytes) -> bool:
-    """Whether the patterns of a schema take so much memory that only few such schemas are kept."""
+    """Return True if the patterns of a schema take so much memory that only few such schemas are cached."""
     return b'"pattern' in content and total_size(parse(content)) > _LARGE_PATTERNS
 
 
@@ -159,7 +163,7 @@ def _compile(schema: JSON) -> jsonschema_rs.Validator:
 
 
 def depth_of(value: JSON) -> int:
-    """How deep containers are nested, without recursion."""
+    """Measure the nesting depth of containers, without recursion."""
     deepest, level = 0, [value]
     while level:
         level = [

@@ -40,16 +40,16 @@ def test_the_core_is_portable_and_every_dialect_agrees():
 @pytest.mark.parametrize(
     ("field", "words", "who"),
     [
-        ({"type": "string", "minLength": 1}, "minLength is not known here", {"anthropic_strict", "ollama"}),
+        ({"type": "string", "minLength": 1}, "minLength is not supported", {"anthropic_strict", "ollama"}),
         (
             {"type": "string", "format": "uri"},
-            "the format 'uri' is not known here",
+            "the format 'uri' is not supported",
             {"openai_strict", "gemini", "gbnf"},
         ),
-        ({"type": ["string", "null"]}, "type is one word, and not null", {"gemini"}),
-        ({"type": "integer", "enum": [1, 2]}, "an enum of something else than strings", {"gemini"}),
+        ({"type": ["string", "null"]}, "type must be a single name other than null", {"gemini"}),
+        ({"type": "integer", "enum": [1, 2]}, "an enum with values other than strings", {"gemini"}),
         ({"type": "array"}, "an array without items", {"openai_strict", "anthropic_strict", "gemini", "ollama"}),
-        ({"const": "x"}, "const is not known here", {"anthropic_strict", "gemini", "ollama"}),
+        ({"const": "x"}, "const is not supported", {"anthropic_strict", "gemini", "ollama"}),
         (
             {"type": "object", "properties": {"a": {"type": "string"}}},
             "not every property is required",

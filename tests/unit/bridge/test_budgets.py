@@ -152,7 +152,7 @@ def nested(levels):
 @pytest.mark.parametrize(
     ("schema", "words"),
     [
-        (nested(6), "6 objects"),
+        (nested(6), "6 levels of nested objects"),
         (closed(**{f"{number:034d}": {"type": "string"} for number in range(43)}), "states"),
         (closed(a={"type": "array", "maxItems": 1000, "items": {"type": "string"}}), "states"),
         (closed(a={"type": "string", "enum": strings(200, 10)}), "states"),

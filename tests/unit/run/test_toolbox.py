@@ -66,7 +66,7 @@ def test_what_is_no_tool_is_said_so():
     with pytest.raises(ConfigError, match="made of functions"):
         Toolbox(3)
     assert len(Toolbox(Entry(Tool("x"), shout))) == 1
-    with pytest.raises(ConfigError, match="no tool is called"):
+    with pytest.raises(ConfigError, match="no tool has the name"):
         Toolbox(add).rename({"nope": "x"})
 
 

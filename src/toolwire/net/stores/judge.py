@@ -1,4 +1,4 @@
-"""The rules that every store follows, in plain Python: the effective state of a record, and which claim may take it.
+"""The rules that every store follows, in plain Python: the effective state of a record, and the claims that may take it.
 
 The stores with their own language (SQL, Lua) implement the same rules there, so that each operation is atomic.
 """
