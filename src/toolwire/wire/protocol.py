@@ -37,9 +37,7 @@ class Limits(Value, frozen=True):
     tools: int | None = None
     stops: int | None = None  # stop sequences
     max_tokens: int | None = None  # default where the wire requires a number and the request has none
-    min_budget: int = (
-        0  # minimum thinking budget in tokens; a wire that has one also requires a budget below max_tokens
-    )
+    min_budget: int = 0  # minimum thinking budget in tokens; a wire that has one also requires less than max_tokens
     signatures: tuple[Signature, ...] = ()  # patterns that find the broken limit in an error
 
 
