@@ -226,7 +226,7 @@ class Restorer:
         """Never return "run these calls" if one of them was truncated: some clients would run it without arguments."""
         if choice not in self._cut_short or stop.reason not in ("tool_calls", "stop"):
             return stop
-        self.losses.add(join("stop"), "stop reason", "rewritten", "a call was truncated: length", "info")
+        self.losses.add(join("stop"), "stop reason", "rewritten", "a call was truncated; sent as length", "info")
         return Stop("length")
 
     def _count(self, choice: int) -> None:

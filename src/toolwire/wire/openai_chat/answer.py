@@ -95,4 +95,4 @@ def _report_order(parts: Sequence[Part], as_array: bool, losses: Losses, path: s
             detail = "a Chat message holds reasoning, text and calls in this order"
             losses.add(where, "order of text and calls", "moved", detail, "info")
         if rank in joined and type(part) in _RANKS:
-            losses.add(where, what_is(part), "rewritten", "joined: a message has one string for it", "info")
+            losses.add(where, what_is(part), "rewritten", "joined, because a message has one string", "info")

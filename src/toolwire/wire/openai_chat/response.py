@@ -265,17 +265,19 @@ def write_stop(stop: Stop | None, losses: Losses, path: str, refused: bool) -> s
         word = form[":finish_reason"]
         return None if word is None else str(word)
     if stop.sequence is not None:
-        losses.add(f"{path}/stop/sequence", "stop sequence", "dropped", "Chat does not report which one it was", "info")
+        losses.add(
+            f"{path}/stop/sequence", "stop sequence", "dropped", "Chat does not report the stop sequence", "info"
+        )
     if stop.reason == "refusal" and not refused:
         losses.add(
             f"{path}/stop",
             "stop reason refusal",
             "weakened",
-            "Chat has refusals in messages only: 'content_filter'",
+            "Chat has refusals only in messages; sent as 'content_filter'",
             "info",
         )
         return "content_filter"
     if stop.reason in ("pause", "context_window", "unknown"):
-        detail = f"Chat has no such finish reason: {_WORDS[stop.reason]!r}"
+        detail = f"Chat has no equivalent; sent as {_WORDS[stop.reason]!r}"
         losses.add(f"{path}/stop", f"stop reason {stop.reason}", "weakened", detail)
     return _WORDS[stop.reason]

@@ -40,7 +40,7 @@ __all__ = ["ChatStreamEncoder"]
 _TAIL = b'},"finish_reason":null}]}\n\n'
 _FIELD = b'"%b":"', b'"'  # the bytes before and after a fragment of text
 _THINKING = b'"content":[{"type":"thinking","thinking":[{"type":"text","text":"', b'"}]}]'  # Mistral's
-_JOINED = "joined: a message has one string for it"
+_JOINED = "joined, because a message has one string"
 
 
 class ChatStreamEncoder(EventWriter):

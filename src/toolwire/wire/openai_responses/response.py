@@ -213,12 +213,18 @@ def write_status(stop: Stop | None, fault: Fault | None, refused: bool, losses: 
     if stop.reason == "refusal" and not refused:
         why = "content_filter"
         losses.add(
-            "/stop", "stop reason refusal", "weakened", "Responses has refusals in items only: content_filter", "info"
+            "/stop",
+            "stop reason refusal",
+            "weakened",
+            "Responses has refusals only in items; sent as content_filter",
+            "info",
         )
     if why is None:
         if stop.reason == "unknown" and ":status" not in form:
-            losses.add("/stop", "stop reason unknown", "weakened", "Responses has no such status: 'completed'")
+            losses.add("/stop", "stop reason unknown", "weakened", "Responses has no equivalent; sent as 'completed'")
         return {} if form.get(":status") == "absent" else {"status": form.get(":status", "completed")}
     if stop.reason == "context_window":
-        losses.add("/stop", "stop reason context_window", "weakened", "Responses has no such reason: max_output_tokens")
+        losses.add(
+            "/stop", "stop reason context_window", "weakened", "Responses has no equivalent; sent as max_output_tokens"
+        )
     return {"status": "incomplete", "incomplete_details": {"reason": why}}
