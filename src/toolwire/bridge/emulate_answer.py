@@ -57,7 +57,7 @@ class AnswerReader:
 
     @property
     def should_stop(self) -> bool:
-        """Whether later events are irrelevant: abort the generation, then call `close`."""
+        """True if later events are irrelevant: abort the generation, then call `close`."""
         return bool(self._parsers) and all(parser.should_stop for parser in self._parsers.values())
 
     @property

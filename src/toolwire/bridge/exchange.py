@@ -47,7 +47,7 @@ class Exchange:
 
     @property
     def one_call(self) -> bool:
-        """Whether the request allows only one call at a time."""
+        """True if the request allows only one call at a time."""
         return self._request is not None and self._request.parallel is False
 
     @property

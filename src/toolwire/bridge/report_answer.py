@@ -1,4 +1,4 @@
-"""What only the answering provider has a word for: a loss for each of its fields, in whole answers and in streams."""
+"""Report fields that only the answering provider has: one loss for each field, in whole answers and in streams."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _ENDS = (TextEnd, ReasoningEnd, CallEnd)
 
 
 class AnswerReporter:
-    """Reports for one answer, on its way to `wire`. What is around the words is information, what is in them more."""
+    """Report the losses of one answer that is translated to `wire`.
+
+    A lost field of the envelope has the severity `info`; a lost field of a part is more severe.
+    """
 
     __slots__ = ("_counts_tool_input", "_losses", "_paths", "_sizes", "_wire")
 
@@ -37,8 +40,8 @@ class AnswerReporter:
         self._wire = wire
         self._counts_tool_input = get(wire).capabilities.counts_tool_input
         self._losses = losses
-        self._paths: dict[int, str] = {}  # where each item of a stream stands
-        self._sizes: dict[int, int] = {}  # how many items each choice has
+        self._paths: dict[int, str] = {}  # the path of each item of a stream, by key
+        self._sizes: dict[int, int] = {}  # number of items by choice
 
     def whole(self, response: Response) -> None:
         self._around(response.extra, "")
@@ -89,7 +92,7 @@ class AnswerReporter:
             return
         self._around(usage.extra, "/usage")
         if usage.tool_input and not self._counts_tool_input:
-            detail = f"{self._wire} does not count them apart"
+            detail = f"{self._wire} does not count them separately"
             self._losses.add("/usage/tool_input", "input tokens of hosted tools", "dropped", detail, "info")
 
     def _around(self, extra: Extra, path: str) -> None:

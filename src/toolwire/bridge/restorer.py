@@ -1,8 +1,8 @@
-"""One answer on its way back to who asked: event by event, or all at once.
+"""Restore one answer for the client: event by event, or all at once.
 
-What goes wrong here is the model's doing, and must not look like a call that can be run. A call that was cut short makes
-the stop `length`, whatever the provider says. A call whose arguments are no JSON object is passed on where the client
-gets the text and sees for itself; where it would get an object, or plain input, the answer ends in a fault.
+Errors here are caused by the model, and must not look like a call that can be run. A truncated call makes the stop
+`length`, whatever the provider reports. A call whose arguments are no JSON object is passed on if the client receives
+the text and can check it; if the client would receive an object, or plain input, the answer ends in a fault.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["Restorer"]
 
 
 _REFUSAL = -1
-"""The key of a refusal that is told in words; decoders count from zero."""
+"""The key of a refusal that is sent as text; decoders count from zero."""
 
 
 class _OpenCall:
@@ -55,7 +55,7 @@ class _OpenCall:
 
 
 class Restorer:
-    """Feed it what the provider said; it gives what the client is told. After a `fault` it gives nothing more."""
+    """Turn the provider's events into events for the client. After a `fault` it returns no more events."""
 
     __slots__ = (
         "_calls",
@@ -88,19 +88,19 @@ class Restorer:
         self._object_arguments = client is not None and client.object_arguments
         self._ids = Ids()
         self._ids.used.update(exchange.call_ids)
-        self._calls: dict[int, int] = {}  # how many calls each choice has made
+        self._calls: dict[int, int] = {}  # number of calls by choice
         self._open: dict[int, _OpenCall] = {}
         self._unwrapping = False
-        self._cut_short: set[int] = set()  # choices with a call that was
+        self._cut_short: set[int] = set()  # choices with a truncated call
 
     def answer(self, choice: int, parts: tuple[Part, ...], stop: Stop | None) -> tuple[tuple[Part, ...], Stop]:
-        """What a whole choice becomes."""
+        """Restore a whole choice."""
         restored: list[Part] = []
         for number, part in enumerate(parts):
             kept = self._restore(part, choice, number) if isinstance(part, ToolCall) else part
             if kept is not None:
                 restored.append(kept)
-        if stop is None:  # an answer that is not finished, or that ends without a reason: no client can do without one
+        if stop is None:  # an answer that is not finished, or that ends without a reason: every client needs one
             stop = Stop("tool_calls" if any(isinstance(part, ToolCall) for part in restored) else "unknown")
         if (words := self._refusal_in(stop)) and not any(type(p) is Refusal for p in restored):
             self._report_refusal(choice)
@@ -108,12 +108,12 @@ class Restorer:
         return tuple(restored), self._stop(choice, stop)
 
     def _refusal_in(self, stop: Stop) -> str | None:
-        """Why the model refuses, where one provider says it beside the stop reason and the client looks for words."""
+        """Return a refusal's text, if the provider sends it beside the stop reason and the client expects text."""
         return stop.detail if self._refusals and stop.reason == "refusal" else None
 
     def _report_refusal(self, choice: int) -> None:
         where = join("alternatives", choice - 1, "stop", "detail") if choice else join("stop", "detail")
-        self.losses.add(where, "stop detail", "moved", "a refusal is a text of its own here", "info")
+        self.losses.add(where, "stop detail", "moved", "a refusal is a separate text here", "info")
 
     def feed(self, event: Event) -> tuple[Event, ...]:
         if self.fault is not None:
@@ -139,7 +139,7 @@ class Restorer:
         return (event,)
 
     def _finish(self, event: ResponseEnd) -> tuple[Event, ...]:
-        # some servers end without a reason, and no client can do without one
+        # some servers end without a reason, but every client needs one
         stops = event.stops or (Stop("tool_calls" if self._calls else "unknown"),)
         said: tuple[Event, ...] = ()
         if not self._refused and (words := self._refusal_in(stops[0])):
@@ -193,7 +193,7 @@ class Restorer:
         if call.state == "truncated":
             self._cut_short.add(choice)
             if self._object_arguments:
-                detail = "it was cut short, and would look as if it were whole"
+                detail = "it is truncated, and would look complete"
                 self.losses.add(join("parts", number), "call", "dropped", detail, "error")
                 return None
         elif call.state == "invalid" and self._looks_sound(call.kind, choice):
@@ -206,11 +206,14 @@ class Restorer:
         return replace(call, id=call_id, name=name, namespace=namespace)
 
     def _looks_sound(self, kind: CallKind, choice: int) -> bool:
-        """Whether a client could not tell that a call of this kind is broken. Other choices are not worth the answer."""
+        """Return whether the client cannot detect a broken call of this kind.
+
+        Arguments as objects count in the first choice only: another choice is not worth losing the answer.
+        """
         return kind == "freeform" or (self._object_arguments and choice == 0)
 
     def _malformed(self, name: str) -> Fault:
-        message = f"the model called {name} with arguments that are not the JSON object asked for"
+        message = f"the model called {name} with arguments that are not the requested JSON object"
         return Fault("malformed_call", message, 502, "malformed_function_call", retryable=True)
 
     def _report_other_arguments(self, arguments: dict[str, object] | None) -> None:
@@ -220,14 +223,14 @@ class Restorer:
                 self.losses.add(join("parts"), f"argument {name}", "dropped", detail)
 
     def _stop(self, choice: int, stop: Stop) -> Stop:
-        """Not "run these calls" where one of them was cut short: some clients would read it as a call without arguments."""
+        """Never return "run these calls" if one of them was truncated: some clients would run it without arguments."""
         if choice not in self._cut_short or stop.reason not in ("tool_calls", "stop"):
             return stop
-        self.losses.add(join("stop"), "stop reason", "rewritten", "a call was cut short: length", "info")
+        self.losses.add(join("stop"), "stop reason", "rewritten", "a call was truncated; sent as length", "info")
         return Stop("length")
 
     def _count(self, choice: int) -> None:
         self._calls[choice] = self._calls.get(choice, 0) + 1
         if self._one_call and self._calls[choice] == 2:
-            detail = "the request asked for one call at a time; the target has no switch for it, or did not heed it"
+            detail = "the request asked for one call at a time; the target has no switch for it, or ignored it"
             self.losses.add(join("parts"), "one call at a time", "weakened", detail)

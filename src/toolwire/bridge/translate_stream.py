@@ -1,4 +1,4 @@
-"""Translate a stream from one wire to another, as it comes.
+"""Translate a stream from one wire to another, chunk by chunk.
 
 stream = translate_stream(source="anthropic", target="openai_chat", request=body)
 for data in upstream:
@@ -28,15 +28,15 @@ _DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
 
 
 def translate_stream(*, source: str, target: str, request: JSON | bytes | str | None = None) -> StreamTranslation:
-    """A translator for one stream: feed it bytes of `source`, it gives bytes of `target`."""
+    """Return a translator for one stream: feed it bytes of `source`, and it returns bytes of `target`."""
     return StreamTranslation(source, target, request)
 
 
 class StreamTranslation:
-    """One stream on its way from wire to wire.
+    """The translation of one stream from wire to wire.
 
-    A stream that breaks (cut short, or not what its wire allows) becomes an error in the target's own words, never a
-    normal end; `error` then holds what happened.
+    A stream that breaks (truncated, or invalid on its wire) becomes an error event of the target wire, never a normal
+    end; `error` then holds the cause.
     """
 
     __slots__ = ("_decoder", "_encoder", "_reporter", "_restorer", "_same", "_started", "error", "losses")
@@ -62,7 +62,7 @@ class StreamTranslation:
 
     def feed(self, data: bytes) -> bytes:
         if not isinstance(data, (bytes, bytearray, memoryview)):
-            raise ConfigError(f"a stream is bytes, not {type(data).__name__}")
+            raise ConfigError(f"a stream must be bytes, got {type(data).__name__}")
         if self._same or self.error is not None:
             return b"" if self.error is not None else data
         try:
@@ -71,7 +71,7 @@ class StreamTranslation:
             return self._fail(error)
 
     def close(self) -> bytes:
-        """The end of the source. What was cut short ends in an error event."""
+        """End the source. A truncated stream ends in an error event."""
         if self._same or self.error is not None:
             return b""
         try:
@@ -93,7 +93,7 @@ class StreamTranslation:
             return b"".join(out) + self._fail(error)
         if self._restorer.fault is not None:
             self.error = UpstreamError(self._restorer.fault)
-            detail = "the answer ends in an error: no call of it is to be run"
+            detail = "the answer ends in an error: none of its calls may be run"
             self.losses.add("/parts", "answer", "dropped", detail, "error")
         return b"".join(out)
 

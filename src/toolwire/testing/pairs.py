@@ -174,7 +174,7 @@ def _answered_in(response: Response) -> list[Statement]:
 def _words(part: Part, links: _Links) -> str:
     said = {key: value for key, value in plain(part).items() if key != "extra"}
     if isinstance(part, ToolCall):
-        # The same call may be text or an object.
+        # Arguments may be text or an object for the same call.
         said = {"call": links.call(part), "name": part.name, "namespace": part.namespace}
         said |= {"arguments": part.raw if part.arguments is None else part.arguments, "kind": part.kind}
         said["artefacts"] = plain(part.artefacts)

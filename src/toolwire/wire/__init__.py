@@ -4,8 +4,8 @@
     toolwire.wire.get("anthropic")              # the newest version
     toolwire.wire.get("anthropic@2023-06-01")   # that version
 
-Nothing is imported before it is asked for. A third party adds a wire by an entry point of the group `toolwire.wire` that
-names a codec; `toolwire.testing` checks it.
+A wire is imported on first use. A third party adds a wire with an entry point of the group `toolwire.wire` that names a
+codec; `toolwire.testing` checks it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _loaded: dict[str, Wire] = {}
 
 
 def names() -> list[str]:
-    """The wires that are there, ours and others'."""
+    """Return the names of all wires, built in and from entry points."""
     return sorted({*_BUILT_IN, *_entry_points()})
 
 
 def get(name: str) -> Wire:
-    """The codec of a wire; `name@version` for one of its versions."""
+    """Return the codec of a wire; `name@version` selects one of its versions."""
     if not isinstance(name, str):
-        raise ConfigError(f"a wire is named by a string, not {name!r}", hint=f"there are {', '.join(names())}")
+        raise ConfigError(f"a wire name must be a string, got {name!r}", hint=f"use one of {', '.join(names())}")
     found = _loaded.get(name)
     if found is None:
         found = _loaded[name] = _load(name)
@@ -49,14 +49,14 @@ def _load(name: str) -> Wire:
     else:
         entries = _entry_points()
         if bare not in entries:
-            raise ConfigError(f"no wire is called {bare!r}", hint=_suggest(bare))
+            raise ConfigError(f"unknown wire {bare!r}", hint=_suggest(bare))
         codec = entries[bare].load()
     if not version or version == codec.version:
         return codec
     versions: dict[str, Wire] = getattr(codec, "versions", {})
     if version not in versions:
         known = ", ".join(sorted(versions)) or "none"
-        raise ConfigError(f"{bare} has no version {version!r}", hint=f"versions: {known}")
+        raise ConfigError(f"{bare} has no version {version!r}", hint=f"known versions: {known}")
     return versions[version]
 
 
@@ -72,7 +72,7 @@ def _suggest(name: str) -> str:
 
     known = names()
     near = get_close_matches(name, known, 1, 0.5)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    return f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(known)}"
 
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
-"""What all stream encoders share: the order of events, and one step for each kind.
+"""Shared base of the stream encoders: the order of events, and one step for each kind.
 
     ResponseStart ──▶ ( Start ▶ Delta* ▶ End | [PartStart ▶] WholePart | UsageUpdate | Ping )* ──▶ ResponseEnd | StreamFault
 
-Items may be open side by side. An event out of this order is refused before a byte of it is written.
+Several items may be open at once. An event out of this order is rejected before any of its bytes are written.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ENDS = frozenset({TextEnd, ReasoningEnd, CallEnd})
 
 
 class EventWriter:
-    """Feed it events; it gives bytes. A subclass has `steps`, or writes by itself (`_write`)."""
+    """Encode events as bytes. A subclass defines `steps`, or overrides `_write`."""
 
     steps: ClassVar[Steps] = {}
 
@@ -49,8 +49,8 @@ class EventWriter:
         self._begun = False
         self._over = False
         self._open_keys: set[int] = set()
-        self._empty: set[int] = set()  # items that have had no delta
-        self._reserved: set[int] = set()  # parts whose place is known, and that are still to come
+        self._empty: set[int] = set()  # items without a delta so far
+        self._reserved: set[int] = set()  # parts that PartStart announced and that are still to come
         self._places: dict[int, tuple[int, int]] = {}  # by key: the choice, and the number of the item in it
         self._sizes: dict[int, int] = {}
 
@@ -75,19 +75,19 @@ class EventWriter:
         return b"" if step is None else step(self, event)
 
     def _path(self, key: int) -> str:
-        """Where the item stands in the answer that the events make."""
+        """Return the path of an item in the answer that the events form."""
         choice, number = self._places[key]
         return f"/alternatives/{choice - 1}/parts/{number}" if choice else f"/parts/{number}"
 
     def _admit(self, kind: type[Event], event: Any) -> None:
         if self._over:
-            raise _out_of_order(event, "behind the end of the stream")
+            raise _out_of_order(event, "after the end of the stream")
         if kind is ResponseStart:
             if self._begun:
                 raise _out_of_order(event, "in the middle of a stream")
             self._begun = True
         elif not self._begun and kind is not StreamFault and kind is not Ping:
-            raise EncodeError("the first event of a stream is ResponseStart")
+            raise EncodeError("the first event of a stream must be ResponseStart")
         elif kind in _STARTS:
             self._admit_item(kind, event)
         elif kind in _ENDS:
@@ -103,7 +103,7 @@ class EventWriter:
             self._reserved.remove(event.key)
             return
         if event.key in self._places:
-            raise _out_of_order(event, f"for item {event.key}, which has been there")
+            raise _out_of_order(event, f"for item {event.key}, which was already started")
         number = self._sizes.get(event.choice, 0)
         self._sizes[event.choice] = number + 1
         self._places[event.key] = event.choice, number
@@ -115,4 +115,6 @@ class EventWriter:
 
 
 def _out_of_order(event: Event, where: str) -> EncodeError:
-    return EncodeError(f"{type(event).__name__} {where}", hint="events come in the order that a decoder gives them")
+    return EncodeError(
+        f"{type(event).__name__} {where}", hint="send events in the order in which a decoder returns them"
+    )

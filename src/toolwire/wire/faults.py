@@ -1,4 +1,4 @@
-"""HTTP's side of provider errors: statuses, and when to try again."""
+"""HTTP aspects of provider errors: statuses and retry times."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _STATUSES: dict[FaultKind, int] = {
 
 
 def kind_of_status(status: int) -> FaultKind:
-    """What a status means where the body does not say more."""
+    """Map a status to a fault kind, for a body that gives no more detail."""
     return _KINDS.get(status) or ("invalid_request" if 400 <= status < 500 else "server")
 
 
@@ -67,7 +67,7 @@ def status_of_kind(kind: FaultKind) -> int:
 
 
 def fitting_status(fault: Fault, statuses: Mapping[FaultKind, tuple[int, ...]]) -> int:
-    """The status that goes with the kind on a wire: its own if the wire uses it so, else the first of the row."""
+    """Return the status of a fault on a wire: its own if the wire uses it for this kind, else the first of the row."""
     usual = statuses.get(fault.kind)
     return fault.status if usual is None or fault.status in usual else usual[0]
 
@@ -76,7 +76,7 @@ _SAFE_VALUE = re.compile(r"[\x21-\x7e]{1,200}").fullmatch
 
 
 def headers_of(fault: Fault, id_name: str | None) -> dict[str, str]:
-    """When to try again and which request it was; nothing that could not stand in a header."""
+    """Return the headers for the retry time and the request id, without values that a header cannot hold."""
     headers: dict[str, str] = {}
     if fault.retry_after is not None and isfinite(fault.retry_after):
         headers["retry-after"] = f"{fault.retry_after:g}"
@@ -88,7 +88,7 @@ def headers_of(fault: Fault, id_name: str | None) -> dict[str, str]:
 
 
 def seconds(text: str, unit: float = 1.0) -> float | None:
-    """A length of time that a clock can wait for."""
+    """Parse a finite duration; None if `text` is not one. A negative one becomes 0."""
     try:
         value = float(text) * unit
     except ValueError:
@@ -97,7 +97,7 @@ def seconds(text: str, unit: float = 1.0) -> float | None:
 
 
 def retry_after(headers: Mapping[str, str] | None) -> float | None:
-    """Seconds, from `retry-after-ms` or `retry-after`. A date there needs a clock, so it is left to the caller."""
+    """Read seconds from `retry-after-ms` or `retry-after`. A date there needs a clock, so it is left to the caller."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = _header(headers, name)
         found = None if value is None else seconds(value, unit)
@@ -114,7 +114,7 @@ _RETRY_IN = re.compile(
 
 
 def retry_in_text(message: str, kind: FaultKind) -> float | None:
-    """Seconds, from a message such as "Please try again in 1m30.5s": some providers name the time nowhere else.
+    """Read seconds from a message such as "Please try again in 1m30.5s": some providers give the time nowhere else.
 
     >>> retry_in_text("Rate limit reached. Please try again in 450ms.", "rate_limit")
     0.45
@@ -128,7 +128,7 @@ def retry_in_text(message: str, kind: FaultKind) -> float | None:
 
 
 def should_retry(headers: Mapping[str, str] | None) -> bool | None:
-    """What the provider says about trying again, if it says anything."""
+    """Read the header `x-should-retry`; None if the provider did not send it."""
     return {"true": True, "false": False}.get((_header(headers, "x-should-retry") or "").lower())
 
 
@@ -137,7 +137,7 @@ def request_id(headers: Mapping[str, str] | None) -> str | None:
 
 
 def words_of(body: JSON, status: int) -> str:
-    """A message for a body that is not the provider's JSON: an HTML page from the edge, plain text, nothing."""
+    """Return a message for a body that is not the provider's JSON: an HTML page from the edge, plain text, nothing."""
     if isinstance(body, (bytes, bytearray)):
         body = bytes(body).decode("utf-8", "replace")
     if isinstance(body, str) and body.strip() and not body.lstrip().startswith("<"):

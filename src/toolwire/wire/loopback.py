@@ -8,7 +8,7 @@ __all__ = ["is_address", "is_loopback"]
 
 
 def is_loopback(host: str) -> bool:
-    """True for `localhost`, names below it (RFC 6761), and addresses of the loopback interface, IPv4-mapped ones included."""
+    """Return True for `localhost`, names below it (RFC 6761) and loopback addresses, IPv4-mapped ones included."""
     name = host.lower().removesuffix(".")
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -19,7 +19,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_address(host: str) -> bool:
-    """True for an IP address, False for a name."""
+    """Return True for an IP address, False for a name."""
     return _address(host) is not None
 
 

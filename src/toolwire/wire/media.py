@@ -1,4 +1,4 @@
-"""Inline media as data URLs, which three of the wires use; and what stands in for media that a wire cannot take."""
+"""Inline media as data URLs, which three of the wires use, and placeholders for media that a wire cannot carry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..ir.parts import Media, Text
 
 __all__ = ["data_url", "left_out", "media_type_of", "split_data_url"]
 
-# What providers take. The standard library's table is longer, and is read from the disk.
+# The types that providers accept. The standard library's table is longer, and is read from disk.
 _BY_ENDING = {
     "png": "image/png",
     "jpg": "image/jpeg",
@@ -37,7 +37,7 @@ _BY_ENDING = {
 
 
 def split_data_url(url: str) -> tuple[str | None, str | None, str | None]:
-    """(media type, base64 data, None) of a plain data URL; (None, None, url) of anything else.
+    """Split a plain data URL into (media type, base64 data, None); return (None, None, url) for anything else.
 
     >>> split_data_url("data:image/png;base64,iVBO")
     ('image/png', 'iVBO', None)
@@ -55,7 +55,7 @@ def data_url(media_type: str, data: str) -> str:
 
 
 def media_type_of(name: str) -> str | None:
-    """What the ending of a file name or an address says.
+    """Guess the media type from the extension of a file name or URL.
 
     >>> media_type_of("https://example.com/paris.JPG?size=2")
     'image/jpeg'
@@ -65,5 +65,5 @@ def media_type_of(name: str) -> str | None:
 
 
 def left_out(part: Media) -> Text:
-    """Words in place of media that cannot go out: the model should know that something is missing."""
+    """Return a placeholder text for media that cannot be sent: the model should know that something is missing."""
     return Text(f"[{part.name or part.kind} left out]")

@@ -75,7 +75,7 @@ _FIELDS = frozenset({"message", "type", "param", "code"})
 
 
 def code_of(fault: Fault) -> str:
-    """The code of a response that failed: the list is closed, and clients check it."""
+    """Return the code of a failed response. The list of codes is closed, and clients check it."""
     if fault.code is not None and "image" in fault.code:
         return fault.code
     if fault.kind in ("rate_limit", "billing"):
@@ -84,20 +84,20 @@ def code_of(fault: Fault) -> str:
 
 
 def _kind_of_code(code: str) -> FaultKind | None:
-    """Codes about a prompt or an image are the author's to mend."""
+    """Map a code to a fault kind. Codes about a prompt or an image are errors of the request."""
     return _BY_CODE.get(code) or ("invalid_request" if code.startswith("invalid_") or "image" in code else None)
 
 
 def read_fault(
     error: JSON, wire: str, status: int | None = None, signatures: tuple[Signature, ...] = SIGNATURES
 ) -> Fault:
-    """`error` is the object inside the envelope."""
+    """Read a fault; `error` is the object inside the envelope."""
     if type(error) is not dict:
         return Fault(kind_of_status(status or 500), words_of(error, status or 500), status or 500)
     code, kind_name = error.get("code"), error.get("type")
     kind = _BY_CODE.get(str(code)) or ("billing" if kind_name == _NO_MONEY else None)
     if status == 413:
-        kind = "too_large"  # Groq says rate_limit_exceeded, and no waiting makes the request smaller
+        kind = "too_large"  # Groq sends rate_limit_exceeded, but waiting does not make the request smaller
     kind = kind or (None if status is None else kind_of_status(status))
     if kind is None:
         kind = _kind_of_code(str(code)) or _BY_TYPE.get(str(kind_name)) or kind_of_status(_as_status(code) or 500)
@@ -122,7 +122,8 @@ def _as_status(code: JSON) -> int | None:
 
 
 def write_fault(fault: Fault, wire: str) -> Object:
-    code = _NO_MONEY if fault.kind == "billing" and fault.code is None else fault.code  # by it clients tell it from 429
+    # By this code clients distinguish a billing error from a rate limit; both are 429.
+    code = _NO_MONEY if fault.kind == "billing" and fault.code is None else fault.code
     out = {"message": fault.message, "type": _TYPES[fault.kind], "param": fault.param, "code": code}
     return {**out, **fault.extra.get(wire, {})}
 

@@ -1,4 +1,4 @@
-"""How OpenAI, and those who answer in its words, say that a limit is broken. Both OpenAI wires read it."""
+"""Error texts of OpenAI and compatible servers for broken limits. Both OpenAI wires use them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _TOOL = r"Invalid schema for function '(?P<tool>[^'\n]{1,256})': "
 _ANY = r"Invalid schema for (?:function '(?P<tool>[^'\n]{1,256})'|response_format '[^'\n]{1,256}'): "
 _PLACE = r"Invalid '(?P<path>tools\[\d{1,6}\](?:\.function|\.custom)?\."
 _CONTEXT = r"In context=(?P<context>\([^\n]*?\)), "
-_LOWER = "toolwire.schema.lower(schema, 'openai_strict') writes it so, or declare the tool without strict"
-_SMALLER = "declare the tool without strict, or split it; prepare() does the first"
+_LOWER = "use toolwire.schema.lower(schema, 'openai_strict'), or declare the tool without strict"
+_SMALLER = "declare the tool without strict (prepare() does this), or split it"
 
 SIGNATURES = (
     Signature("tools", "TW010", r"Invalid 'tools': array too long", "send fewer tools, or let prepare() choose"),
@@ -39,18 +39,18 @@ SIGNATURES = (
         _TOOL + r"schema must have type 'object' and not have",
         "put the union under one property, or let prepare() rewrite it",
     ),
-    Signature("root", "TW020", _TOOL + r"schema must be a JSON Schema of 'type: ", "say 'type': 'object' at the root"),
-    Signature("items", "TW025", _TOOL + _CONTEXT + r"array schema missing items", "say what the items are"),
+    Signature("root", "TW020", _TOOL + r"schema must be a JSON Schema of 'type: ", "add 'type': 'object' at the root"),
+    Signature("items", "TW025", _TOOL + _CONTEXT + r"array schema missing items", "add a schema for the items"),
     Signature("closed", None, _ANY + _CONTEXT + r"'additionalProperties' is required to be supplied", _LOWER),
     Signature("optional", "TW030", _ANY + _CONTEXT + r"'required' is required to be supplied", _LOWER),
     Signature("ref_siblings", "TW029", _ANY + _CONTEXT + r"\$ref cannot have keywords", _LOWER),
-    Signature("empty_objects", None, _ANY + _CONTEXT + r"object schema missing properties", "say 'properties': {}"),
+    Signature("empty_objects", None, _ANY + _CONTEXT + r"object schema missing properties", "add 'properties': {}"),
     Signature("keywords", None, _ANY + _CONTEXT + r"'(?P<keyword>[\w$]{1,64})' is not permitted", _LOWER),
     Signature("properties", "TW034", _ANY + r"\d{1,9} parameters exceed the limit of", _SMALLER),
     Signature("depth", "TW034", _ANY + r"\d{1,9} levels of nesting exceeds limit of", _SMALLER),
     Signature("depth", "TW034", r"schema depth exceeds maximum limit of \d{1,9}", "flatten the schema"),
     Signature("enum_values", "TW034", _ANY + r"Expected at most \d{1,9} enum values in total", _SMALLER),
-    # the provider does not say more
+    # the provider gives no more detail
     Signature("schema", None, _TOOL, "`toolwire audit` finds what is wrong with it"),
     Signature("schema", None, r"\ninvalid_function_parameters\Z", "`toolwire audit` finds what is wrong with it"),
 )

@@ -1,6 +1,6 @@
-"""Request parameters by table: a row says under which name a wire knows a canonical parameter, and of what type it is.
+"""Request parameters by table: a row gives a wire's name for a canonical parameter, and its type.
 
-A parameter without a row on a wire is a loss there, reported by `write_params` for every wire in the same words.
+A parameter without a row on a wire is a loss there; `write_params` reports it with the same text for every wire.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _NUMBER = (int, float)
-# what each canonical parameter is, and what losing it means
+# the types of each canonical parameter, and how an error message names them
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "max_tokens": ((int,), "an integer"),
     "temperature": (_NUMBER, "a number"),
@@ -67,15 +67,15 @@ class ParamRow(NamedTuple):
 
 
 def rows(**names: str) -> dict[str, ParamRow]:
-    """`rows(max_completion_tokens="max_tokens")`: the wire's name, then ours."""
+    """Build a table from the wire's names and ours: `rows(max_completion_tokens="max_tokens")`."""
     return {theirs: ParamRow(ours, *_TYPES[ours]) for theirs, ours in names.items()}
 
 
 def read_params(raw: Object, table: dict[str, ParamRow], found: dict[str, Any]) -> Object:
-    """Read the parameters in `table` into `found`; a null is nothing.
+    """Read the parameters in `table` into `found`; null counts as absent.
 
-    Return the values that are written in another JSON type than usual, as they were: `"5"` or `5.0` for an integer, which
-    protobuf JSON and lax validators accept, and one stop sequence without an array.
+    Return the original values whose JSON type is not the usual one: `"5"` or `5.0` for an integer, which protobuf JSON
+    and lax validators accept, and one stop sequence without an array.
     """
     respelled: Object = {}
     if raw.keys().isdisjoint(table):
@@ -102,7 +102,7 @@ _NUMBER_TEXT = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?(?:[eE][+-]?[0-9]{1,3
 
 
 def _as_number(value: JSON, types: tuple[type, ...]) -> float | None:
-    """The number that `value` spells, in one of `types`."""
+    """Return the number that `value` spells, as one of `types`, or None."""
     if type(value) is str and _NUMBER_TEXT(value) and int in types:
         value = int(value) if _INTEGER_TEXT(value) else float(value)
     if type(value) is float and float not in types and isfinite(value) and value.is_integer():
@@ -111,7 +111,7 @@ def _as_number(value: JSON, types: tuple[type, ...]) -> float | None:
 
 
 def as_integer(raw: Object, key: str, respelled: Object) -> int | None:
-    """The integer under `key`; `respelled` keeps it as it was where it is written in another JSON type."""
+    """Return the integer under `key`; a value of another JSON type is kept in `respelled` as it was."""
     value = raw.get(key)
     if value is None or type(value) is int:
         return value
@@ -123,7 +123,7 @@ def as_integer(raw: Object, key: str, respelled: Object) -> int | None:
 
 
 TIERS = frozenset({"auto", "default", "flex", "scale", "priority"})
-"""Service tiers that both OpenAI wires know; compatible servers have others."""
+"""Service tiers of both OpenAI wires; compatible servers have others."""
 
 
 def set_own_tier_aside(params: dict[str, Any], own: Extra, wire: str) -> None:
@@ -157,9 +157,9 @@ def write_params(
     losses: Losses,
     elsewhere: Mapping[str, str] = _NOWHERE,
 ) -> None:
-    """Writes what `table` (canonical name to the wire's) knows; reports the rest.
+    """Write the parameters in `table` (canonical name to the wire's name) and report the rest.
 
-    `elsewhere` says of parameters that only another version of the wire has why they are lost.
+    `elsewhere` gives the loss detail of parameters that only another version of the wire has.
     """
     if params is NO_PARAMS:
         return

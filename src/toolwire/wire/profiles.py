@@ -1,6 +1,6 @@
-"""Rows of data about model families. First match wins; a model that no row knows gets the defaults.
+"""Rows of data about model families. The first match wins; a model without a row gets the defaults.
 
-A row is for facts that hold whatever wire the model is reached over. What needs code does not belong here.
+A row holds facts that do not depend on the wire. Anything that needs code does not belong here.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["Family", "family_of"]
 class Family(Value, frozen=True):
     pattern: str
     prefill: bool = True  # continues an assistant message at the end of a request
-    signed_calls: bool = True  # wants its signature back with its calls
-    thinks_by_word: bool = True  # takes an effort; else a number of tokens to think with
+    signed_calls: bool = True  # requires its signature back with its calls
+    thinks_by_word: bool = True  # takes an effort level; else a thinking budget in tokens
 
 
 _ROWS = (
@@ -31,7 +31,7 @@ _ROWS = (
     Family("*claude-*-4-[1-5]*", thinks_by_word=False),
     Family("*claude-*-4-20*", thinks_by_word=False),
     Family("*claude-*", prefill=False),
-    # Thought signatures on function calls are checked since Gemini 3, which also thinks by levels.
+    # Thought signatures on function calls are checked since Gemini 3, which also takes thinking levels.
     Family("*gemini-1-*", signed_calls=False, thinks_by_word=False),
     Family("*gemini-2-*", signed_calls=False, thinks_by_word=False),
 )
@@ -40,6 +40,6 @@ _UNKNOWN = Family("*")
 
 @lru_cache(256)
 def family_of(model: str) -> Family:
-    """The row of a model. A path in front of the name (`models/…`, `anthropic/…`) does not matter, nor do dots in it."""
+    """Return the row of a model. A path before the name (`models/…`, `anthropic/…`) is ignored; dots are hyphens."""
     name = model.rpartition("/")[2].lower().replace(".", "-")
     return next((row for row in _ROWS if fnmatchcase(name, row.pattern)), _UNKNOWN)

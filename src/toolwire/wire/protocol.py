@@ -1,11 +1,11 @@
-"""What a wire supplies. A wire is pure shape: it reads and writes one provider's JSON and fits nothing.
+"""The interface of a wire. A wire is pure shape: it reads and writes one provider's JSON and adapts nothing.
 
-    decode_*    bytes or a parsed document in, canonical values out; ProtocolError with a pointer for what is not that wire
-    encode_*    canonical values in, a document and the losses out; what has no place on the wire is a loss, never silence
+    decode_*    bytes or a parsed document in, canonical values out; ProtocolError with a pointer for invalid input
+    encode_*    canonical values in, a document and the losses out; a value that the wire cannot express is a loss
     stream_*    the same, piece by piece
 
-The bridge reads `limits` and `capabilities` to fit a request before it is encoded, so that nothing outside a wire ever
-asks which wire it is talking to.
+The bridge reads `limits` and `capabilities` to fit a request before it is encoded, so that no code outside a wire
+depends on which wire it is.
 """
 
 from __future__ import annotations
@@ -30,52 +30,52 @@ Kind = Literal["request", "response", "stream", "tools", "error"]
 class Limits(Value, frozen=True):
     """Numbers and patterns that the provider enforces. None: no limit known."""
 
-    name: str  # a regular expression for tool names; letters, digits and _ must be among what it admits
+    name: str  # a regular expression for tool names; it must admit letters, digits and _
     name_length: int
     id: str  # a regular expression for call ids
     id_length: int
     tools: int | None = None
     stops: int | None = None  # stop sequences
-    max_tokens: int | None = None  # what to ask for where the wire requires a number and the request has none
-    min_budget: int = 0  # the least number of tokens to think with; a wire that has one also wants less than max_tokens
-    signatures: tuple[Signature, ...] = ()  # how its errors tell which limit was broken
+    max_tokens: int | None = None  # default where the wire requires a number and the request has none
+    min_budget: int = 0  # minimum thinking budget in tokens; a wire that has one also requires less than max_tokens
+    signatures: tuple[Signature, ...] = ()  # patterns that find the broken limit in an error
 
 
 class Capabilities(Value, frozen=True):
-    """What the wire has a native word for, and what its provider insists on."""
+    """Features that the wire supports natively, and requirements of its provider."""
 
     choices: frozenset[str]  # tool choice modes
     media: frozenset[str]  # kinds of media in a user message
-    assistant_media: frozenset[str] = frozenset()  # kinds of media in what the model said
+    assistant_media: frozenset[str] = frozenset()  # kinds of media in an assistant message
     result_media: frozenset[str] = frozenset()  # kinds of media in a tool result
     named_results: bool = False  # a result names its tool
-    result_error: bool = False  # a flag that says that the tool failed
+    result_error: bool = False  # a flag for a failed tool
     result_structured: bool = False  # a JSON value as a result
-    refusals: bool = False  # the words of a refusal have a place of their own
+    refusals: bool = False  # the text of a refusal has its own field
     freeform: bool = False  # tools whose input is plain text
     namespaces: bool = False
     strict: bool = False  # strict per tool
     parallel: bool = False  # a switch for parallel calls
-    counts_on_request: bool = False  # a stream tells its usage only to who asks for it
-    counts_tool_input: bool = False  # tokens that the provider's own tools put into the prompt are counted apart
+    counts_on_request: bool = False  # a stream reports its usage only on request
+    counts_tool_input: bool = False  # tokens that the provider's own tools put into the prompt are counted separately
     examples: bool = False  # example inputs in a declaration
-    cache: frozenset[str] = frozenset()  # what a prompt-cache mark can sit on: part, tool, call, result
+    cache: frozenset[str] = frozenset()  # values that accept a prompt-cache mark: part, tool, call, result
     cache_ttls: tuple[str, ...] = ()  # times to live, ascending
-    object_arguments: bool = False  # arguments travel as an object, not as text
-    lone_reasoning: bool = True  # reasoning with nothing behind it in its turn
+    object_arguments: bool = False  # arguments are an object, not text
+    lone_reasoning: bool = True  # reasoning with nothing after it in its turn
     ordered: bool = True  # text and calls keep their order in a turn
     developer: bool = True  # a developer role beside the system role
     system_anywhere: bool = True  # system messages in the middle of a conversation
     system_only: bool = False  # a request of system messages alone
     declared_history: bool = False  # calls in the history need a declaration
-    unique_names: bool = False  # two tools of one name are refused
-    one_message_a_turn: bool = False  # messages of one role in a row are one message
-    efforts: tuple[str, ...] = ()  # words for how much to think, from little to much
-    budgets: bool = False  # a number of tokens to think with
+    unique_names: bool = False  # two tools of the same name are rejected
+    one_message_a_turn: bool = False  # consecutive messages of one role are one message
+    efforts: tuple[str, ...] = ()  # effort levels, ascending
+    budgets: bool = False  # a thinking budget in tokens
     effort_and_budget: bool = False  # both in one request
-    adaptive: bool = False  # thinking on, as much as the model likes
+    adaptive: bool = False  # thinking without a fixed amount: the model decides
     forced_with_budget: bool = True  # a forced call together with a thinking budget
-    unsigned_call: str | None = None  # what stands in for the signature of a call that another provider made
+    unsigned_call: str | None = None  # placeholder for the signature of a call that another provider made
 
 
 class Encoded(NamedTuple):
@@ -95,7 +95,7 @@ class StreamDecoder(Protocol):
     def feed(self, data: bytes) -> list[Event]: ...
 
     def close(self) -> list[Event]:
-        """The end of the input: the last events, or TruncatedStream."""
+        """End the input; return the last events or raise TruncatedStream."""
         ...
 
 
@@ -127,21 +127,21 @@ class Wire(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What a request over HTTP has to carry besides its body and a key."""
+        """HTTP headers that a request needs besides the key."""
         ...
 
     def path(self, model: str, *, stream: bool) -> str:
-        """Where a request is posted, behind the base URL."""
+        """Return the path of a request, relative to the base URL."""
         ...
 
     @property
     def terminal(self) -> bytes:
-        """A regular expression for the mark after which a stream is whole."""
+        """A regular expression for the marker after which a stream is complete."""
         ...
 
     @property
     def signs(self) -> Mapping[Kind, Callable[[JSON], int]]:
-        """For each kind of document, how much a JSON document looks like it (0: not at all)."""
+        """For each kind of document, a function that scores how well a JSON document matches it (0: no match)."""
         ...
 
     def decode_request(self, body: Object) -> Request: ...
@@ -149,7 +149,7 @@ class Wire(Protocol):
     def decode_response(self, body: Object) -> Response: ...
     def encode_response(self, response: Response) -> Encoded: ...
     def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
-        """`status` None: whatever the body says."""
+        """Decode an error response. With `status` None, the body decides."""
         ...
 
     def encode_error(self, fault: Fault) -> EncodedFault: ...
@@ -158,9 +158,9 @@ class Wire(Protocol):
     def decode_tools(self, declarations: list[JSON]) -> tuple[Tool, ...]: ...
     def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]: ...
     def list_tools(self, body: JSON) -> tuple[Tool, ...]:
-        """The tools of a discovery reply; ConfigError where the wire has none."""
+        """Return the tools of a discovery reply; raise ConfigError if the wire has none."""
         ...
 
     def locator(self, value: Request | Response) -> Callable[[str], str]:
-        """A function from a canonical path in `value`, which was read from this wire, to the pointer into the document."""
+        """Return a function from a canonical path in `value`, decoded from this wire, to a document pointer."""
         ...

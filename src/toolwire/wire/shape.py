@@ -1,11 +1,13 @@
-"""Reading and writing JSON objects without losing anything.
+"""Read and write JSON objects without loss.
 
 Reading: a decoder takes the fields it knows and leaves the rest to `leftover`, which sorts it into `extra`: fields with
-content are kept under the wire's name, empty ones (null, [], {}, "") under `name~`, as form. Writing: `finish` puts both
-back, form below what the value says and content above it. A key that begins with a colon is not a field: it tells how
-fields were written (under `name~`), or what the absence of one means there (under the wire's name).
+content are kept under the wire's name, empty ones (null, [], {}, "") under `name~`, as form. Writing: `finish` puts
+both back; the fields of the value override form, and content overrides the fields of the value. A key that begins with
+a colon is not a field: under `name~` it records how fields were written, under the wire's name the meaning of an absent
+field.
 
-Errors carry a pointer that grows on the way out (`ToolwireError.within`), so that the happy path pays nothing for it.
+Errors carry a pointer that is extended as they propagate (`ToolwireError.within`), so that valid input pays nothing
+for it.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ def number(raw: Object, key: str) -> float | None:
 
 
 def timestamp(raw: Object, key: str) -> int | None:
-    """A Unix time in whole seconds. Servers that copy Python's `time.time()` send fractions of a second."""
+    """Read a Unix time in whole seconds. Servers that copy Python's `time.time()` send fractions of a second."""
     value = raw.get(key)
     if type(value) is float and isfinite(value):
         return floor(value)
@@ -113,7 +115,7 @@ def each(raw: Object, key: str, decode: Callable[[JSON], T]) -> list[T]:
 
 
 def leftover(raw: Object, known: Collection[str], wire: str, into: Extra | None = None) -> Extra:
-    """Everything in `raw` that the decoder did not take, sorted into an `extra`. Known fields are left over if empty."""
+    """Sort the fields of `raw` that the decoder did not take into an `extra`. Known fields are left over if empty."""
     extra: Extra = {} if into is None else into
     for key, value in raw.items():
         if key not in known:
@@ -127,7 +129,7 @@ def leftover(raw: Object, known: Collection[str], wire: str, into: Extra | None 
 
 
 def remember_form(raw: Object, always: Iterable[str], form: Object) -> Object:
-    """Add to `form` which of the fields that are always written `raw` does not have, and times with fractions."""
+    """Record in `form` which of the fields in `always` are absent from `raw`, and times with fractions."""
     absent = [key for key in always if key not in raw]
     if absent:
         form[":absent"] = absent
@@ -138,9 +140,9 @@ def remember_form(raw: Object, always: Iterable[str], form: Object) -> Object:
 
 
 def restore_form(out: Object, form: Object, derived: Collection[str] = ()) -> Object:
-    """Undo what is written for fields that were absent, empty or a fraction, unless they have a value by now.
+    """Restore fields that were absent, empty or a fraction, unless they have another value now.
 
-    `derived` are fields whose value follows from the others.
+    `derived`: fields whose value follows from the others.
     """
     if not form:
         return out
@@ -155,7 +157,7 @@ def restore_form(out: Object, form: Object, derived: Collection[str] = ()) -> Ob
 
 
 def unknown(raw: Object, known: Collection[str], wire: str) -> Extra:
-    """Like `leftover`, without form: for events, which are never written back as they came."""
+    """Collect fields like `leftover`, but without form: events are never written back in their original form."""
     fields = {key: value for key, value in raw.items() if key not in known and not is_empty(value)}
     return {wire: fields} if fields else {}
 
@@ -165,7 +167,7 @@ def is_empty(value: JSON) -> bool:
 
 
 def finish(out: Object, extra: Extra, wire: str) -> Object:
-    """`out` with what the wire had beyond it."""
+    """Return `out` with the form and the other fields of the wire."""
     if not extra:
         return out
     form, own = extra.get(f"{wire}~"), extra.get(wire)

@@ -1,16 +1,16 @@
-"""How providers say that a request broke one of their limits.
+"""Patterns of provider errors for a request that broke a limit.
 
-A signature is data: the limit (where one exists, the name of the field of `Limits`, `Capabilities` or `Dialect` that holds
-it), the audit rule that finds the same thing beforehand, the words of the error, and what to do. Each wire has a list of
-them beside its limits. The words are a regular expression over the message and, on a line of its own, the code, with
-groups that say who is to blame:
+A signature is data: the limit (where one exists, the name of the field of `Limits`, `Capabilities` or `Dialect` that
+holds it), the audit rule that finds the same problem beforehand, the error text, and the remedy. Each wire has a list
+of them beside its limits. The error text is a regular expression over the message and, on a line of its own, the code,
+with groups that locate the cause:
 
-    path       where, as the provider writes it: tools.3.custom.name, tools[0].function_declarations[2].parameters
+    path       the location as the provider writes it: tools.3.custom.name, tools[0].function_declarations[2].parameters
     tool       the tool's name
-    context    where in its schema, as a Python tuple: ('properties', 'paths')
-    keyword    the last step of where
+    context    the location in its schema, as a Python tuple: ('properties', 'paths')
+    keyword    the last step of the location
 
-They are compiled when the first error comes.
+They are compiled when the first error arrives.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..ir.response import Breach, Fault
 
 __all__ = ["Signature", "breach_in", "read_place", "with_breach"]
 
-_MOST = 4000  # characters of a message that are looked at: an error names its limit early
+_MOST = 4000  # characters of a message that are searched: an error names its limit early
 _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"|(\d+)")
 _SCHEMAS = ("parameters", "parametersJsonSchema", "parameters_json_schema", "input_schema")
@@ -49,7 +49,7 @@ def with_breach(fault: Fault, signatures: Iterable[Signature]) -> Fault:
 
 
 def breach_in(fault: Fault, signatures: Iterable[Signature]) -> Breach | None:
-    """The limit that the first fitting signature names; None where the error is about something else."""
+    """Return the breach that the first matching signature describes; None if the error has another cause."""
     if fault.kind != "invalid_request":
         return None
     words = f"{fault.message[:_MOST]}\n{(fault.code or '')[:_MOST]}"
@@ -98,7 +98,7 @@ def _is_index(*words: str) -> bool:
 
 
 def _inside(steps: list[tuple[str, bool]]) -> str:
-    """What stands around the fields of a declaration (`function`, `custom`, …) is left out."""
+    """Return the pointer inside a declaration, without wrappers around its fields (`function`, `custom`, …)."""
     while steps and steps[0][0] not in (*_FIELDS, *_IN_SCHEMA):
         steps = steps[1:]
     segments: list[str] = []

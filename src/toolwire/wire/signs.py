@@ -1,7 +1,7 @@
-"""Telling documents apart. A wire lists what speaks for it, as (points, test) rows; the most points win.
+"""Detection of documents. A wire lists evidence for itself as (points, test) rows; the highest score wins.
 
-The rows are evidence, not proof: a Chat request and an Anthropic request with one user message differ in nothing that
-both must have.
+The rows are evidence, not proof: a Chat request and an Anthropic request with one user message do not differ in any
+field that both require.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Row: TypeAlias = tuple[int, Callable[[JSON], bool]]
 
 
 def score(*rows: Row) -> Callable[[JSON], int]:
-    """The first row is the condition: without it there are no points at all."""
+    """Build a scoring function. The first row is a condition: if it fails, the score is 0."""
     (points, condition), *others = rows
 
     def judge(body: JSON) -> int:
@@ -29,7 +29,7 @@ def score(*rows: Row) -> Callable[[JSON], int]:
 
 
 def _holds(test: Callable[[JSON], bool], body: JSON) -> bool:
-    """Whether `test` is true; a document that lacks what it looks at fails this test only."""
+    """Return whether `test` is true; a document without the fields it reads fails this test only."""
     try:
         return test(body)
     except (AttributeError, TypeError, KeyError, IndexError):
@@ -37,7 +37,7 @@ def _holds(test: Callable[[JSON], bool], body: JSON) -> bool:
 
 
 def blocks(body: Object, key: str) -> Iterator[Object]:
-    """The messages under `key` and the content blocks in them."""
+    """Yield the messages under `key` and the content blocks in them."""
     for message in body.get(key) or ():
         if type(message) is dict:
             yield message
@@ -46,6 +46,6 @@ def blocks(body: Object, key: str) -> Iterator[Object]:
 
 
 def tools_of(body: JSON) -> list[Object]:
-    """Declarations: a bare list, under `tools`, or one alone."""
+    """Return the declarations: a bare list, a list under `tools`, or a single one."""
     tools = body.get("tools", [body]) if type(body) is dict else body
     return [tool for tool in tools if type(tool) is dict] if type(tools) is list else []

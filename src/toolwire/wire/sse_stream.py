@@ -1,11 +1,11 @@
-r"""What all decoders of streams share: framing, the end, and text that was cut inside a surrogate pair.
+r"""Shared base of the stream decoders: framing, the end, and text that was cut inside a surrogate pair.
 
-A subclass turns one frame into events (`_frame`), says whether the answer is whole (`_whole`) and closes it (`_finish`).
-Frames are server-sent events unless it frames otherwise (`_frames`, `_last_frames`).
+A subclass turns one frame into events (`_frame`), reports whether the answer is complete (`_whole`) and closes it
+(`_finish`). Frames are server-sent events unless it overrides `_frames` and `_last_frames`.
 
-A provider that streams UTF-16 may cut a pair in two: `"\ud83d"` in one delta, `"\ude00"` in the next. Neither is JSON that
-a strict parser takes, so such halves travel through the parse as private-use characters and are joined, per item, by
-`_escape`. Frames without them do not pay for it.
+A provider that streams UTF-16 may cut a pair in two: `"\ud83d"` in one delta, `"\ude00"` in the next. A strict JSON
+parser rejects both halves, so they are parsed as private-use characters and joined, per item, by `_escape`. Frames
+without them do not pay for it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from ..stream.strict import parse_object
 
 __all__ = ["STRING", "SSEStreamDecoder", "is_utf8", "unite_halves"]
 
-# The inside of a JSON string that needs no second look: no \u escapes, no control characters. For fast paths.
+# The content of a JSON string that needs no further check: no \u escapes, no control characters. For fast paths.
 STRING = rb'"([^"\\\x00-\x1f]*+(?:\\["\\/bfnrt][^"\\\x00-\x1f]*+)*+)"'
 
 
 class SSEStreamDecoder:
-    """Bytes in, events out; any cutting of the bytes gives the same events."""
+    """Decode bytes into events. The events do not depend on how the bytes are cut into chunks."""
 
     spoken: ClassVar[frozenset[str]] = frozenset()
-    """The fields that come in pieces, and so may hold half a character."""
+    """Fields that arrive in fragments and may therefore hold half a surrogate pair."""
 
     def __init__(self) -> None:
         self.losses = Losses()
@@ -44,7 +44,7 @@ class SSEStreamDecoder:
         self._broken: ProtocolError | None = None
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events that `data` completes. What came before a fault is given first; the next call raises it."""
+        """Return the events that `data` completes. Events before an error come first; the next call raises it."""
         if self._broken is not None:
             raise self._broken
         events: list[Event] = []
@@ -58,18 +58,18 @@ class SSEStreamDecoder:
 
     def _feed(self, data: bytes, events: list[Event]) -> None:
         for name, payload in self._frames(data):
-            if not self._over:  # what follows the end is not part of the answer
+            if not self._over:  # data after the end is not part of the answer
                 self._frame(name, payload, events)
 
     def _frames(self, data: bytes) -> Iterable[tuple[bytes, bytes]]:
-        """The frames that `data` completes, as (name, payload)."""
+        """Return the frames that `data` completes, as (name, payload)."""
         return self._sse.feed(data)
 
     def _last_frames(self) -> Iterable[tuple[bytes, bytes]]:
         return self._sse.close()
 
     def close(self) -> list[Event]:
-        """The last events, or TruncatedStream."""
+        """Return the last events, or raise TruncatedStream."""
         if self._broken is not None:
             raise self._broken
         events: list[Event] = []
@@ -78,18 +78,20 @@ class SSEStreamDecoder:
                 self._last_frame(name, payload, events)
         if not self._over:
             if not self._whole():
-                raise TruncatedStream("the stream stopped before the end of the answer", hint="ask again")
+                raise TruncatedStream("the stream stopped before the end of the answer", hint="send the request again")
             self._finish(events)
             self._over = True
         return events
 
     def _last_frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
-        """The frame without its blank line: whole by luck, or cut."""
+        """Read the last frame, which lacks its blank line: it is either complete or truncated."""
         try:
             self._frame(name, payload, events)
         except ProtocolError as error:
             if not self._whole():
-                raise TruncatedStream("the stream stopped in the middle of an event", hint="ask again") from error
+                raise TruncatedStream(
+                    "the stream stopped in the middle of an event", hint="send the request again"
+                ) from error
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         raise NotImplementedError
@@ -106,7 +108,7 @@ class SSEStreamDecoder:
         return key
 
     def _read(self, payload: bytes) -> Object:
-        """The JSON object of an event."""
+        """Parse the JSON object of an event."""
         self._sheltered = False
         try:
             return parse_object(payload)
@@ -120,7 +122,7 @@ class SSEStreamDecoder:
         return event
 
     def _escape(self, key: int, text: str) -> bytes:
-        """The next words of item `key`, escaped; half a character waits for its other half."""
+        """Escape the next text of item `key`; half a surrogate pair is kept until its other half arrives."""
         if not self._sheltered and not self._halves:
             return escape(text)
         text = self._halves.pop(key, "") + text
@@ -130,7 +132,7 @@ class SSEStreamDecoder:
         return escape(unite_halves(text))
 
     def _rest(self, key: int) -> bytes:
-        """For the end of item `key`: half a character that waits in vain."""
+        """Return U+FFFD if half a surrogate pair is still pending at the end of item `key`."""
         return "\ufffd".encode() if self._halves.pop(key, None) is not None else b""
 
 
@@ -143,14 +145,14 @@ _PAIR = re.compile("[\U0010f800-\U0010fbff][\U0010fc00-\U0010ffff]")
 _HALF = re.compile("[\U0010f800-\U0010ffff]")
 
 
-_OBJECTS = frozenset({"args", "arguments", "input"})  # what is an object there was not cut by anybody
+_OBJECTS = frozenset({"args", "arguments", "input"})  # an object under these keys is never cut
 
 
 def _refuse_halves(value: JSON, spoken: frozenset[str]) -> None:
     for key, inner in value.items() if type(value) is dict else enumerate(value):
         if type(inner) is str:
             if key not in spoken and _HALF.search(inner) is not None:
-                raise ProtocolError("a lone surrogate", pointer=join(key), status=502)
+                raise ProtocolError("the text contains a lone surrogate", pointer=join(key), status=502)
         elif type(inner) is dict or type(inner) is list:
             try:
                 _refuse_halves(inner, frozenset() if key in _OBJECTS else spoken)
@@ -164,7 +166,7 @@ def unite_halves(text: str) -> str:
 
 
 def is_utf8(data: bytes) -> bool:
-    """Whether a fragment that no JSON parser has looked at is text."""
+    """Return whether a fragment that bypasses the JSON parser is valid UTF-8."""
     if data.isascii():
         return True
     try:

@@ -1,6 +1,7 @@
-"""Structured results on wires whose results are words.
+"""Structured results on wires whose results are text.
 
-Where a result has both, they say the same (MCP's rule for `content` and `structuredContent`), and the words go out.
+If a result has both, they have the same content (MCP's rule for `content` and `structuredContent`), and the text is
+sent.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ __all__ = ["in_words"]
 
 
 def in_words(result: ToolResult, path: str, losses: Losses) -> tuple[Text | Media | Opaque, ...]:
-    """All of a result as parts."""
+    """Return all of a result as parts; a structured value without text becomes JSON text."""
     if result.structured is None:
         return result.parts
     spoken = any(isinstance(part, Text) and part.text for part in result.parts)
-    detail = "results are text here: its words stand for it" if spoken else "results are text here: sent as JSON"
+    detail = "results are text here: its text is sent" if spoken else "results are text here: sent as JSON"
     losses.add(f"{path}/structured", "structured result", "weakened", detail, "info")
     return result.parts if spoken else (Text(dumps(result.structured)), *result.parts)

@@ -1,9 +1,9 @@
-"""Rows of data about who serves models: which wire, where, and how the key travels. A vendor is one row.
+"""Rows of data about vendors of models: the wire, the base URL, and how the key is sent. A vendor is one row.
 
     find("groq").base_url            # 'https://api.groq.com/openai/v1'
     codec_of(find("mistral"))        # openai_chat with Mistral's rule for ids and its dialect
 
-What needs code does not belong here. Base URLs end where the path of the wire begins.
+Anything that needs code does not belong here. Base URLs end where the path of the wire begins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["COMPATIBLE", "Key", "Vendor", "codec_of", "find", "names"]
 
 
 class Key(Value, frozen=True):
-    """An environment variable that holds a key, and the header that it goes in."""
+    """An environment variable that holds a key, and the header that carries it."""
 
     variable: str
     header: str = "authorization"
@@ -32,16 +32,16 @@ class Key(Value, frozen=True):
 class Vendor(Value, frozen=True):
     name: str
     base_url: str
-    keys: tuple[Key, ...] = ()  # the first that is set counts
+    keys: tuple[Key, ...] = ()  # the first one that is set is used
     wire: str = "openai_chat"
     base_variable: str | None = None  # an environment variable with another base URL
-    keyless: bool = False  # answers without a key, too
-    dialect: str | None = None  # of schemas, where it is not the wire's own
-    id: str | None = None  # a regular expression for call ids, where it is not the wire's own
+    keyless: bool = False  # also answers without a key
+    dialect: str | None = None  # of schemas, if it is not the wire's own
+    id: str | None = None  # a regular expression for call ids, if it is not the wire's own
     id_length: int = 40
-    fields: dict[str, str] = {}  # fields of a request that it spells otherwise
-    counts_on_request: bool = True  # knows `stream_options`
-    transport: str | None = None  # `module:class` of the way to it, where that is not HTTP
+    fields: dict[str, str] = {}  # fields of a request that it names differently
+    counts_on_request: bool = True  # supports `stream_options`
+    transport: str | None = None  # `module:class` of the transport, if it is not HTTP
 
 
 def _key(variable: str) -> tuple[Key, ...]:
@@ -70,7 +70,7 @@ def _local(name: str, base_url: str, variable: str, dialect: str | None = None) 
 
 
 COMPATIBLE = Vendor("compatible", "", keyless=True, fields=_ONE_SPELLING)
-"""A server that only a base URL is known of."""
+"""A server of which only the base URL is known."""
 
 _ROWS = (
     _OPENAI,
@@ -125,22 +125,22 @@ _BY_NAME = {row.name: row for row in _ROWS}
 
 
 def names() -> list[str]:
-    """The vendors that there is a row for."""
+    """Return the names of all vendors."""
     return sorted(_BY_NAME)
 
 
 def find(name: str) -> Vendor:
-    """The row of a vendor; ConfigError that names the nearest where there is none."""
+    """Return the row of a vendor; raise ConfigError with the closest name if there is none."""
     row = _BY_NAME.get(name.lower())
     if row is None:
         near = get_close_matches(name.lower(), names(), 1, 0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names())}"
-        raise ConfigError(f"no provider is called {name!r}", hint=hint)
+        hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(names())}"
+        raise ConfigError(f"unknown provider {name!r}", hint=hint)
     return row
 
 
 def codec_of(vendor: Vendor, wire: str | None = None) -> Wire:
-    """The vendor's wire, or `wire` instead, with what the vendor does differently."""
+    """Return the codec of the vendor's wire, or of `wire`, with the vendor's deviations."""
     codec = get(wire or vendor.wire)
     if codec.name != get(vendor.wire).name:
         return codec

@@ -52,10 +52,10 @@ def test_the_model_can_be_set():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"source": "nope", "target": "gemini"}, "no wire"),
-        ({"source": "gemini", "target": "nope"}, "no wire"),
+        ({"source": "nope", "target": "gemini"}, "unknown wire"),
+        ({"source": "gemini", "target": "nope"}, "unknown wire"),
         ({"source": "openai_chat", "target": "gemini", "kind": "poem"}, "unknown kind"),
-        ({"source": "nope", "target": "nope"}, "no wire"),
+        ({"source": "nope", "target": "nope"}, "unknown wire"),
     ],
 )
 def test_wrong_usage_is_told_apart(arguments, words):

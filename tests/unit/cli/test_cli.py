@@ -86,7 +86,7 @@ def test_a_stream(file, capsys):
         (["convert", "{unknown}", "--to", "gemini"], "no known wire"),
         (["convert", "{request}", "--to", "openapi"], "did you mean"),
         (["convert", "{request}", "--to", "mcp"], "MCP has only tools"),
-        (["formats", "nope"], "no wire"),
+        (["formats", "nope"], "unknown wire"),
     ],
 )
 def test_bad_usage_is_two_and_one_line(arguments, words, file, capsys):

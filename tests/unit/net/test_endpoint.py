@@ -67,7 +67,7 @@ def test_a_missing_key_says_which_variable():
         ("gpt-5", "has no provider"),
         ("", "has no provider"),
         ("openai/", "no model"),
-        ("zzz/m", "there are anthropic"),
+        ("zzz/m", "use one of anthropic"),
     ],
 )
 def test_names_that_mean_nothing(model, words):

@@ -1,6 +1,6 @@
-"""OpenAI Chat Completions, and the many servers that speak it.
+"""OpenAI Chat Completions, also used by many compatible servers.
 
-POST /v1/chat/completions; server-sent events of `data:` only, ended by `[DONE]`. Arguments travel as JSON text.
+POST /v1/chat/completions; server-sent events of `data:` only, ended by `[DONE]`. Arguments are JSON text.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class OpenAIChat:
         return [tool for tool in written if tool is not None], losses
 
     def list_tools(self, body: JSON) -> tuple[Tool, ...]:
-        raise ConfigError(f"{NAME} has no discovery reply", hint="the tools of a request are in its `tools`")
+        raise ConfigError(f"{NAME} has no discovery reply", hint="read the tools of a request from its `tools`")
 
 
 CODEC: Wire = OpenAIChat()

@@ -1,7 +1,7 @@
-"""The message of a Chat answer, written.
+"""Encode the message of a Chat answer.
 
-A message has one field for each kind of part: reasoning, content, refusal, calls. Their order, and the borders between parts
-of one kind, are lost in it. The content is a string, or an array where the answer came as one (Mistral).
+A message has one field for each kind of part: reasoning, content, refusal, calls. It keeps neither their order nor the
+boundaries between parts of one kind. The content is a string, or an array if the answer came as one (Mistral).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RANKS: dict[type[Part], int] = {Reasoning: 0, Text: 1, Refusal: 2, ToolCall: 3}
 
 
 def write_answer(parts: tuple[Part, ...], form: Object, losses: Losses, path: str) -> Object:
-    """Write what the model said as one message. `form`: how the message was written, where it came from this wire."""
+    """Write the parts of an answer as one message. `form`: how the message was written, if it came from this wire."""
     out: Object = {"role": "assistant"}
     as_array = form.get(":content") == "list" or any(_needs_array(part) for part in parts)
     content: list[Part] = []
@@ -46,7 +46,7 @@ def write_answer(parts: tuple[Part, ...], form: Object, losses: Losses, path: st
         elif isinstance(part, Refusal):
             out["refusal"] = out.get("refusal", "") + part.text
         else:
-            losses.add(where, what_is(part), "dropped", "a Chat answer has no place for it", "error")
+            losses.add(where, what_is(part), "dropped", "a Chat answer has no field for it", "error")
     _report_order(parts, as_array, losses, path)
     if as_array:
         out["content"] = [write_part(part, losses, path) for part in content]
@@ -62,14 +62,14 @@ def _needs_array(part: Part) -> bool:
 
 
 def is_own(part: Part) -> bool:
-    """Whether a part came as an element of the content array and can only be written as one."""
+    """Return whether a part came as an element of the content array and can only be written as one."""
     return in_content(part) or (isinstance(part, Opaque) and part.wire == NAME)
 
 
 def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) -> None:
     _report_artefacts(part, losses, path)
     if part.summary:
-        losses.add(f"{path}/summary", "reasoning summary", "rewritten", "plain text here", "info")
+        losses.add(f"{path}/summary", "reasoning summary", "rewritten", "Chat reasoning is plain text", "info")
     text = part.text or "\n\n".join(part.summary)
     if not text:
         losses.add(path, "reasoning", "dropped", "it has no text", "info")
@@ -80,11 +80,11 @@ def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) ->
 
 def _report_artefacts(part: Part, losses: Losses, path: str) -> None:
     if getattr(part, "artefacts", ()):
-        losses.add(f"{path}/artefacts", "artefact", "dropped", "Chat has no place for it")
+        losses.add(f"{path}/artefacts", "artefact", "dropped", "Chat has no field for it")
 
 
 def _report_order(parts: Sequence[Part], as_array: bool, losses: Losses, path: str) -> None:
-    """Report what the fields of a message do not keep: the order of the parts, and that one string was several parts."""
+    """Report the structure that a message does not keep: the order of the parts, and parts joined into one string."""
     if len(parts) < 2:
         return
     ranks = [1 if as_array and is_own(part) else _RANKS.get(type(part), 1) for part in parts]
@@ -95,4 +95,4 @@ def _report_order(parts: Sequence[Part], as_array: bool, losses: Losses, path: s
             detail = "a Chat message holds reasoning, text and calls in this order"
             losses.add(where, "order of text and calls", "moved", detail, "info")
         if rank in joined and type(part) in _RANKS:
-            losses.add(where, what_is(part), "rewritten", "joined: a message has one string for it", "info")
+            losses.add(where, what_is(part), "rewritten", "joined, because a message has one string", "info")

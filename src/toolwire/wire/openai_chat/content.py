@@ -33,12 +33,12 @@ _IN_CONTENT: Object = {":place": "content"}
 
 
 def in_content(part: Part) -> bool:
-    """Whether a part of an answer was an element of the content array."""
+    """Return whether a part of an answer was an element of the content array."""
     return not isinstance(part, (ToolCall, Opaque)) and ":place" in part.extra.get(_FORM, {})
 
 
 def read_content(raw: Object, form: Object, read: Callable[[JSON], Part] | None = None) -> list[Part]:
-    """The parts of a message; what cannot be told from them goes into `form`."""
+    """Read the parts of a message; details that the parts do not hold go into `form`."""
     value = raw.get("content")
     if type(value) is str:
         if value:
@@ -57,7 +57,7 @@ def read_content(raw: Object, form: Object, read: Callable[[JSON], Part] | None 
 
 def read_part(raw: JSON) -> Part:
     """Read one element of a content array."""
-    if type(raw) is str:  # some servers take bare strings in a list
+    if type(raw) is str:  # some servers accept bare strings in a list
         return Text(raw, extra={_FORM: {":content": "bare"}})
     kind = obj(raw).get("type")
     if kind == "text":
@@ -89,7 +89,7 @@ def read_answer_part(raw: JSON) -> Part:
 
 
 def _read_thinking(raw: Object) -> Part:
-    """Read reasoning in the content: `thinking` holds text and reference chunks (Mistral API specification, ThinkChunk)."""
+    """Read reasoning in the content: `thinking` holds text and reference chunks (Mistral's API, ThinkChunk)."""
     chunks = raw.get("thinking")
     if type(chunks) is str:
         text, is_plain = chunks, True
@@ -148,7 +148,7 @@ def _outer(raw: Object, kind: str, inner: Object, known: frozenset[str]) -> Extr
 def _read_audio(raw: Object) -> Media:
     audio = obj(raw.get("input_audio"), "input_audio")
     encoding = optional_string(audio, "format")
-    known = _AUDIO if encoding in _AUDIO_FORMATS.values() else _AUDIO - {"format"}  # others may know more than OpenAI
+    known = _AUDIO if encoding in _AUDIO_FORMATS.values() else _AUDIO - {"format"}  # others may support more
     extra = _outer(raw, "input_audio", audio, known)
     if not encoding:
         extra[_FORM] = {**extra.get(_FORM, {}), ":format": "absent"}
@@ -159,7 +159,7 @@ def _read_audio(raw: Object) -> Media:
 def _read_image(raw: Object) -> Media | Opaque:
     image = raw.get("image_url")
     form: Object = {}
-    if type(image) is str:  # liberal: the URL itself
+    if type(image) is str:  # liberal: a bare URL
         form[":image_url"] = "string"
         image = {"url": image}
     image = obj(image, "image_url")
@@ -180,7 +180,7 @@ def _read_file(raw: Object) -> Media | Opaque:
         return Opaque(NAME, "file", raw)
     media_type, data, bare = split_data_url(file_data or "")
     extra, url = _outer(raw, "file", file, _FILE), None
-    if bare and bare.startswith(("https://", "http://")):  # OpenRouter takes an address as `file_data`
+    if bare and bare.startswith(("https://", "http://")):  # OpenRouter accepts a URL as `file_data`
         extra[_FORM] = {**extra.get(_FORM, {}), ":file_data": "url"}
         url, bare = bare, None
     return Media(
@@ -197,7 +197,7 @@ def _read_file(raw: Object) -> Media | Opaque:
 
 
 def read_cache(raw: Object, extra: Extra) -> str | None:
-    """The time to live of a cache breakpoint; its other fields go into `extra`."""
+    """Read the time to live of a cache breakpoint; its other fields go into `extra`."""
     mark = raw.get("prompt_cache_breakpoint")
     if mark is None:
         return None
@@ -212,7 +212,7 @@ def read_cache(raw: Object, extra: Extra) -> str | None:
 def write_content(
     parts: Sequence[Part], form: Object, losses: Losses, path: str, numbers: Sequence[int] | None = None
 ) -> JSON:
-    """A string or a list; None for nothing. `numbers`: which parts of the message at `path` these are."""
+    """Write a string or a list; None for no parts. `numbers`: the positions of the parts in the message at `path`."""
     if len(parts) == 1 and type(parts[0]) is Text and ":content" not in form:
         only = parts[0]
         if only.cache is None and not only.extra:
@@ -233,20 +233,22 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
         out = _write_media(part)
         if out is None:
             what = part.media_type or part.kind
-            losses.add(path, part.kind, "dropped", f"Chat takes images, WAV, MP3 and files, not {what}", "error")
+            losses.add(path, part.kind, "dropped", f"Chat accepts images, WAV, MP3 and files, not {what}", "error")
             out = {"type": "text", "text": left_out(part).text}
         else:
             if part.name is not None and part.kind != "file":
-                losses.add(f"{path}/name", f"name of an {part.kind}", "dropped", "Chat names files only", "info")
+                losses.add(
+                    f"{path}/name", f"name of an {part.kind}", "dropped", "on Chat only files have a name", "info"
+                )
             if part.url is not None and part.media_type is not None:
-                losses.add(f"{path}/media_type", "media type", "dropped", "an address goes without one", "info")
+                losses.add(f"{path}/media_type", "media type", "dropped", "a URL is sent without a media type", "info")
             if part.kind == "audio" and part.media_type in _AUDIO_ALIASES:
                 losses.add(
                     f"{path}/media_type", "media type", "rewritten", f"as {_AUDIO_ALIASES[part.media_type]}", "info"
                 )
             if part.kind == "image" and part.data is not None and part.media_type is None:
                 losses.add(
-                    f"{path}/media_type", "media type", "rewritten", "nothing says what it is: image/png", "info"
+                    f"{path}/media_type", "media type", "rewritten", "no media type given: sent as image/png", "info"
                 )
             out = finish({**out, **_cache(part.cache, part.extra)}, part.extra, NAME)
         return out
@@ -256,7 +258,7 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
         return _write_thinking(part)
     if isinstance(part, Opaque) and part.wire == NAME:
         return part.value
-    losses.add(path, what_is(part), "dropped", "Chat messages have no place for it", "error")
+    losses.add(path, what_is(part), "dropped", "Chat messages have no field for it", "error")
     return None
 
 

@@ -1,8 +1,8 @@
 """Chat messages.
 
-One message is one `Message`, in order. A `tool` message is a user message with one ToolResult: what comes from a tool
-comes from outside the model. The deprecated `function_call` and role `function` are read as a call and a result without
-an id, and written back as they came.
+One message is one `Message`, in order. A `tool` message is a user message with one ToolResult, because a result comes
+from outside the model. The deprecated `function_call` and role `function` are read as a call and a result without an
+id, and written back in their original form.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FORM = "openai_chat~"
 _PLAIN = frozenset({"role", "content"})
 _RESULT = frozenset({"role", "tool_call_id", "content", "name"})
 NO_ID = "null"
-"""In words: so Mistral's servers say that a call has none."""
+"""The string that Mistral's servers send as the id of a call without one."""
 _CALL = frozenset({"id", "type", "function", "custom"})
 _FUNCTION = frozenset({"name", "arguments"})
 _CUSTOM = frozenset({"name", "input"})
@@ -45,19 +45,19 @@ def read_message(raw: JSON) -> Message:
     if role == "assistant":
         return read_assistant(raw)
     content = raw.get("content")
-    if type(content) is str and content:  # nearly every message; the rest of this module is for the others
+    if type(content) is str and content:  # fast path for nearly every message
         if len(raw) == 2 and (role == "user" or role == "system" or role == "developer"):
             return Message(role, (Text(content),))
         if len(raw) == 3 and role == "tool" and type(raw.get("tool_call_id")) is str:
             return Message("user", (ToolResult(raw["tool_call_id"], None, (Text(content),)),))
     if role == "tool":
-        call_id = optional_string(raw, "tool_call_id")  # Mistral's may be absent
+        call_id = optional_string(raw, "tool_call_id")  # may be absent on Mistral
         return Message("user", (_read_result(raw, call_id or "", {} if call_id else {":id": "absent"}),))
     if role == "function":
         return Message("user", (_read_result(raw, "", {":result": "function"}),))
     if role not in ("user", "system", "developer"):
         raise ProtocolError(
-            f"unknown role {role!r}", pointer="/role", hint="system, developer, user, assistant or tool"
+            f"unknown role {role!r}", pointer="/role", hint="use system, developer, user, assistant or tool"
         )
     form: Object = _no_content(raw)
     parts = read_content(raw, form)
@@ -66,7 +66,7 @@ def read_message(raw: JSON) -> Message:
 
 
 def _no_content(raw: Object) -> Object:
-    """The form of a message that has no content: null, or no such field."""
+    """Return the form of a message without content: null, or no such field."""
     if raw.get("content") is not None:
         return {}
     return {":content": "null" if "content" in raw else "absent"}
@@ -96,7 +96,7 @@ def _result_part(part: Part) -> Text | Media | Opaque:
 
 
 def read_assistant(raw: Object) -> Message:
-    """An assistant message, of a request or of a response."""
+    """Read an assistant message, of a request or of a response."""
     if len(raw) == 3 and "content" in raw and raw.get("tool_calls"):
         content = raw["content"]
         if content is None or (type(content) is str and content):
@@ -136,7 +136,7 @@ def _read_any_assistant(raw: Object) -> Message:
 
 
 def _forget_null_content(extra: Extra) -> None:
-    """Null is how an assistant message without words is written anyway."""
+    """Remove null content from the form: an assistant message without text is written with null anyway."""
     del extra[_FORM]["content"]
     if not extra[_FORM]:
         del extra[_FORM]
@@ -165,7 +165,7 @@ def _read_any_call(raw: JSON) -> ToolCall:
         return _read_custom_call(raw, call_id)
     function = raw.get("function")
     if kind not in ("function", None) and type(function) is not dict:
-        raise ProtocolError(f"unknown call type {kind!r}", pointer="/type", hint='"function" or "custom"')
+        raise ProtocolError(f"unknown call type {kind!r}", pointer="/type", hint='use "function" or "custom"')
     function = obj(function, "function")
     try:
         name = string(function, "name")
@@ -211,7 +211,7 @@ def read_arguments(function: Object) -> tuple[Object | None, str | None, CallSta
 
 
 def read_signature(raw: Object) -> tuple[Artefact, ...]:
-    """Gemini behind its Chat-compatible front: `extra_content.google.thought_signature`."""
+    """Read the signature of Gemini's Chat-compatible endpoint: `extra_content.google.thought_signature`."""
     match raw.get("extra_content"):
         case {"google": {"thought_signature": str(data), **others}, **more} if not others and not more:
             return (Artefact("google", "thought_signature", data),)
@@ -242,7 +242,7 @@ def write_message(message: Message, path: str, out: list[Object], losses: Losses
             out.append(write_result(part, losses, f"{path}/parts/{number}"))
         elif isinstance(part, (ToolCall, Reasoning)):
             what = "call" if isinstance(part, ToolCall) else "reasoning"
-            losses.add(f"{path}/parts/{number}", what, "dropped", "only an assistant message has one", "error")
+            losses.add(f"{path}/parts/{number}", what, "dropped", "only an assistant message can have one", "error")
         else:
             rest.append(part)
             numbers.append(number)
@@ -253,7 +253,7 @@ def write_message(message: Message, path: str, out: list[Object], losses: Losses
 
 
 def _content_field(content: JSON, form: Object) -> Object:
-    """The field `content`, which everybody but the assistant has, unless it came without."""
+    """Return the field `content`, which every role except assistant has, unless the message came without it."""
     if content is not None:
         return {"content": content}
     written = {"null": {"content": None}, "absent": {}}
@@ -288,14 +288,14 @@ def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Lo
         elif isinstance(part, Reasoning) and not in_content(part):
             _write_reasoning(part, out, losses, f"{path}/parts/{number}")
         elif isinstance(part, ToolResult):
-            losses.add(f"{path}/parts/{number}", "result", "dropped", "an assistant message has none", "error")
+            losses.add(f"{path}/parts/{number}", "result", "dropped", "an assistant message cannot have one", "error")
         else:
             if calls:
-                detail = "on Chat all text stands before all calls"
+                detail = "on Chat all text is before all calls"
                 losses.add(f"{path}/parts/{number}", "order of text and calls", "moved", detail)
             content.append(part)
     last = content[-1] if content else None
-    if isinstance(last, Refusal) and not in_content(last):  # followed by words it is content
+    if isinstance(last, Refusal) and not in_content(last):  # followed by text it is content
         out["refusal"] = last.text
         content.pop()
     form = extra.get(_FORM, {})
@@ -319,13 +319,13 @@ def write_function(call: ToolCall) -> Object:
     if given == "object" and call.raw is None:
         return {"name": call.name, "arguments": call.arguments or {}}
     if given == "absent" and not call.arguments:
-        return {"name": call.name}  # a null is in the form of the function
+        return {"name": call.name}  # a null is kept in the form of the function
     return {"name": call.name, "arguments": call.text}
 
 
 def write_call(call: ToolCall, losses: Losses, path: str) -> Object:
     if call.namespace is not None:
-        losses.add(f"{path}/namespace", "namespace", "dropped", "Chat calls have none")
+        losses.add(f"{path}/namespace", "namespace", "dropped", "Chat calls have no namespace")
     if call.kind == "freeform":
         custom: Object = finish({"name": call.name, "input": call.raw or ""}, call.extra, f"{NAME}/function")
         return finish(_as_it_came({"id": call.id, "type": "custom", "custom": custom}, call), call.extra, NAME)
@@ -340,7 +340,7 @@ def write_call(call: ToolCall, losses: Losses, path: str) -> Object:
 
 
 def _as_it_came(out: Object, call: ToolCall) -> Object:
-    """Without the fields that a call of this wire did not have; a null is in its form."""
+    """Remove the fields that a call from this wire did not have; a null is kept in its form."""
     if ":type" in call.extra.get(_FORM, {}):
         del out["type"]
     if not call.id and call.extra:

@@ -1,4 +1,4 @@
-"""Where things stand in Chat documents, and how to recognise one."""
+"""Locations of values in Chat documents, and detection of such documents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FIELDS = {
 }
 
 
-# fields of a canonical tool; whatever else a loss names stands around the function
+# fields of a canonical tool, which are inside `function`; other fields that a loss names are beside it
 _DECLARED = frozenset(Tool.__struct_fields__) - {"extra"}
 
 
@@ -37,7 +37,7 @@ def locator(value: Request | Response) -> Callable[[str], str]:
 
 
 class _Places:
-    """Where the parts of messages stand; each message is looked through once."""
+    """Locations of the parts of messages; each message is searched once."""
 
     def __init__(self) -> None:
         self._known: dict[int, list[str]] = {}

@@ -98,7 +98,7 @@ def _read_choice(body: Object) -> ToolChoice | None:
 
 
 def _read_extra(body: Object, params: dict[str, Any]) -> Extra:
-    """What the canonical request has no field for, and how the rest was written."""
+    """Collect the fields that the canonical request does not have, and how the others were written."""
     extra = leftover(body, _KNOWN, NAME)
     form: Object = {}
     if "max_tokens" in body:
@@ -128,7 +128,7 @@ def _read_format(value: JSON) -> OutputFormat | None:
         inner = obj(value.get("json_schema"), "response_format", "json_schema")
         extra = leftover(value, ("type", "json_schema"), NAME)
         leftover(inner, ("schema", "name", "description", "strict"), f"{NAME}/json_schema", extra)
-        if not inner.get("name"):  # OpenAI wants one, others do not
+        if not inner.get("name"):  # required by OpenAI, optional elsewhere
             extra[_FORM] = {**extra.get(_FORM, {}), ":name": "absent"}
         return OutputFormat(
             "json_schema",
@@ -138,7 +138,7 @@ def _read_format(value: JSON) -> OutputFormat | None:
             boolean(inner, "strict"),
             extra,
         )
-    if kind == "json_object" and type(value.get("schema")) is dict:  # how llama.cpp and others say json_schema
+    if kind == "json_object" and type(value.get("schema")) is dict:  # json_schema on llama.cpp and others
         extra = leftover(value, ("type", "schema"), NAME, {_FORM: {":type": "json_object"}})
         return OutputFormat("json_schema", value["schema"], extra=extra)
     if kind == "text" or kind == "json_object":
@@ -182,7 +182,7 @@ def _write_params(request: Request, out: Object, losses: Losses) -> None:
     if ":max_tokens" in form and "max_completion_tokens" in out:
         out["max_tokens"] = out.pop("max_completion_tokens")
     if "top_logprobs" in out and "logprobs" not in out:
-        out["logprobs"] = True  # the one is refused without the other
+        out["logprobs"] = True  # `top_logprobs` is rejected without it
     restore_spelling(out, form)
     usage = request.params.include_usage
     options: Object = {} if usage is None else {"include_usage": usage}
@@ -196,7 +196,7 @@ def _write_effort(reasoning: ReasoningConfig, out: Object, losses: Losses) -> No
     elif reasoning.effort is not None:
         out["reasoning_effort"] = reasoning.effort
     if reasoning.budget is not None:
-        losses.add(join("reasoning", "budget"), "thinking budget", "dropped", "Chat has words for it, not numbers")
+        losses.add(join("reasoning", "budget"), "thinking budget", "dropped", "Chat has effort levels, not budgets")
     if reasoning.visible:
         losses.add(join("reasoning", "visible"), "visible reasoning", "dropped", "Chat does not show reasoning")
 

@@ -1,6 +1,6 @@
 """Chat Completions responses: choices, finish reasons, usage.
 
-The finish reason is derived from the content where they disagree: calls mean `tool_calls`, whatever the server says.
+The finish reason is derived from the content where they disagree: calls mean `tool_calls`, whatever the server sends.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _in_order(raw: list[Object], choices: list[Alternative]) -> list[Alternative
 
 
 def fault_of(stop: Stop | None) -> Fault | None:
-    """What a choice that ended in an error says of it; OpenRouter puts an error object into the choice."""
+    """Return the fault of a choice that ended in an error; OpenRouter puts an error object into the choice."""
     if stop is None or stop.reason != "error":
         return None
     error = stop.extra.get(f"{NAME}/choice", {}).get("error")
@@ -126,12 +126,12 @@ def _read_choice(raw: JSON) -> Alternative:
 
 
 def is_cut(word: JSON) -> bool:
-    """Whether the model was stopped in the middle."""
+    """Return whether a finish reason means that the answer is truncated."""
     return word in ("length", "model_length", "content_filter")
 
 
 def _with_last_cut(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """A call without arguments at the place of the cut has not begun to say them."""
+    """Mark a last call without arguments as truncated: the answer was cut before its arguments began."""
     last = parts[-1] if parts else None
     if type(last) is ToolCall and last.kind == "function" and not last.raw and not last.arguments:
         return (*parts[:-1], replace(last, arguments=None, raw="", state="truncated"))
@@ -257,7 +257,7 @@ def _write_choice(index: int, answer: Response | Alternative, losses: Losses, pa
 
 
 def write_stop(stop: Stop | None, losses: Losses, path: str, refused: bool) -> str | None:
-    """The finish reason; losses for what the word does not say. `refused`: the message says so already."""
+    """Return the finish reason; report details that it does not express. `refused`: the message has the refusal."""
     if stop is None:
         return None
     form = stop.extra.get(_FORM)
@@ -265,13 +265,19 @@ def write_stop(stop: Stop | None, losses: Losses, path: str, refused: bool) -> s
         word = form[":finish_reason"]
         return None if word is None else str(word)
     if stop.sequence is not None:
-        losses.add(f"{path}/stop/sequence", "stop sequence", "dropped", "Chat does not say which one it was", "info")
+        losses.add(
+            f"{path}/stop/sequence", "stop sequence", "dropped", "Chat does not report the stop sequence", "info"
+        )
     if stop.reason == "refusal" and not refused:
         losses.add(
-            f"{path}/stop", "stop reason refusal", "weakened", "Chat says it in a message: 'content_filter'", "info"
+            f"{path}/stop",
+            "stop reason refusal",
+            "weakened",
+            "Chat has refusals only in messages; sent as 'content_filter'",
+            "info",
         )
         return "content_filter"
     if stop.reason in ("pause", "context_window", "unknown"):
-        detail = f"Chat has no word for it: {_WORDS[stop.reason]!r}"
+        detail = f"Chat has no equivalent; sent as {_WORDS[stop.reason]!r}"
         losses.add(f"{path}/stop", f"stop reason {stop.reason}", "weakened", detail)
     return _WORDS[stop.reason]

@@ -1,11 +1,12 @@
-"""Chat Completions streams, read.
+"""Decode Chat Completions streams.
 
-The wire has no ends: a text ends when a call starts, a call when its choice finishes. A call whose arguments are already
-whole when the next one starts ends right there, so that nobody waits for the finish.
+The wire does not mark the end of an item: a text ends when a call starts, a call when its choice finishes. A call whose
+arguments are already complete when the next one starts ends at once, so that the client need not wait for the finish
+reason.
 
 Servers disagree about almost everything in a call delta. Here a delta belongs to the call with its `index`, without an
-index to the call that was last; another id or another name is a new call, and so is the same name again when the
-arguments before it are whole. Otherwise id and name count once, however often they are repeated.
+index to the last call; another id or another name is a new call, and so is the same name again when the arguments
+before it are complete. Otherwise id and name count once, however often they are repeated.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _REASONING = frozenset({*REASONING_FIELDS, _IN_CONTENT})
 _CALL = frozenset({"index", "id", "type", "function", "custom", ":call"})
 _FUNCTION = frozenset({"name", "arguments", "input"})
 
-# The two deltas that make up almost all of a stream, whatever stands before "choices".
+# The two deltas that make up almost all of a stream, from "choices" to the end of the chunk.
 _FAST = re.compile(
     rb'"choices": ?\[\{"index": ?(\d{1,4}), ?"delta": ?\{(?:"content": ?'
     + STRING
@@ -68,7 +69,7 @@ _FAST = re.compile(
 
 
 class ChatStreamDecoder(SSEStreamDecoder):
-    """Feed it the bytes of a Chat Completions stream."""
+    """Decoder of a Chat Completions stream."""
 
     spoken = frozenset({*_WORDS, "arguments", "input", "text", "thinking"})
 
@@ -76,8 +77,8 @@ class ChatStreamDecoder(SSEStreamDecoder):
         super().__init__()
         self._choices: dict[int, GrowingChoice] = {}
         self._started = False
-        self._envelope = b"\n"  # what stood before "choices" in the last chunk that was read in full
-        self._fields: Object = {}  # fields of the chunks that are not known here
+        self._envelope = b"\n"  # the bytes before "choices" in the last chunk that was parsed in full
+        self._fields: Object = {}  # unknown fields of the chunks
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         if payload.startswith(self._envelope) and not self._halves:
@@ -121,7 +122,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
     def _finish(self, events: list[Event]) -> None:
         choices = [self._choices[index] for index in sorted(self._choices)]
         for choice in choices:
-            if choice.stop is None:  # [DONE] ends the stream of a server that gives no finish reason, too
+            if choice.stop is None:  # [DONE] also ends the stream of a server without finish reasons
                 self._end_items(choice, events)
         stops: tuple[Stop, ...] = ()
         if any(choice.stop is not None for choice in choices):
@@ -139,12 +140,12 @@ class ChatStreamDecoder(SSEStreamDecoder):
             self._over = True
             events.append(StreamFault(read_fault(chunk["error"], NAME)))
             return
-        if chunk.get("object") == "error":  # vLLM's own, without an envelope
+        if chunk.get("object") == "error":  # vLLM's own error, without an envelope
             self._over = True
             events.append(StreamFault(read_fault({k: v for k, v in chunk.items() if k != "object"}, NAME)))
             return
         if not self._started and any(chunk.get(field) for field in ("id", "model", "choices", "usage")):
-            self._started = True  # Azure begins with a chunk that has only the filter's results
+            self._started = True  # Azure begins with a chunk that has only the results of its filter
             created = timestamp(chunk, "created")
             events.append(
                 ResponseStart(optional_string(chunk, "id") or "", optional_string(chunk, "model") or "", created)
@@ -291,7 +292,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
             self._grow(call, fragment, events)
 
     def _keep_fields(self, call: GrowingCall, raw: Object, inner: Object) -> None:
-        """Keep the signature of a call, and its fields that are not known here."""
+        """Keep the signature of a call, and its unknown fields."""
         if not _CALL.issuperset(raw):
             signature = read_signature(raw)
             call.artefacts = call.artefacts or signature
@@ -302,7 +303,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
     def _grow(self, call: GrowingCall, fragment: str, events: list[Event]) -> None:
         if call.ended:
             if fragment.strip():
-                raise ProtocolError("more arguments for a call that was already whole", status=502)
+                raise ProtocolError("received more arguments for a call that was already complete", status=502)
             return
         escaped = self._escape(call.key, fragment)
         call.pieces.append(escaped)
@@ -329,7 +330,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
         return call
 
     def _end_whole_calls(self, choice: GrowingChoice, new: GrowingCall, events: list[Event]) -> None:
-        """A call whose arguments are whole when another one starts is over."""
+        """End the calls whose arguments are complete when another one starts."""
         for call in choice.grown:
             if call is not new and not call.ended and call.kind == "function" and call.is_whole():
                 self._end_call(call, events)
@@ -339,7 +340,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
         if call.ended:
             return
         if not call.name:
-            raise ProtocolError("a call without a name", status=502)
+            raise ProtocolError("a call has no name", status=502)
         call.ended = True
         if rest := self._rest(call.key):
             call.pieces.append(rest)
@@ -368,7 +369,7 @@ def _array(raw: Object, key: str) -> list[JSON]:
 
 
 def _find_usage(chunk: Object) -> JSON:
-    """The usage of a chunk. Groq may send it in `x_groq`, and Moonshot in the choice, instead of at the top level."""
+    """Return the usage of a chunk. Groq may send it in `x_groq` and Moonshot in the choice, not at the top level."""
     usage = chunk.get("usage")
     if usage is not None:
         return usage

@@ -1,8 +1,8 @@
-"""Chat Completions streams, written.
+"""Encode Chat Completions streams.
 
-What the official clients need (facts measured on them): a call's id and name once, in its first chunk, with
-`arguments: ""`; indexes dense from 0 for each choice; then fragments. Usage is a chunk of its own, for who asked for it.
-Fields that only this wire knows are written at the end of what they belong to: a text, a call, the answer.
+The official clients require (measured on them): a call's id and name once, in its first chunk, with `arguments: ""`;
+indexes dense from 0 for each choice; then fragments. Usage is a chunk of its own, sent only on request. Fields that
+only this wire has are written at the end of their text, their call or the answer.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ from .response import write_stop, write_usage
 __all__ = ["ChatStreamEncoder"]
 
 _TAIL = b'},"finish_reason":null}]}\n\n'
-_FIELD = b'"%b":"', b'"'  # what stands before and after a fragment of text
+_FIELD = b'"%b":"', b'"'  # the bytes before and after a fragment of text
 _THINKING = b'"content":[{"type":"thinking","thinking":[{"type":"text","text":"', b'"}]}]'  # Mistral's
-_JOINED = "joined: a message has one string for it"
+_JOINED = "joined, because a message has one string"
 
 
 class ChatStreamEncoder(EventWriter):
-    """Feed it events; it gives the bytes of a Chat Completions stream."""
+    """Encoder of a Chat Completions stream."""
 
     def __init__(self, request: Request | None = None) -> None:
         super().__init__()
         self._wants_usage = request is None or bool(request.params.include_usage)
         self._head = b""
-        self._choices: dict[int, int] = {}  # how many calls each choice has
+        self._choices: dict[int, int] = {}  # number of calls by choice
         self._heads: dict[int, bytes] = {}  # by key: all of a delta chunk before the fragment
         self._signed: dict[int, bytes] = {}  # by key: all of a chunk before a signature
         self._calls: dict[int, tuple[int, int, str]] = {}  # by key: choice, index in it, kind
-        self._tails: dict[int, bytes] = {}  # by key: … and all of it after the fragment
+        self._tails: dict[int, bytes] = {}  # by key: all of a delta chunk after the fragment
         self._sections: dict[int, int | None] = {}
         self._usage: bytes = b""
         self._refused: set[int] = set()
@@ -120,7 +120,7 @@ class ChatStreamEncoder(EventWriter):
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         if event.section is not None:
             self.losses.add(
-                self._path(event.key), "reasoning summary", "rewritten", "thoughts are plain text here", "info"
+                self._path(event.key), "reasoning summary", "rewritten", "Chat reasoning is plain text", "info"
             )
         before = self._sections.setdefault(event.key, event.section)
         self._sections[event.key] = event.section
@@ -129,12 +129,12 @@ class ChatStreamEncoder(EventWriter):
 
     def _words_end(self, event: TextEnd | ReasoningEnd) -> bytes:
         if event.artefacts:
-            self.losses.add(self._path(event.key), "artefact", "dropped", "Chat has no place for it")
+            self.losses.add(self._path(event.key), "artefact", "dropped", "Chat has no field for it")
         self._report_empty(event)
         return self._own_fields(event.key, event.extra)
 
     def _own_fields(self, key: int, extra: Extra) -> bytes:
-        """Write the fields of a text or of reasoning that only this wire knows, as an element of content without text."""
+        """Write the fields of a text or of reasoning that only this wire has, as a content element without text."""
         fields = extra.get(NAME)
         if not fields:
             return b""
@@ -147,7 +147,7 @@ class ChatStreamEncoder(EventWriter):
         index = self._choices[event.choice]
         self._choices[event.choice] += 1
         if event.namespace is not None:
-            self.losses.add(self._path(event.key), "namespace", "dropped", "Chat calls have none")
+            self.losses.add(self._path(event.key), "namespace", "dropped", "Chat calls have no namespace")
         if event.kind == "freeform":
             detail = "Chat's documented stream has no such delta; clients may not read it"
             self.losses.add(self._path(event.key), "freeform call", "rewritten", detail)
@@ -182,7 +182,7 @@ class ChatStreamEncoder(EventWriter):
                 content = to_bytes({"google": {"thought_signature": artefact.data}})
                 out += b'%b"extra_content":%b}]%b' % (self._signed[event.key], content, _TAIL)
             else:
-                self.losses.add(self._path(event.key), "artefact", "dropped", "Chat has no place for it")
+                self.losses.add(self._path(event.key), "artefact", "dropped", "Chat has no field for it")
         return out + self._own_call_fields(event)
 
     def _own_call_fields(self, event: CallEnd) -> bytes:
@@ -199,7 +199,7 @@ class ChatStreamEncoder(EventWriter):
             part = write_part(event.part, self.losses, self._path(event.key))
             return opening + self._chunk(event.choice, to_bytes({"content": [part]}))
         self.losses.add(
-            self._path(event.key), what_is(event.part), "dropped", "a Chat answer has no place for it", "error"
+            self._path(event.key), what_is(event.part), "dropped", "a Chat answer has no field for it", "error"
         )
         return b""
 

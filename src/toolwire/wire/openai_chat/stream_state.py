@@ -1,4 +1,4 @@
-"""What a Chat stream has built so far: choices, and the calls in them."""
+"""State of a Chat stream that is being decoded: choices, and the calls in them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["GrowingCall", "GrowingChoice", "OpenText", "collect_logprobs", "is_a
 
 
 class OpenText:
-    """Text, a refusal or reasoning that is still growing. `field` is the field of the delta that it comes in."""
+    """Text, a refusal or reasoning that is still growing. `field` is the field of the delta that carries it."""
 
     __slots__ = ("extra", "field", "key")
 
@@ -45,18 +45,18 @@ class GrowingCall:
         self.key = key
         self.id = call_id
         self.kind: CallKind = kind
-        self.name = ""  # not started while it has no name
+        self.name = ""  # empty until the call starts
         self.pieces: list[bytes] = []
         self.artefacts: tuple[Artefact, ...] = ()
         self.extra = extra
         self.ended = False
-        self.scanner: Scanner | None = None  # for servers that do not say where a call ends
-        self.scanned = 0  # how many pieces it has read
-        self.outer = Fragments()  # fields of the call that are not known here
-        self.inner = Fragments()  # … and of its function
+        self.scanner: Scanner | None = None  # for servers that do not mark the end of a call
+        self.scanned = 0  # number of pieces that the scanner has read
+        self.outer = Fragments()  # unknown fields of the call
+        self.inner = Fragments()  # unknown fields of its function
 
     def is_whole(self) -> bool:
-        """Whether the arguments so far are a whole object. Each piece is looked at once, however often one asks."""
+        """Return whether the arguments so far are a complete object. Each piece is scanned once over all calls."""
         if not self.pieces:
             return False
         if self.scanner is None:
@@ -88,16 +88,16 @@ class GrowingChoice:
         self.calls: list[GrowingCall] = []
         self.by_index: dict[int, GrowingCall] = {}
         self.last: GrowingCall | None = None
-        self.grown: list[GrowingCall] = []  # calls that have changed since a call last began
+        self.grown: list[GrowingCall] = []  # calls that have changed since the last call began
         self.logprobs: dict[str, list[JSON]] = {}
         self.refused = False
         self.stop: Stop | None = None
         self.extra: Extra = {}
-        self.message = Fragments()  # fields of the message that are not known here
+        self.message = Fragments()  # unknown fields of the message
 
 
 def is_another(call: GrowingCall, call_id: str, name: str, grows: bool) -> bool:
-    """Whether a delta with this id and name is the start of another call. `grows`: it brings arguments."""
+    """Return whether a delta with this id and name starts another call. `grows`: it carries arguments."""
     if call_id and call.id:
         return call_id != call.id
     if name and call.name:
@@ -106,7 +106,7 @@ def is_another(call: GrowingCall, call_id: str, name: str, grows: bool) -> bool:
 
 
 def collect_logprobs(choice: GrowingChoice, fields: Object) -> None:
-    """Log probabilities come token by token; everything else about a choice is said once."""
+    """Collect log probabilities, which arrive token by token; all other fields of a choice arrive once."""
     new = fields.get("logprobs")
     if type(new) is not dict:
         return

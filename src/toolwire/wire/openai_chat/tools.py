@@ -3,7 +3,8 @@
     {"type": "function", "function": {"name", "description", "parameters", "strict"}}
     {"type": "custom", "custom": {"name", "description", "format": {"type": "grammar", "grammar": {"syntax", "definition"}}}}
 
-The deprecated `functions` and `function_call` are read as what they became, and written back as they came.
+The deprecated `functions` and `function_call` are read as `tools` and `tool_choice`, and written back in their original
+form.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     if tool.kind == "builtin":
         if NAME in tool.extra:
             return tool.extra[NAME]
-        losses.add(path, "built-in tool", "dropped", f"Chat has no {tool.name!r}", "error")
+        losses.add(path, "built-in tool", "dropped", f"Chat has no built-in tool {tool.name!r}", "error")
         return None
     _report_unwritable(tool, losses, path)
     out: Object = {"name": tool.name}
@@ -127,7 +128,7 @@ _UNWRITABLE: tuple[tuple[str, Severity], ...] = (
 def _report_unwritable(tool: Tool, losses: Losses, path: str) -> None:
     for concept, severity in _UNWRITABLE:
         if getattr(tool, concept):
-            losses.add(f"{path}/{concept}", concept, "dropped", "Chat declarations have no place for it", severity)
+            losses.add(f"{path}/{concept}", concept, "dropped", "Chat declarations have no field for it", severity)
 
 
 _MODES: dict[str, ChoiceMode] = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
@@ -141,7 +142,7 @@ def read_choice(value: JSON) -> ToolChoice:
         extra: Extra = {f"{NAME}~": {":choice": value}} if value == "any" else {}
         return ToolChoice(mode, extra=extra)
     kind = obj(value, "tool_choice").get("type")
-    if type(kind) is str and kind in _MODES:  # {"type": "auto"}, as Anthropic writes it and some routers take it
+    if type(kind) is str and kind in _MODES:  # {"type": "auto"}, as Anthropic writes it and some routers accept it
         mode = _MODES[kind]
         given = {"names": (), "mode": mode, "value": value}
         extra = leftover(value, ("type",), f"{NAME}/choice", {f"{NAME}/choice~": given})
@@ -167,12 +168,12 @@ def read_choice(value: JSON) -> ToolChoice:
 
 
 def _given(value: Object, *names: str) -> Extra:
-    """A choice as it was written, for as long as it is about the same names."""
+    """Keep a choice as it was written; it is written back if the names are still the same."""
     return {f"{NAME}/choice~": {"names": names, "value": value}}
 
 
 def _name_of(entry: JSON, *pointer: str) -> str:
-    """The name of a function by its name; a server's own tool by its type, which is the name that its declaration has here."""
+    """Return the name of a function; for a server's own tool its type, which is the name of its declaration here."""
     try:
         kind = string(obj(entry), "type")
         if kind not in ("function", "custom"):
@@ -211,7 +212,7 @@ def _choice(choice: ToolChoice, kinds: Mapping[str, str], form: Object, losses: 
         mode, entries = "required" if choice.required else "auto", [_named(name, kinds) for name in choice.names]
         return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": entries}}
     if choice.mode == "validated":
-        losses.add(join("choice"), "validated", "weakened", "Chat validates by `strict` on each tool", "warning")
+        losses.add(join("choice"), "validated", "weakened", "Chat validates with `strict` on each tool", "warning")
         return "auto"
     return form.get(":choice", choice.mode)
 

@@ -1,7 +1,7 @@
 """OpenAI Responses.
 
 POST /v1/responses; named server-sent events with sequence numbers, ended by a final response. A conversation is a flat
-list of items; a call has an id of its own and one for its result.
+list of items; a call has an item id and a separate id for its result.
 """
 
 from __future__ import annotations

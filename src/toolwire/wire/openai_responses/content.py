@@ -15,7 +15,7 @@ __all__ = ["NAME", "is_content", "read_content", "read_part", "write_content", "
 NAME = "openai_responses"
 _FORM = "openai_responses~"
 CONTENT = "content/"
-"""Begins the type of an opaque part that stands inside a message."""
+"""Prefix of the type of an opaque part inside a message."""
 
 _TEXT = frozenset({"type", "text", "prompt_cache_breakpoint"})
 _IMAGE = frozenset({"type", "image_url", "file_id", "detail", "prompt_cache_breakpoint"})
@@ -26,7 +26,7 @@ _CACHE = "openai_responses/prompt_cache_breakpoint"
 
 
 def read_content(raw: Object, key: str, form: Object) -> list[Part]:
-    """A string or a list of parts under `key`; what cannot be told from the parts goes into `form`."""
+    """Read a string or a list of parts under `key`; details that the parts do not hold go into `form`."""
     value = raw.get(key)
     if type(value) is str:
         if value:
@@ -68,7 +68,7 @@ def read_part(raw: JSON) -> Part:
 
 
 def is_content(part: Part) -> TypeGuard[Opaque]:
-    """Whether an opaque part stands inside a message; others are items by themselves."""
+    """Return whether an opaque part is inside a message; others are items by themselves."""
     return isinstance(part, Opaque) and part.wire == NAME and part.type.startswith(CONTENT)
 
 
@@ -110,13 +110,13 @@ def _media(
 
 
 def _read_detail(raw: Object) -> str | None:
-    """`auto` is what everybody else means by saying nothing."""
+    """Read `detail`. `auto` becomes None, because on other wires an absent field means the same."""
     detail = optional_string(raw, "detail")
     return None if detail == "auto" else detail or None
 
 
 def _read_cache(raw: Object, extra: Extra) -> str | None:
-    """The time to live of a cache breakpoint; its other fields go into `extra`."""
+    """Read the time to live of a cache breakpoint; its other fields go into `extra`."""
     mark = raw.get("prompt_cache_breakpoint")
     if mark is None:
         return None
@@ -136,7 +136,7 @@ def _write_cache(ttl: str, extra: Extra) -> Object:
 
 
 def write_content(parts: list[Part], form: Object, losses: Losses, path: str) -> JSON:
-    """A string or a list of input parts; None for nothing."""
+    """Write a string or a list of input parts; None for no parts."""
     if len(parts) == 1 and type(parts[0]) is Text and ":content" not in form:
         only = parts[0]
         if only.cache is None and not only.extra:
@@ -157,15 +157,19 @@ def write_part(part: Part, losses: Losses, path: str) -> Object | None:
     elif isinstance(part, Media):
         out = _write_media(part)
         if part.name is not None and part.kind != "file":
-            losses.add(f"{path}/name", f"name of an {part.kind}", "dropped", "Responses names files only", "info")
+            losses.add(
+                f"{path}/name", f"name of an {part.kind}", "dropped", "on Responses only files have a name", "info"
+            )
         if part.url is not None and part.media_type is not None:
-            losses.add(f"{path}/media_type", "media type", "dropped", "an address goes without one", "info")
+            losses.add(f"{path}/media_type", "media type", "dropped", "a URL is sent without a media type", "info")
         if part.kind == "image" and part.data is not None and part.media_type is None:
-            losses.add(f"{path}/media_type", "media type", "rewritten", "nothing says what it is: image/png", "info")
+            losses.add(
+                f"{path}/media_type", "media type", "rewritten", "no media type given: sent as image/png", "info"
+            )
     elif isinstance(part, Opaque) and part.wire == NAME:
         return part.value
     if out is None:
-        losses.add(path, what_is(part), "dropped", "Responses content has no place for it", "error")
+        losses.add(path, what_is(part), "dropped", "Responses content has no type for it", "error")
         return {"type": "input_text", "text": left_out(part).text} if isinstance(part, Media) else None
     extra: Extra = getattr(part, "extra", {})
     if (cache := getattr(part, "cache", None)) is not None:

@@ -1,9 +1,9 @@
-"""Items: the one ordered list in which Responses holds a conversation.
+"""Items: the ordered list in which Responses holds a conversation.
 
-Everything that the model said in a row is one assistant `Message`; a message item in it becomes one part for each of its
+Consecutive output of the model is one assistant `Message`; a message item in it becomes one part for each of its
 contents, the first of them marked as the beginning of an item (form `:item`), with the item's own fields under
-`openai_responses/item`. All other items are a message each. A call has two ids here: `call_id` is the canonical one, the
-item's `id` stays in `extra`.
+`openai_responses/item`. Every other item is a message of its own. A call has two ids here: `call_id` is the canonical
+one, the item's `id` stays in `extra`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _RESULT = frozenset({"type", "call_id", "output", "name", "namespace"})
 
 
 def read_items(raw: Object) -> tuple[Message, ...]:
-    """The messages under `input`."""
+    """Read the messages under `input`."""
     messages: list[Message] = []
     said: list[Part] = []
     for item in each(raw, "input", read_item):
@@ -73,7 +73,7 @@ def read_items(raw: Object) -> tuple[Message, ...]:
 
 
 def read_output(raw: Object) -> tuple[Part, ...]:
-    """The parts under `output`; whatever is not the model's own words and calls stays opaque."""
+    """Read the parts under `output`; an item that is not the model's own output stays opaque."""
     return tuple([part for parts in each(raw, "output", read_output_item) for part in parts])
 
 
@@ -89,7 +89,7 @@ def read_output_item(raw: JSON) -> list[Part]:
 
 
 def read_item(raw: JSON) -> Message | list[Part]:
-    """A message from outside the model, or parts of what the model said."""
+    """Read a message from outside the model, or parts of the model's output."""
     kind = obj(raw).get("type")
     if kind is None:  # optional for messages and for references to stored items
         kind = "message" if "role" in raw else "item_reference" if "id" in raw else None
@@ -128,7 +128,7 @@ def _read_message(raw: Object) -> Message | list[Part]:
     if len(raw) == 2 and content and type(content) is str and (role == "user" or role == "developer"):
         return Message(role, (Text(content),))
     if role not in ("user", "system", "developer"):
-        hint = "user, assistant, system or developer"
+        hint = "use user, assistant, system or developer"
         raise ProtocolError(f"unknown role {role!r}", pointer="/role", hint=hint)
     form: Object = {"type": raw["type"]} if "type" in raw else {}
     parts = read_content(raw, "content", form)
@@ -195,7 +195,7 @@ def _read_result(raw: Object, kind: CallKind) -> ToolResult:
     if raw.get("namespace") is not None:
         form[":namespace"] = True
     if not call_id:
-        form[":call_id"] = "absent"  # or null, which the form has then
+        form[":call_id"] = "absent"  # or null, which is then in the form
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
     namespace = optional_string(raw, "namespace")
@@ -209,7 +209,7 @@ def _opaque(part: Part) -> Opaque:
 
 
 def write_items(message: Message, path: str, losses: Losses) -> Iterator[Object]:
-    """The items of one message."""
+    """Yield the items of one message."""
     if message.role == "assistant":
         yield from write_said(message.parts, path, losses)
         return
@@ -226,7 +226,7 @@ def write_items(message: Message, path: str, losses: Losses) -> Iterator[Object]
         elif isinstance(part, Opaque) and part.wire == NAME:
             yield part.value
         else:
-            losses.add(f"{path}/parts/{number}", what_is(part), "dropped", "no item for it here", "error")
+            losses.add(f"{path}/parts/{number}", what_is(part), "dropped", "Responses has no item for it", "error")
     if words or not message.parts:
         yield _write_message(message, words, path, losses)
 
@@ -238,14 +238,14 @@ def _write_message(message: Message, words: list[Part], path: str, losses: Losse
 
 
 def _field(key: str, content: JSON, form: Object) -> Object:
-    """Content under `key`: an empty text for none, unless it came as null or not at all."""
+    """Return content under `key`; no content is an empty text, unless it came as null or was absent."""
     if content is None and form.get(":content") in ("null", "absent"):
         return {key: None} if form[":content"] == "null" else {}
     return {key: "" if content is None else content}
 
 
 def write_said(parts: tuple[Part, ...], path: str, losses: Losses) -> Iterator[Object]:
-    """The items of what the model said, as input."""
+    """Yield the items of the model's output, as input."""
     open_item: Object | None = None
     for number, part in enumerate(parts):
         where = f"{path}/parts/{number}"
@@ -272,11 +272,11 @@ def write_said(parts: tuple[Part, ...], path: str, losses: Losses) -> Iterator[O
 
 
 def _write_foreign_words(part: Text | Refusal, losses: Losses, path: str) -> Object:
-    """Words that were not an output item here: an item with an id would be looked up, a plain message is taken as it is."""
+    """Write text that was not an output item here as a plain message: the provider would look up an item with an id."""
     if isinstance(part, Text) and part.cache is not None:
-        losses.add(f"{path}/cache", "cache mark", "dropped", "Responses has none on what the model said", "info")
+        losses.add(f"{path}/cache", "cache mark", "dropped", "Responses has none on the model's output", "info")
     if isinstance(part, Refusal):
-        losses.add(path, "refusal", "rewritten", "sent as plain words: only an answer has refusals here", "info")
+        losses.add(path, "refusal", "rewritten", "sent as plain text: only an answer has refusals here", "info")
     return {"type": "message", "role": "assistant", "content": part.text}
 
 
@@ -292,7 +292,7 @@ def _write_said_part(part: Part, losses: Losses, path: str) -> Object | None:
     if isinstance(part, Reasoning):
         if is_own(part):
             return write_reasoning(part)
-        losses.add(path, "reasoning", "dropped", "Responses takes back only its own reasoning items")
+        losses.add(path, "reasoning", "dropped", "Responses accepts only its own reasoning items")
     elif isinstance(part, Opaque) and part.wire == NAME:
         return part.value
     else:
@@ -327,7 +327,7 @@ def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
 
 
 def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[Object]:
-    """The items of what the model said, as output: every item with an id and a status."""
+    """Write the items of the model's output, as output: every item has an id and a status."""
     items: list[Object] = []
     for number, part in enumerate(parts):
         if isinstance(part, (Text, Refusal)):
@@ -355,7 +355,7 @@ _STATUS = {"complete": "completed", "truncated": "incomplete", "invalid": "compl
 
 
 def new_call(call: ToolCall, item_id: str) -> Object:
-    """A call as an output item; one that came from this wire has the fields that it had."""
+    """Write a call as an output item; a call from this wire keeps its fields."""
     if NAME in call.extra or ":item" in call.extra.get(_FORM, {}):
         return write_call(call)
     if call.kind == "freeform":
@@ -364,7 +364,7 @@ def new_call(call: ToolCall, item_id: str) -> Object:
 
 
 def new_message(extra: Extra, item_id: str) -> Object:
-    """A message as an output item; one that came from this wire has the fields that it had."""
+    """Write a message as an output item; a message from this wire keeps its fields."""
     base: Object = {"role": "assistant", "content": []}
     if ":item" not in extra.get(_FORM, {}):
         base = {"type": "message", "id": item_id, "status": "completed", **base}
@@ -382,4 +382,4 @@ def write_spoken(part: Text | Refusal) -> Object:
 
 def report_foreign(artefacts: tuple[Artefact, ...], losses: Losses, path: str) -> None:
     if any(artefact.provider != PROVIDER for artefact in artefacts):
-        losses.add(f"{path}/artefacts", "artefact", "dropped", "it is another provider's")
+        losses.add(f"{path}/artefacts", "artefact", "dropped", "it belongs to another provider")

@@ -1,4 +1,4 @@
-"""Where things stand in Responses documents, and how to recognise one."""
+"""Locations of values in Responses documents, and detection of such documents."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def locator(value: Request | Response) -> Callable[[str], str]:
 
 
 def _tools(request: Request) -> Iterator[str]:
-    """Tools of one namespace stand inside it."""
+    """Yield the location of each tool; the tools of a namespace are inside it."""
     entry, inside = -1, -1
     space: str | None = None
     for tool in request.tools:
@@ -87,15 +87,15 @@ def _locate(tools: list[str], items: list[str], parts: list[list[str]], path: st
 
 
 def _inside(part: Part, number: int, item: int) -> str:
-    """A part of a message from outside the model; a result is an item by itself."""
+    """Return the location of a part of a message from outside the model; a result is an item by itself."""
     by_itself = isinstance(part, (ToolResult, Opaque)) and not is_content(part)
     return join("input", item) if by_itself else join("input", item, "content", number)
 
 
 def _said(parts: tuple[Part, ...], field: str, item: int) -> tuple[list[str], int]:
-    """Where each part of what the model said stands, and the number of the item behind it."""
+    """Return the location of each part of the model's output, and the number of the next item."""
     places: list[str] = []
-    words = -1  # the number of the last words in an open item
+    words = -1  # the number of the last content in an open item
     item -= 1
     for part in parts:
         if not isinstance(part, (Text, Refusal, Media)) and not is_content(part):
@@ -131,7 +131,7 @@ _ITEMS = frozenset(
 
 
 def _is_stored(body: Object) -> bool:
-    """Whether the conversation is kept by the provider, so that there may be no `input`."""
+    """Return whether the provider stores the conversation, so that `input` may be absent."""
     return bool(body.get("previous_response_id") or body.get("conversation")) or type(body.get("prompt")) is dict
 
 

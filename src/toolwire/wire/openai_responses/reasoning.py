@@ -1,4 +1,4 @@
-"""Reasoning items: a summary, the text where the model shows it, and encrypted content that only its provider can read."""
+"""Reasoning items: a summary, the text if the model shows it, and encrypted content that only its provider can read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read_reasoning(raw: Object) -> Reasoning:
     extra = leftover(raw, _REASONING, NAME)
     form: Object = {} if NAME in extra else {":item": "reasoning"}  # either marks it as this wire's own
     if raw.get("summary") is None:
-        form[":summary"] = "absent"  # or null, which the form has then
+        form[":summary"] = "absent"  # or null, which is then in the form
     if len(contents) > 1 or not _is_plain(raw.get("content"), "reasoning_text"):
         extra.setdefault(NAME, {})["content"] = raw["content"]
     if not _is_plain(raw.get("summary"), "summary_text"):
@@ -36,12 +36,12 @@ def _thought(entry: JSON) -> str:
 
 
 def _is_plain(entries: list[Object] | None, kind: str) -> bool:
-    """Whether the texts are all that there is to keep."""
+    """Return whether the entries hold nothing but their texts."""
     return not entries or all(len(entry) == 2 and entry.get("type") == kind and entry.get("text") for entry in entries)
 
 
 def is_own(part: Reasoning) -> bool:
-    """Whether the reasoning came from this wire, so that it can go back."""
+    """Return whether the reasoning came from this wire, so that it can be sent back."""
     if NAME in part.extra or _FORM in part.extra:
         return True
     return any(artefact.provider == PROVIDER for artefact in part.artefacts)

@@ -1,6 +1,6 @@
 """Responses requests: the envelope around items and tools.
 
-A single leading system message in plain words is the field `instructions`; every other one is an item.
+A single leading system message of plain text is the field `instructions`; every other one is an item.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PARAMS = rows(
     safety_identifier="safety_identifier",
 )
 _KEYS = {row.param: key for key, row in _PARAMS.items()} | {"verbosity": ""}
-_CONTINUED = frozenset({"prompt", "previous_response_id", "conversation"})  # fields that need no input next to them
+_CONTINUED = frozenset({"prompt", "previous_response_id", "conversation"})  # fields that make `input` optional
 _KNOWN = frozenset(_PARAMS) | {
     "model",
     "input",
@@ -83,7 +83,7 @@ def _read_input(body: Object, extra: Extra) -> tuple[Message, ...]:
         messages = _mark_leading_system(read_items(body))
     elif value is None and not _CONTINUED.isdisjoint(body):
         messages = ()
-        extra[_FORM] = {**extra.get(_FORM, {}), ":input": "absent"}  # or null, which the form has then
+        extra[_FORM] = {**extra.get(_FORM, {}), ":input": "absent"}  # or null, which is then in the form
     else:
         raise ProtocolError("expected a string or an array of items", pointer="/input")
     if instructions := optional_string(body, "instructions"):
@@ -92,7 +92,7 @@ def _read_input(body: Object, extra: Extra) -> tuple[Message, ...]:
 
 
 def _mark_leading_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """A leading system message that is an item although it could be `instructions`."""
+    """Mark a leading system message that came as an item although it could be `instructions`."""
     if not messages or not _is_instructions(messages[0]):
         return messages
     first = messages[0]
@@ -162,7 +162,7 @@ def encode_request(request: Request) -> Encoded:
     write_params(request.params, _KEYS, out, NAME, losses)
     restore_spelling(out, request.extra.get(_FORM, {}))
     if request.params.store is None and ":store" not in request.extra.get(_FORM, {}):
-        out["store"] = False  # left out it means true on this wire, and only here
+        out["store"] = False  # the default is true on this wire, and only here
     if request.reasoning is not None:
         reasoning = _write_reasoning(request.reasoning, losses)
         if reasoning:
@@ -202,7 +202,7 @@ def _write_input(request: Request, out: Object, losses: Losses) -> None:
 
 
 def _is_leading_run(messages: tuple[Message, ...]) -> bool:
-    """Whether more than one system message stands at the head: then all of them are items."""
+    """Return whether the conversation begins with more than one system message: then all of them are items."""
     return len(messages) > 1 and messages[1].role == "system"
 
 
@@ -213,7 +213,9 @@ def _write_reasoning(reasoning: ReasoningConfig, losses: Losses) -> Object:
     elif reasoning.effort is not None:
         out["effort"] = reasoning.effort
     if reasoning.budget is not None:
-        losses.add(join("reasoning", "budget"), "thinking budget", "dropped", "Responses has words for it, not numbers")
+        losses.add(
+            join("reasoning", "budget"), "thinking budget", "dropped", "Responses has effort levels, not budgets"
+        )
     if reasoning.visible:
         out["summary"] = "auto"
     return finish(out, reasoning.extra, NAME)

@@ -1,7 +1,7 @@
 """Responses objects: status, usage, and the request that they echo.
 
-The fields that repeat the request (`tools`, `temperature`, …) are form, not meaning: they are written back here and are no
-loss elsewhere. A response can fail inside a 200; then `fault` says so.
+The fields that repeat the request (`tools`, `temperature`, …) are form, not meaning: they are written back here and are
+no loss elsewhere. A response with HTTP status 200 can have failed; then it has a `fault`.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def write_usage(usage: Usage) -> Object:
 
 
 def envelope(response_id: str, model: str, created: int | None, usage: Usage | None) -> Object:
-    """Every field that a client may rely on, as far as it is known."""
+    """Return every field that a client may rely on, as far as it is known."""
     return {
         "id": response_id,
         "object": "response",
@@ -180,7 +180,7 @@ def encode_response(response: Response) -> Encoded:
     losses = Losses()
     base = envelope(response.id, response.model, response.created, response.usage)
     form = response.extra.get(_FORM, {})
-    if ":envelope" in form:  # it came from this wire: no field that it did not have
+    if ":envelope" in form:  # it came from this wire: write only the fields that it had
         base = {key: value for key, value in base.items() if key in _KNOWN and (value is not None or key in form)}
     base["output"] = write_output(response.parts, response.id, losses)
     refused = any(isinstance(part, Refusal) for part in response.parts)
@@ -196,7 +196,7 @@ def encode_response(response: Response) -> Encoded:
 
 
 def write_status(stop: Stop | None, fault: Fault | None, refused: bool, losses: Losses) -> Object:
-    """`refused`: an output item says so already."""
+    """Return the status and its details. `refused`: an output item has the refusal."""
     if fault is not None:
         status = "failed" if stop is None else stop.extra.get(_FORM, {}).get(":status", "failed")
         error = {"code": code_of(fault), "message": fault.message}
@@ -212,11 +212,19 @@ def write_status(stop: Stop | None, fault: Fault | None, refused: bool, losses: 
     why = _WHY.get(stop.reason)
     if stop.reason == "refusal" and not refused:
         why = "content_filter"
-        losses.add("/stop", "stop reason refusal", "weakened", "Responses says it in an item: content_filter", "info")
+        losses.add(
+            "/stop",
+            "stop reason refusal",
+            "weakened",
+            "Responses has refusals only in items; sent as content_filter",
+            "info",
+        )
     if why is None:
         if stop.reason == "unknown" and ":status" not in form:
-            losses.add("/stop", "stop reason unknown", "weakened", "Responses has no word for it: 'completed'")
+            losses.add("/stop", "stop reason unknown", "weakened", "Responses has no equivalent; sent as 'completed'")
         return {} if form.get(":status") == "absent" else {"status": form.get(":status", "completed")}
     if stop.reason == "context_window":
-        losses.add("/stop", "stop reason context_window", "weakened", "Responses has no word for it: max_output_tokens")
+        losses.add(
+            "/stop", "stop reason context_window", "weakened", "Responses has no equivalent; sent as max_output_tokens"
+        )
     return {"status": "incomplete", "incomplete_details": {"reason": why}}

@@ -1,8 +1,9 @@
-"""Responses streams, read.
+"""Decode Responses streams.
 
-Every fact comes up to four times on this wire: as deltas, in `….done`, in `output_item.done`, and in the final response. Servers
-leave out one or another. The deltas are taken as they come; a later copy fills in what is missing and is otherwise only
-looked at for what deltas cannot carry (ids, annotations, encrypted reasoning, which is final only in `output_item.done`).
+Every value arrives up to four times on this wire: as deltas, in `….done`, in `output_item.done`, and in the final
+response. Servers omit one or another. The deltas are used as they arrive; a later copy fills in missing text and is
+otherwise only read for data that deltas cannot carry (ids, annotations, encrypted reasoning, which is final only in
+`output_item.done`).
 """
 
 from __future__ import annotations
@@ -57,20 +58,20 @@ _ENVELOPE = (
 
 
 class ResponsesStreamDecoder(SSEStreamDecoder):
-    """Feed it the bytes of a Responses stream."""
+    """Decoder of a Responses stream."""
 
     spoken = frozenset({"delta", "text", "refusal", "arguments", "input"})
 
     def __init__(self) -> None:
         super().__init__()
         self._items: dict[int, GrowingItem] = {}
-        self._by_id: dict[str, int] = {}  # the output index of each item
+        self._by_id: dict[str, int] = {}  # by item id: the output index
         self._started = False
         self._called = False
         self._refused = False
 
     def _whole(self) -> bool:
-        return False  # only a final response ends it
+        return False  # only a final response ends the stream
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         fast = _FAST(payload)
@@ -84,7 +85,7 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
             self._fail(read_fault(event.get("error") or event, NAME), events)
             return
         step = _STEPS.get(kind) if type(kind) is str else None
-        event["type"] = kind  # some servers say it in the frame only
+        event["type"] = kind  # some servers send it in the frame only
         if step is None:
             return
         if not self._started and "response" not in event:  # some servers begin with the first item
@@ -153,7 +154,7 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
         return item
 
     def _item_of(self, event: Object, kind: str | None = None, events: list[Event] | None = None) -> GrowingItem:
-        """The item of an event. One of `kind` is opened where the server has left out `output_item.added`."""
+        """Return the item of an event. Open one of `kind` if the server omitted `output_item.added`."""
         index = read_index(event, "output_index")
         item = self._items.get(index)
         if item is None and kind is not None and events is not None:
@@ -180,7 +181,7 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
         return key
 
     def _say(self, item: GrowingItem, number: int, words: JSON, events: list[Event]) -> None:
-        """More text of the content `number`."""
+        """Emit more text of the content `number`."""
         if words and type(words) is str:
             key = item.keys[number]
             if escaped := self._escape(key, words):
@@ -194,7 +195,7 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
             self._say(item, number, optional_string(event, "delta"), events)
 
     def _text_done(self, event: Object, events: list[Event]) -> None:
-        """Fill in what the deltas left out."""
+        """Fill in the text that the deltas left out."""
         item, number = self._item_of(event, "message", events), read_index(event, "content_index")
         if item.kind == "message":
             refusal = event["type"] == "response.refusal.done"
@@ -202,7 +203,7 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
             self._say(item, number, self._missing(item, number, event.get("refusal" if refusal else "text")), events)
 
     def _missing(self, item: GrowingItem, number: int | None, whole: JSON) -> str:
-        """The rest of a text whose beginning the deltas were. Where they differ from it, the deltas have been sent already."""
+        """Return the text of `whole` after the deltas; report a loss if they differ, because they have been sent."""
         if type(whole) is not str or not whole:
             return ""
         so_far = item.text_of(number)
@@ -280,7 +281,7 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
         if item.kind == "custom_tool_call":
             events.append(CallEnd(item.key, None, raw, "complete", (), extra))
         else:
-            # nothing at all may be no arguments, or a call that was cut off before them: its status tells
+            # an empty text means no arguments, or a call that was truncated before them: its status decides
             arguments, state = parse_arguments(raw) if raw else (call.arguments, call.state)
             events.append(CallEnd(item.key, arguments, raw, state, (), extra))
 
@@ -320,7 +321,7 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
         self._over = True
 
     def _find(self, number: int, raw: Object, free: int) -> int:
-        """The output index of an item of the final response: by its id, by its position, or a new one.
+        """Return the output index of an item of the final response: by its id, by its position, or a new one.
 
         Positions differ where the final response lacks an item; ids differ from event to event on some servers (GitHub
         Copilot, OpenRouter).

@@ -1,8 +1,8 @@
-"""Responses streams, written: the full sequence, since the official client counts on every bracket.
+"""Encode Responses streams: the full sequence, because the official client relies on every start and end event.
 
     created → in_progress → (item added → [content part added →] deltas → done → [part done →] item done)* → completed
 
-Sequence numbers rise by one. Fragments stay escaped all the way: the `done` events are spliced from them too.
+Sequence numbers increase by one. Fragments stay escaped throughout: the `done` events are built from them too.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Item:
 
 
 class ResponsesStreamEncoder(EventWriter):
-    """Feed it events; it gives the bytes of a Responses stream."""
+    """Encoder of a Responses stream."""
 
     def __init__(self, request: Request | None = None) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ class ResponsesStreamEncoder(EventWriter):
         return self._added(item, begun)
 
     def _final_id(self, item: _Item, fields: Object | None) -> str:
-        """The id of a finished item. Some servers have another one there than at its start."""
+        """Return the id of a finished item. Some servers send another one there than at its start."""
         given = (fields or {}).get("id")
         if type(given) is not str or given in self._ids:
             return item.id

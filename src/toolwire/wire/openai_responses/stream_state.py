@@ -1,4 +1,4 @@
-"""What a Responses stream has built so far: output items, and their places."""
+"""State of a Responses stream that is being decoded: output items, and their indexes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class GrowingItem:
         self.id: Object = {"id": item_id} if item_id else {}
         self.key = -1
         self.keys: dict[int, int] = {}
-        # the deltas so far, by content index or section of a summary; arguments and the text of reasoning have none
+        # the deltas so far, by content index or section of a summary; by None for arguments and the text of reasoning
         self.said: dict[int | None, list[bytes]] = {}
         self.ended = False
 
@@ -34,7 +34,7 @@ def own_fields(scope: str, fields: Object) -> Extra:
 
 
 def without_form(extra: Extra) -> Extra:
-    """Without form, but for the mark where an item begins."""
+    """Remove form, except the mark of the beginning of an item."""
     kept = {name: fields for name, fields in extra.items() if not name.endswith("~")}
     if ":item" in extra.get(f"{NAME}~", {}):
         kept[f"{NAME}~"] = {":item": True}
@@ -44,5 +44,5 @@ def without_form(extra: Extra) -> Extra:
 def read_index(event: Object, field: str) -> int:
     index = event.get(field, 0)
     if type(index) is not int or index < 0:
-        raise ProtocolError("expected an index", pointer=f"/{field}", status=502)
+        raise ProtocolError("expected a non-negative integer", pointer=f"/{field}", status=502)
     return index

@@ -4,8 +4,8 @@
     {"type": "custom", "name", "description", "format": {"type": "grammar", "syntax", "definition"}}
     {"type": "namespace", "name", "description", "tools": […]}        each tool in it becomes a Tool with that namespace
 
-`strict` left out means "strict where the schema allows it" on this wire and only here, so its absence is kept as
-something that other wires cannot say, and a tool from elsewhere that does not mention it is sent with `false`.
+An absent `strict` means "strict where the schema allows it" on this wire and only here. Its absence is therefore kept
+as a field that other wires do not have, and a tool from another wire without `strict` is sent with `false`.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _read_custom(raw: Object) -> Tool:
 
 
 def discovered(body: JSON) -> tuple[Tool, ...]:
-    """The tools that a tool search or an MCP listing found: in a response, in a list of items, or in one item."""
+    """Return the tools that a tool search or an MCP listing found: in a response, a list of items, or one item."""
     items = body.get("output", [body]) if type(body) is dict else body
     found: list[Tool] = []
     for item in items if type(items) is list else ():
@@ -128,7 +128,7 @@ def discovered(body: JSON) -> tuple[Tool, ...]:
         elif kind == "mcp_list_tools":
             found += each(item, "tools", _read_mcp_tool)
     if not found:
-        raise ProtocolError("no tool_search_output or mcp_list_tools item", pointer="/output")
+        raise ProtocolError("found no tool_search_output or mcp_list_tools item", pointer="/output")
     return tuple(found)
 
 
@@ -156,7 +156,7 @@ def write_tools(tools: tuple[Tool, ...], losses: Losses) -> list[Object]:
         if space is None or space["name"] != tool.namespace:
             space = {"type": "namespace", "name": tool.namespace, "description": "", "tools": []}
             if _SPACE_FORM in tool.extra:
-                del space["description"]  # its form has what stood there, if anything did
+                del space["description"]  # its form holds the original description, if it had one
             space = finish(space, tool.extra, _SPACE)
             out.append(space)
         space["tools"].append(written)
@@ -167,10 +167,10 @@ def _write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     if tool.kind == "builtin":
         if NAME in tool.extra:
             return tool.extra[NAME]
-        losses.add(path, "built-in tool", "dropped", f"Responses has no {tool.name!r}", "error")
+        losses.add(path, "built-in tool", "dropped", f"Responses has no built-in tool {tool.name!r}", "error")
         return None
     if tool.examples:
-        losses.add(f"{path}/examples", "examples", "dropped", "Responses declarations have no place for them")
+        losses.add(f"{path}/examples", "examples", "dropped", "Responses declarations have no field for them")
     if tool.cache is not None:
         losses.add(f"{path}/cache", "cache", "dropped", "Responses has no cache mark on tools", "info")
     out: Object = {"type": "custom" if tool.kind == "freeform" else "function", "name": tool.name}
@@ -211,7 +211,9 @@ def read_choice(value: JSON) -> ToolChoice | None:
     if type(value) is str:
         mode = _MODES.get(value)
         if mode is None:
-            raise ProtocolError(f"unknown tool choice {value!r}", pointer="/tool_choice", hint="auto, none or required")
+            raise ProtocolError(
+                f"unknown tool choice {value!r}", pointer="/tool_choice", hint="use auto, none or required"
+            )
         return ToolChoice(mode)
     kind = obj(value, "tool_choice").get("type")
     if kind in ("function", "custom") and type(value.get("name")) is str:
@@ -230,12 +232,12 @@ def read_choice(value: JSON) -> ToolChoice | None:
 
 
 def _given(value: Object, *names: str) -> Extra:
-    """A choice as it was written, for as long as it is about the same names."""
+    """Keep a choice as it was written; it is written back if the names are still the same."""
     return {f"{_CHOICE}~": {"names": names, "value": value}}
 
 
 def _name_of(entry: JSON) -> str:
-    """A function by its name; a built-in tool by its type, which is the name that its declaration has here."""
+    """Return the name of a function; for a built-in tool its type, which is the name of its declaration here."""
     kind = string(obj(entry), "type")
     return string(entry, "name") if kind in ("function", "custom") else kind
 
@@ -254,7 +256,7 @@ def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], losses: Losses) ->
         entries = [_named(name, kinds) for name in choice.names]
         return {"type": "allowed_tools", "mode": "required" if choice.required else "auto", "tools": entries}
     if choice.mode == "validated":
-        losses.add(join("choice"), "validated", "weakened", "Responses validates by `strict` on each tool")
+        losses.add(join("choice"), "validated", "weakened", "Responses validates with `strict` on each tool")
         return "auto"
     return choice.mode
 
