@@ -32,8 +32,12 @@ def cpu_guard(seconds: float = SAFETY) -> Iterator[None]:
     It also interrupts a regular expression. Count steps (tests/work_counter.py) where the work is Python's.
     """
 
+    error = AssertionError(f"still busy after {seconds} seconds of CPU time")
+    raised = []
+
     def too_long(*_: object) -> None:
-        raise AssertionError(f"still busy after {seconds} seconds of CPU time")
+        raised.append(error)
+        raise error
 
     before = signal.signal(signal.SIGVTALRM, too_long)
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
@@ -42,3 +46,4 @@ def cpu_guard(seconds: float = SAFETY) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
+    assert not raised, "still busy at the limit, and the error was caught"

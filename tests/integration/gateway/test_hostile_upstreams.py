@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import time
 import tracemalloc
 
 import pytest
@@ -35,6 +34,7 @@ from toolwire.ir.text import to_bytes
 from toolwire.testing import Partly, Raw
 from toolwire.wire import get
 from virtual_time import in_virtual_time
+from waiting import cpu_guard
 
 every_front = pytest.mark.parametrize("front", WIRES)
 STREAM = {"content-type": "text/event-stream"}
@@ -185,15 +185,14 @@ async def test_a_flood_of_comments(front, wire):
         Raw(flood * 3 + stream_of(wire, WORDS), headers=STREAM),
     ]
     async with gateway_to(*lines, document={"limits": {"answer": 1_000_000}}) as (gateway, _):
-        started = time.process_time()
-        came = responded(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
+        with cpu_guard():
+            came = responded(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
+            answer = await ask(gateway, front, wire=wire, stream=True)
         assert came.text == WORDS.text
-        answer = await ask(gateway, front, wire=wire, stream=True)
         if answer.status == 200:
             assert "bytes" in fault_in(answer, front).message
         else:
             refused(answer, front, 502)
-        assert time.process_time() - started < 3
 
 
 @pytest.mark.gateway_bad_input(65, 66)
