@@ -1,11 +1,15 @@
 """What all tests share: the requests that real clients sent, and a seed for hypothesis that CI can repeat."""
 
+import asyncio
 import os
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from recordings import RECORDED, Recorded
+from toolwire.testing import Upstream
+from virtual_time import VirtualTimeLoop
+from waiting import SAFETY
 
 # The same examples in every run; EXPLORE=1 looks for new ones, and more of them.
 _QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -13,7 +17,17 @@ settings.register_profile("fixed", derandomize=True, **_QUIET)
 settings.register_profile("explore", max_examples=1000, **_QUIET)
 settings.load_profile("explore" if os.environ.get("EXPLORE") else "fixed")
 
+# A scripted provider that waits for a request or a disconnect gives up by itself only where a test hangs.
+for _waits in (Upstream.asked, Upstream.disconnected):
+    _waits.__kwdefaults__["within"] = SAFETY
+
 
 @pytest.fixture(params=RECORDED, ids=repr)
 def recorded(request: pytest.FixtureRequest) -> Recorded:
     return request.param
+
+
+@pytest.fixture
+def virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give every event loop of the test, also those that the package makes, a clock of its own."""
+    monkeypatch.setattr(asyncio.events, "new_event_loop", VirtualTimeLoop)

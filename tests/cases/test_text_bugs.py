@@ -1,7 +1,6 @@
 """Numbered cases: the bugs of parsers in the field, each by the property that rules it out."""
 
 import json
-import time
 
 import pytest
 from text_turns import TOOLS, cuttings, events, given, in_pieces, read, states, streamed, tool, words
@@ -9,7 +8,10 @@ from text_turns import TOOLS, cuttings, events, given, in_pieces, read, states, 
 import toolwire.text
 from toolwire.ir import CallDelta, CallEnd, CallStart, ReasoningDelta, ToolCall
 from toolwire.testing.stream_checks import merged
+from waiting import cpu_guard
+from work_counter import assert_linear, count_work
 
+SIZES = (1_000, 2_000, 4_000)
 PARIS = ("get_weather", {"city": "Paris"})
 LIMA = ("get_weather", {"city": "Lima", "unit": "C"})
 
@@ -78,10 +80,10 @@ def test_json_is_terminated_at_every_split():
 
 
 def is_quick(name, text, size):
-    started = time.process_time()
-    found = events(name, in_pieces(text, size))
-    assert time.process_time() - started < 3
-    return found
+    """Read a text, and check on its prefixes that the cost is linear."""
+    assert_linear([(most, count_work(lambda most=most: events(name, in_pieces(text[:most], size)))) for most in SIZES])
+    with cpu_guard():
+        return events(name, in_pieces(text, size))
 
 
 @pytest.mark.parser_bug(9)

@@ -17,6 +17,7 @@ from toolwire.ir.text import to_bytes
 from toolwire.testing import Upstream
 from toolwire.testing.upstream import Line
 from toolwire.wire import get
+from waiting import SAFETY, until
 
 SECRET = "sk-upstream-secret-0123456789"
 PATHS = {
@@ -44,8 +45,8 @@ class Answer(NamedTuple):
         return json.loads(self.body)
 
 
-def run(test, seconds=20):
-    """An async test, with a time limit."""
+def run(test, seconds=SAFETY):
+    """An async test, with a limit that only ends what hangs."""
 
     @wraps(test)
     def wrapper(*args, **kwargs):
@@ -81,6 +82,11 @@ def head_of(path: str, headers: dict[str, str], *, method: str = "POST") -> byte
 def request_bytes(path: str, body: bytes, headers: dict[str, str] | None = None, *, method: str = "POST") -> bytes:
     given = {"host": "localhost", "content-type": "application/json", "content-length": str(len(body))}
     return head_of(path, {**given, **(headers or {})}, method=method) + body
+
+
+async def recorded(gateway: Serving, count: int = 1) -> None:
+    """Wait until so many requests are over. A client learns of the end of its answer a moment before the sinks do."""
+    await until(lambda: len(gateway.turns) >= count)
 
 
 async def connect(gateway: Serving) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import ssl
-import time
 import tracemalloc
 import zlib
 from contextlib import asynccontextmanager
@@ -19,6 +18,8 @@ from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Stop
 from toolwire.net.h1 import H1Transport
 from toolwire.testing import Upstream
+from virtual_time import in_virtual_time
+from waiting import SAFETY
 
 TLS = Path(__file__).parent.parent.parent / "fixtures" / "tls"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -78,7 +79,7 @@ async def pool(**options):
         await transport.aclose()
 
 
-async def ask(transport, url, seconds=2.0, body=b"{}", headers=None):
+async def ask(transport, url, seconds=SAFETY, body=b"{}", headers=None):
     async with transport.post(url, headers or {}, {"authorization": "Bearer k"}, body, seconds) as reply:
         pieces = [piece async for piece in pieces_of(reply)]
         return reply.status, b"".join(pieces)
@@ -208,24 +209,26 @@ async def test_what_one_reader_left_is_not_read_by_the_next():
         b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecond",
     )
     async with Server(saying(*answers)) as server, pool() as transport:
-        async with transport.post(server.url, {}, {}, b"", 2) as reply:
+        async with transport.post(server.url, {}, {}, b"", SAFETY) as reply:
             assert reply.status == 200
             await asyncio.sleep(0.05)
         assert await ask(transport, server.url) == (200, b"second")
 
 
-@run
+@in_virtual_time
 async def test_the_time_for_an_answer():
+    clock = asyncio.get_running_loop().time
+
     async def stall(writer, number):
         writer.write(b"" if number == 1 else b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nok")
-        await asyncio.sleep(5)
+        await asyncio.sleep(3600)
 
     async with Server(stall) as server, pool() as transport:
         for _ in range(2):
-            began = time.monotonic()
+            began = clock()
             with pytest.raises(TimeoutError):
                 await ask(transport, server.url, seconds=0.1)
-            assert time.monotonic() - began < 1
+            assert clock() - began == pytest.approx(0.1)
 
 
 @run
@@ -235,7 +238,7 @@ async def test_more_requests_than_connections_wait_their_turn():
         writer.write(OK)
 
     async with Server(slowly) as server, pool(connections=3) as transport:
-        answers = await asyncio.gather(*(ask(transport, server.url, 5) for _ in range(20)))
+        answers = await asyncio.gather(*(ask(transport, server.url) for _ in range(20)))
         assert set(answers) == {(200, b"ok")}
         assert server.connections == 3
         with pytest.raises(TimeoutError):
@@ -247,10 +250,11 @@ async def test_more_requests_than_connections_wait_their_turn():
 @run
 async def test_who_is_cancelled_lets_go_at_once():
     async with pool(connections=1) as transport:
-        gone = asyncio.Event()
+        asked, gone = asyncio.Event(), asyncio.Event()
 
         async def watch(reader, writer):
             await reader.readuntil(b"\r\n\r\n")
+            asked.set()
             await reader.read()
             gone.set()
             writer.close()
@@ -259,12 +263,13 @@ async def test_who_is_cancelled_lets_go_at_once():
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
         for _ in range(3):
             gone.clear()
-            task = asyncio.create_task(ask(transport, url, 60, body=b""))
-            await asyncio.sleep(0.05)
+            task = asyncio.create_task(ask(transport, url, body=b""))
+            await asked.wait()
+            asked.clear()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(SAFETY):
                 await gone.wait()
         server.close()
 
@@ -275,7 +280,7 @@ async def test_a_small_body_that_unpacks_to_a_large_one_is_unpacked_as_it_is_rea
     answer = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(bomb) + bomb
     async with Server(saying(answer)) as server, pool() as transport:
         tracemalloc.start()
-        async with transport.post(server.url, {}, {}, b"", 5) as reply:
+        async with transport.post(server.url, {}, {}, b"", SAFETY) as reply:
             first = await reply.read()
             await reply.read()
         peak = tracemalloc.get_traced_memory()[1]
@@ -296,7 +301,7 @@ async def test_a_slow_reader_makes_the_upstream_wait():
             await writer.drain()
             sent += 65536
 
-    async with Server(pour) as server, pool() as transport, transport.post(server.url, {}, {}, b"", 5) as reply:
+    async with Server(pour) as server, pool() as transport, transport.post(server.url, {}, {}, b"", SAFETY) as reply:
         await reply.read()
         await asyncio.sleep(0.3)
         assert sent < 20_000_000  # the buffers of two sockets

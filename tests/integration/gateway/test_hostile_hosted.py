@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from gateway.hostile import WORDS, ask, connect, gateway_to, post, read_answer, request_bytes, run
+from gateway.hostile import WORDS, ask, connect, gateway_to, post, read_answer, recorded, request_bytes, run
 from mcp_server.running import stateless
 
 import toolwire
@@ -25,6 +25,8 @@ from toolwire.net.stores import open_store
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.policy import Policy
 from toolwire.run.toolbox import Toolbox
+from virtual_time import in_virtual_time
+from waiting import SAFETY
 
 HI = Request(messages=(Message("user", (Text("hi"),)),))
 
@@ -148,7 +150,7 @@ def leave() -> str:
 
 
 def never() -> str:
-    return threading.Event().wait(30) or ""
+    return threading.Event().wait(3600) or ""
 
 
 async def never_either() -> str:
@@ -176,13 +178,11 @@ ENDINGS = {
 @run
 async def test_a_tool_that_has_no_end_or_a_bad_one_is_a_result(function):
     box = Toolbox(toolwire.tool(effect="read")(function)).with_options(timeout=0.5, retries=0)
-    began = time.monotonic()
     (words,) = await told(Runner(box), calling(function.__name__))
     assert ENDINGS[function] in words
     assert len(words) < 70_000
-    assert time.monotonic() - began < 10
     if function is slow_numbers:  # its thread ends, too
-        assert await asyncio.to_thread(given_up.wait, 5)
+        assert await asyncio.to_thread(given_up.wait, SAFETY)
 
 
 def payments(**options):
@@ -290,12 +290,12 @@ async def test_an_mcp_client_that_hangs_up_in_its_body_is_no_fault_of_ours(caplo
         writer.write(request_bytes("/mcp", b"{", {**ACCEPT, "content-length": "100"}))
         await asyncio.sleep(0.05)
         writer.close()
-        await asyncio.sleep(0.2)
+        await recorded(gateway)
     assert [(turn.status, turn.error) for turn in gateway.turns] == [(499, "client_gone")]
     assert "Exception" not in caplog.text
 
 
-@run
+@in_virtual_time
 async def test_an_mcp_client_that_drips_is_not_waited_for():
     _, runner = payments()
     server = Server(runner=runner(open_store("memory:")))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import time
 import tracemalloc
 
 import pytest
@@ -19,6 +18,7 @@ from gateway.hostile import (
     gateway_to,
     path_of,
     read_answer,
+    recorded,
     refused,
     request_bytes,
     responded,
@@ -33,6 +33,8 @@ from toolwire.ir.response import Fault, Stop
 from toolwire.ir.text import to_bytes
 from toolwire.testing import Partly, Raw
 from toolwire.wire import get
+from virtual_time import in_virtual_time
+from waiting import cpu_guard
 
 every_front = pytest.mark.parametrize("front", WIRES)
 STREAM = {"content-type": "text/event-stream"}
@@ -183,15 +185,14 @@ async def test_a_flood_of_comments(front, wire):
         Raw(flood * 3 + stream_of(wire, WORDS), headers=STREAM),
     ]
     async with gateway_to(*lines, document={"limits": {"answer": 1_000_000}}) as (gateway, _):
-        started = time.process_time()
-        came = responded(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
+        with cpu_guard():
+            came = responded(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
+            answer = await ask(gateway, front, wire=wire, stream=True)
         assert came.text == WORDS.text
-        answer = await ask(gateway, front, wire=wire, stream=True)
         if answer.status == 200:
             assert "bytes" in fault_in(answer, front).message
         else:
             refused(answer, front, 502)
-        assert time.process_time() - started < 3
 
 
 @pytest.mark.gateway_bad_input(65, 66)
@@ -340,19 +341,20 @@ async def test_a_small_answer_that_unpacks_to_a_large_one(front, stream):
 @every_front
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("size", [None, 30])
-@run
+@in_virtual_time
 async def test_an_upstream_that_says_nothing_more(front, stream, size):
+    clock = asyncio.get_running_loop().time
     rows = {"timeout": 0.5, "idle": 0.3}
     long = Response(parts=(Text("It rains. " * 100),), stop=Stop("stop"))
     async with gateway_to(Partly(long, size, "stall"), rows=rows) as (gateway, provider):
-        started = time.monotonic()
+        started = clock()
         answer = await ask(gateway, front, stream=stream)
-        assert time.monotonic() - started < 1.5
+        assert clock() - started <= 1.0
         if answer.status == 200:
             assert fault_in(answer, front).kind == "timeout"
         else:
             refused(answer, front, 502, 504)
-        await provider.disconnected(within=1)
+        await provider.disconnected()
 
 
 @every_front
@@ -444,7 +446,7 @@ async def test_a_client_that_does_not_read_at_all_is_let_go():
         writer.write(request_bytes(path_of("openai_chat"), body_of("openai_chat", ASKED, "anthropic/m", stream=True)))
         await provider.asked()
         reader._transport.pause_reading()
-        await provider.disconnected(within=3)
-        await asyncio.sleep(0.05)
+        await provider.disconnected()
+        await recorded(gateway)
         assert gateway.turns[0].status == 499
         writer.close()

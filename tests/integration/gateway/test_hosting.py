@@ -20,6 +20,7 @@ from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store
 from toolwire.testing import Upstream
+from virtual_time import run_virtual
 
 WIRES = ("anthropic", "gemini", "openai_chat", "openai_responses")
 ran: list[str] = []
@@ -251,7 +252,7 @@ def test_while_a_tool_of_ours_runs_the_upstream_may_be_silent() -> None:
         assert message.content == "Let me see. It is 42."
         assert ran == ["x"]
 
-    run(check)
+    run_virtual(check())
 
 
 def test_a_refused_stream_leaves_nothing_behind() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 
-from gateway.hostile import WORDS, body_of, connect, path_of, post, request_bytes, run
+from gateway.hostile import WORDS, body_of, connect, path_of, post, recorded, request_bytes, run
 from gateway.serving import serving
 
 from toolwire import Response
@@ -96,7 +96,7 @@ async def test_who_has_the_end_of_a_broken_answer_has_not_gone_away():
     async with serving(document, transports={"a": way}) as gateway:
         answer = await post(gateway, "/v1/chat/completions", json.dumps(NEWER).encode())
         assert answer.whole and b"Rain" in answer.body and b'"error"' in answer.body
-        await asyncio.sleep(0.1)
+        await recorded(gateway)
     assert [(turn.status, turn.error) for turn in gateway.turns] == [(200, "server")]
 
 
@@ -110,5 +110,5 @@ async def test_who_hangs_up_behind_the_last_word_has_not_gone_away():
             writer.write(request_bytes(path_of("openai_chat"), body_of("openai_chat", model="m", stream=True)))
             await reader.readuntil(b"data: [DONE]\n\n")
             writer.close()
-            await asyncio.sleep(0.3)
+            await recorded(gateway)
     assert [(turn.status, turn.error, turn.stop) for turn in gateway.turns] == [(200, None, "stop")]

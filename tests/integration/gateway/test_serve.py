@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +24,8 @@ from toolwire.ir.response import Stop, Usage
 from toolwire.mcp.client import McpServers
 from toolwire.testing import Upstream
 from toolwire.testing.upstream import Heard
+from waiting import SAFETY
+from waiting import until as wait_for_condition
 
 ANSWER = Response(
     parts=(Text("one two three four five six seven eight nine ten"),), stop=Stop("stop"), usage=Usage(3, 9)
@@ -83,7 +84,7 @@ def test_the_file_in_the_folder_is_the_settings(tmp_path: Path) -> None:
                 assert b"200 OK" in answer
                 assert b"one two three" in answer
                 running.send_signal(signal.SIGTERM)
-                assert await asyncio.to_thread(running.wait, 5) == 0
+                assert await asyncio.to_thread(running.wait, SAFETY) == 0
                 assert running.stdout is not None
                 assert re.search(r"openai_chat +m +up/m +200 +\d+ +3\+9", running.stdout.read())
 
@@ -108,10 +109,9 @@ def test_a_hangup_reads_the_settings_anew_and_a_mistake_changes_nothing(tmp_path
 
 
 async def until(attempt, wanted: bytes) -> None:  # type: ignore[no-untyped-def]
-    deadline = time.monotonic() + 5
-    while wanted not in await attempt():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
+    async with asyncio.timeout(SAFETY):
+        while wanted not in await attempt():  # noqa: ASYNC110  # another process answers
+            await asyncio.sleep(0.05)
 
 
 def test_streams_finish_when_it_is_told_to_stop(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_streams_finish_when_it_is_told_to_stop(tmp_path: Path) -> None:
                 answer = await streaming
                 assert b"ten" in answer
                 assert b"data: [DONE]" in answer
-                assert await asyncio.to_thread(running.wait, 10) == 0
+                assert await asyncio.to_thread(running.wait, SAFETY) == 0
 
     asyncio.run(check())
 
@@ -142,7 +142,7 @@ def test_streams_that_do_not_finish_end_in_an_error(tmp_path: Path) -> None:
                 answer = await streaming
                 assert b"the gateway is shutting down" in answer
                 assert b"data: [DONE]" not in answer
-                assert await asyncio.to_thread(running.wait, 10) == 0
+                assert await asyncio.to_thread(running.wait, SAFETY) == 0
 
     asyncio.run(check())
 
@@ -248,7 +248,7 @@ def test_metrics_lines_and_recordings_without_a_secret(tmp_path: Path) -> None:
                 assert b"404 Not Found" in await post(url, ask(secret))
                 page = await get(url, "/metrics")
                 running.send_signal(signal.SIGTERM)
-                assert await asyncio.to_thread(running.wait, 5) == 0
+                assert await asyncio.to_thread(running.wait, SAFETY) == 0
                 assert running.stdout is not None
                 said = running.stdout.read()
         assert b'toolwire_requests_total{ingress="openai_chat",model="m",status="200",upstream="up"} 1.0' in page
@@ -356,7 +356,7 @@ def test_a_hangup_opens_the_tools_anew(tmp_path: Path) -> None:
                 assert b"ten" in await post(url, ask())
                 assert upstream.heard[4].request is not None and upstream.heard[4].request.tools == ()
                 running.send_signal(signal.SIGTERM)
-                assert await asyncio.to_thread(running.wait, 10) == 0
+                assert await asyncio.to_thread(running.wait, SAFETY) == 0
 
     async def names(url: str) -> bytes:
         return " ".join(await published(url)).encode()
@@ -375,10 +375,7 @@ def test_a_hangup_opens_the_log_anew_whatever_the_settings_say(tmp_path: Path) -
                 log.rename(tmp_path / "access.log.1")
                 (tmp_path / "toolwire.toml").write_text("[sevrer]\n")
                 running.send_signal(signal.SIGHUP)
-                deadline = time.monotonic() + 5
-                while not log.exists():
-                    assert time.monotonic() < deadline
-                    await asyncio.sleep(0.02)
+                await wait_for_condition(log.exists)
                 await post(url, ask())
 
     asyncio.run(check())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 from gateway.hostile import (
@@ -26,6 +25,7 @@ from toolwire import Response, Text
 from toolwire.ir.response import Fault, Stop
 from toolwire.testing import Partly, Raw, Upstream
 from toolwire.wire import get
+from virtual_time import in_virtual_time
 
 every_front = pytest.mark.parametrize("front", WIRES)
 PINGS = {
@@ -36,6 +36,7 @@ PINGS = {
     "openai_responses": b": ping\n\n",
 }
 QUICK = {"limits": {"ping": 0.1, "cooldown": 0.5}}
+RESTING = {"limits": {"ping": 0.1, "cooldown": 3600.0}}
 LONG = Response(parts=(Text("It rains and rains. " * 20),), stop=Stop("stop"))
 PLAIN = replace(ASKED, tools=())
 
@@ -52,7 +53,7 @@ def after(seconds, line):
 
 
 @every_front
-@run
+@in_virtual_time
 async def test_pings_before_the_first_word_and_in_between(front):
     async with after(0.45, LONG) as provider:
         provider._pace = 0.13
@@ -69,7 +70,7 @@ async def test_pings_before_the_first_word_and_in_between(front):
     assert responded(answer, front, stream=True).text == LONG.text
 
 
-@run
+@in_virtual_time
 async def test_a_ping_is_never_inside_of_an_event():
     """Bytes pass as they come, cut anywhere; what is put between them comes between two events."""
     for front in WIRES:
@@ -84,7 +85,7 @@ async def test_a_ping_is_never_inside_of_an_event():
 
 
 @every_front
-@run
+@in_virtual_time
 async def test_after_a_ping_an_error_is_an_event(front):
     """The head has gone out with the ping: there is no status to say it with any more."""
     fault = Fault("invalid_request", "too long", 400)
@@ -99,7 +100,7 @@ async def test_after_a_ping_an_error_is_an_event(front):
     assert [one.message for one in faults] == ["too long"]
 
 
-@run
+@in_virtual_time
 async def test_a_stream_as_an_array_stays_one_with_pings_in_it():
     import json
 
@@ -112,7 +113,7 @@ async def test_a_stream_as_an_array_stays_one_with_pings_in_it():
         assert isinstance(items, list) and expected in json.dumps(items)
 
 
-@run
+@in_virtual_time
 async def test_an_upstream_that_only_pings_is_alive():
     """The limit on silence is for silence."""
 
@@ -151,7 +152,7 @@ def two_upstreams(first, second, **model):
             "m": {"upstream": "a", "model": "x", "fallbacks": ["n"], **model},
             "n": {"upstream": "b", "model": "y"},
         },
-        **QUICK,
+        **RESTING,
     }
 
 
@@ -206,7 +207,7 @@ async def test_a_stream_that_has_begun_is_not_begun_again():
 @run
 async def test_a_target_rests_and_comes_back():
     async with Upstream(Fault("server", "oh", 500), WORDS) as first, Upstream(WORDS) as second:
-        async with serving(two_upstreams(first, second)) as gateway:
+        async with serving(two_upstreams(first, second) | QUICK) as gateway:
             await ask_m(gateway)
             await asyncio.sleep(0.6)
             assert responded(await ask_m(gateway), "openai_chat").text == WORDS.text
@@ -216,7 +217,7 @@ async def test_a_target_rests_and_comes_back():
 @run
 async def test_a_target_rests_as_long_as_it_asks_for():
     async with Upstream(Fault("rate_limit", "no", 429, retry_after=60.0)) as first, Upstream(WORDS, WORDS) as second:
-        async with serving(two_upstreams(first, second)) as gateway:
+        async with serving(two_upstreams(first, second) | QUICK) as gateway:
             await ask_m(gateway)
             await asyncio.sleep(0.6)  # longer than is usual
             await ask_m(gateway)
@@ -233,10 +234,8 @@ async def test_retries_come_before_the_answer_and_have_an_end():
         assert responded(await ask(gateway, "openai_chat"), "openai_chat").text == WORDS.text
         assert len(provider.heard) == 3
         provider.script = [Fault("overloaded", "busy", 503)] * 9
-        started = time.monotonic()
         refused(await ask(gateway, "openai_chat"), "openai_chat", 503)
         assert len(provider.heard) == 6
-        assert time.monotonic() - started < 10
 
 
 @run
@@ -282,7 +281,7 @@ async def test_weights_are_heeded():
         assert len(first.heard) + len(second.heard) == 100
 
 
-@run
+@in_virtual_time
 async def test_no_task_and_no_connection_is_left_behind():
     before = len(asyncio.all_tasks())
     lines = [WORDS, Fault("server", "oh", 500), Partly(LONG, 100, "cut"), Partly(LONG, 100, "stall")] * 5

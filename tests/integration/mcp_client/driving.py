@@ -3,14 +3,15 @@
 import asyncio
 import os
 import sys
-import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from mcp_server.running import ROOT, WORKSHOP, command, environment
 
 from toolwire.ir.parts import ToolCall
 from toolwire.mcp.client import McpClient, McpServers, ServerSpec
+from waiting import SAFETY, until
 
 MISBEHAVING = Path(__file__).parent / "misbehaving.py"
 
@@ -34,14 +35,16 @@ async def toolbox_of(*specs, **options):
 
 
 def run(test):
-    return asyncio.run(asyncio.wait_for(test, 60))
+    return asyncio.run(asyncio.wait_for(test, 2 * SAFETY))
 
 
-async def until(true):
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        await asyncio.sleep(0.02)
+async def cancel_once(begun, call):
+    """Cancel a call as soon as `begun()` is true."""
+    calling = asyncio.create_task(call)
+    await until(begun)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
 
 
 def asked(name, /, **arguments):
@@ -54,6 +57,7 @@ __all__ = [
     "McpClient",
     "McpServers",
     "asked",
+    "cancel_once",
     "misbehaving",
     "run",
     "toolbox_of",

@@ -105,7 +105,7 @@ def huge(number, _):
 
 def slow(number, _):
     def later():
-        time.sleep(30)
+        time.sleep(3600)
         text(number, "done")
 
     effect(f"began {number}")

@@ -8,7 +8,7 @@ import pytest
 from mcp_server.running import effects_in, http_server
 
 from mcp_client.addresses import Address, Way, discovered, error, events, json_reply, result
-from mcp_client.driving import McpClient, asked, run, toolbox_of, until
+from mcp_client.driving import McpClient, asked, cancel_once, run, toolbox_of, until
 from toolwire.ir.errors import ConfigError, ProtocolError
 from toolwire.mcp.client import McpServers, NotAuthorized, ServerGone, ServerRefused, ServerSpec
 from toolwire.mcp.client.login import Browser, Login
@@ -16,6 +16,8 @@ from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store
 from toolwire.run.results import code_of
 from toolwire.wire.mcp.errors import RpcError
+from virtual_time import run_virtual
+from waiting import SAFETY
 
 DONE = {"resultType": "complete", "content": [{"type": "text", "text": "paid"}]}
 
@@ -34,7 +36,7 @@ def at(url, **settings):
 async def answered(calls, **options):
     """What a call gives at an address that answers it so, and what the address heard."""
     address = Address(calls, **options)
-    async with address.serving() as url, McpClient(at(url, timeout=5.0)) as client:
+    async with address.serving() as url, McpClient(at(url, timeout=SAFETY)) as client:
         return await client.call(asked("pay")), address
 
 
@@ -57,10 +59,9 @@ def test_a_call_that_is_cancelled_is_cancelled_there(version, tmp_path):
 
     async def test(port):
         spec = at(f"http://127.0.0.1:{port}/mcp", protocol=version)
-        async with McpClient(spec, watch=lambda *_: None) as client:  # so that a stream is begun
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await client.call(asked("nap", seconds=30))
+        heard = []
+        async with McpClient(spec, watch=lambda *progress: heard.append(progress)) as client:
+            await cancel_once(lambda: heard, client.call(asked("nap", seconds=3600)))
             await until(lambda: effects_in(effects) == ["woken"])
 
     with http_server(effects=effects) as (port, _):
@@ -194,7 +195,7 @@ def test_headers_say_what_the_body_says():
 def test_what_is_no_answer_is_the_right_error(calls, kind, words):
     async def test():
         address = Address(calls)
-        async with address.serving() as url, McpClient(at(url, timeout=5.0)) as client:
+        async with address.serving() as url, McpClient(at(url, timeout=SAFETY)) as client:
             with pytest.raises(kind, match=words):
                 await client.call(asked("pay"))
         assert address.methods.count("tools/call") == 1
@@ -230,7 +231,7 @@ def test_an_answer_that_does_not_come_is_given_up():
                 await client.call(asked("pay"))
             hanging.set()
 
-    run(test())
+    run_virtual(test())
 
 
 def test_a_version_that_the_server_names_is_tried_and_one_it_does_not_know_is_final():
@@ -295,7 +296,7 @@ CUT_OFF = json_reply(b"id: 7\nretry: 1\ndata:\n\n", content_type="text/event-str
 def test_a_call_that_left_may_have_run_even_if_we_are_not_let_in_to_hear_of_it():
     async def test():
         address = of_a_session(lambda _: CUT_OFF, GET=lambda _: json_reply(b"", 401))
-        async with address.serving() as url, toolbox_of(at(url, timeout=5.0)) as (_, box):
+        async with address.serving() as url, toolbox_of(at(url, timeout=SAFETY)) as (_, box):
             (found,) = await Runner(box).run([asked("pay")])
         assert address.methods.count("GET") == 1
         assert address.methods.count("tools/call") == 1
@@ -325,7 +326,7 @@ def test_a_failure_at_one_call_does_not_end_the_session_that_another_one_uses(pi
 
     async def test():
         address = of_a_session(calls, ping=ping)
-        async with address.serving() as url, toolbox_of(at(url, timeout=5.0)) as (servers, box):
+        async with address.serving() as url, toolbox_of(at(url, timeout=SAFETY)) as (servers, box):
             paying = asyncio.create_task(Runner(box).run([asked("pay")]))
             await until(lambda: "tools/call" in address.methods)
             (failed,) = await Runner(box).run([asked("pay", twice=True)])
@@ -353,7 +354,7 @@ def test_a_session_that_is_left_to_others_ends_with_the_client():
     async def test():
         address = of_a_session(calls, ping=lambda _: b"")
         async with address.serving() as url:
-            async with toolbox_of(at(url, timeout=5.0)) as (servers, box):
+            async with toolbox_of(at(url, timeout=SAFETY)) as (servers, box):
                 paying = asyncio.create_task(Runner(box).run([asked("pay")]))
                 await until(lambda: "tools/call" in address.methods)
                 await Runner(box).run([asked("pay", twice=True)])
@@ -381,7 +382,7 @@ def test_a_stream_that_wants_to_be_opened_again_at_once_has_to_wait_a_little():
             await asyncio.sleep(1.0)
         assert 2 <= address.methods.count("subscriptions/listen") <= 12
 
-    run(test())
+    run_virtual(test())
 
 
 def test_who_closes_is_not_asked_to_log_in():
@@ -448,7 +449,7 @@ def test_a_call_that_was_sent_twice_may_have_run_whatever_the_second_answer_is(s
     async def test():
         answers = iter([lambda _: b"", second])
         address = Address(lambda message: next(answers, second)(message), **IDEMPOTENT)
-        async with address.serving() as url, toolbox_of(at(url, timeout=5.0)) as (_, box):
+        async with address.serving() as url, toolbox_of(at(url, timeout=SAFETY)) as (_, box):
             store = open_store("memory:")
             (found,) = await Runner(box, store=store).run([asked("pay")])
             assert address.methods.count("tools/call") == 2
@@ -463,7 +464,7 @@ def test_a_second_answer_that_does_not_tell_what_the_first_was_is_no_broken_conn
         failed = lambda message: json_reply(result(message, {**DONE, "isError": True}))
         answers = iter([lambda _: b"", failed])
         address = Address(lambda message: next(answers)(message), **IDEMPOTENT)
-        async with address.serving() as url, toolbox_of(at(url, timeout=5.0)) as (servers, box):
+        async with address.serving() as url, toolbox_of(at(url, timeout=SAFETY)) as (servers, box):
             await Runner(box, store=open_store("memory:")).run([asked("pay")])
             assert servers.clients["x"].trouble is None
             assert address.methods.count("server/discover") == 2
@@ -486,7 +487,7 @@ def test_a_call_that_had_not_left_has_not_run_whatever_kept_the_connection_from_
             return json_reply(result(message, value), mcp_session_id="s")
 
         address = of_a_session(forgotten, initialize=initialize)
-        async with address.serving() as url, toolbox_of(at(url, timeout=5.0)) as (_, box):
+        async with address.serving() as url, toolbox_of(at(url, timeout=SAFETY)) as (_, box):
             (found,) = await Runner(box.with_options(retries=0)).run([asked("pay")])
         assert code_of(found) == "failed"
 
@@ -519,4 +520,4 @@ def test_a_list_that_comes_too_slowly_is_given_up():
                         pass
             await asyncio.sleep(0.3)
 
-    run(test())
+    run_virtual(test())

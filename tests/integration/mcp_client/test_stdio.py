@@ -2,16 +2,16 @@
 
 import asyncio
 import subprocess
-import time
 
 import pytest
 from mcp_server.running import effects_in
 
-from mcp_client.driving import McpClient, asked, misbehaving, run, toolbox_of, until, workshop
+from mcp_client.driving import McpClient, asked, cancel_once, misbehaving, run, toolbox_of, until, workshop
 from toolwire.ir.errors import ProtocolError
 from toolwire.mcp.client import Handlers, McpServers, ServerGone, ServerSpec
 from toolwire.net.runner import Runner
 from toolwire.run.results import code_of
+from waiting import SAFETY
 
 ERAS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
@@ -103,7 +103,7 @@ def test_ten_thousand_calls_over_one_connection():
             assert not client.connection.link._pending
             assert not client._watched
 
-    asyncio.run(asyncio.wait_for(test(), 120))
+    asyncio.run(asyncio.wait_for(test(), 600))
 
 
 def test_progress_is_heard():
@@ -120,10 +120,10 @@ def test_progress_is_heard():
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 def test_a_call_that_is_cancelled_is_cancelled_there(effects, version):
     async def test():
-        async with McpClient(workshop(effects=effects, protocol=version)) as client:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.5):
-                    await client.call(asked("nap", seconds=30))
+        heard = []
+        spec = workshop(effects=effects, protocol=version)
+        async with McpClient(spec, watch=lambda *progress: heard.append(progress)) as client:
+            await cancel_once(lambda: heard, client.call(asked("nap", seconds=3600)))
             await until(lambda: effects_in(effects) == ["woken"])
             assert (await client.call(asked("add", a=1, b=1))).text == "2"
 
@@ -132,7 +132,7 @@ def test_a_call_that_is_cancelled_is_cancelled_there(effects, version):
 
 def test_a_call_that_takes_too_long_is_cancelled_there(effects):
     async def test():
-        async with toolbox_of(misbehaving(effects=effects, timeout=0.5)) as (_, box):
+        async with toolbox_of(misbehaving(effects=effects, timeout=5.0)) as (_, box):
             (result,) = await Runner(box).run([asked("slow")])
             assert code_of(result) == "outcome_unknown"
             await until(lambda: len(effects_in(effects)) == 2)
@@ -231,7 +231,7 @@ def test_a_call_is_not_left_waiting_by_a_server_that_is_closed_while_it_ends():
             ):  # one of them finds the server gone before its last words are heard, and opens another one
                 await asyncio.sleep(0.005)
                 calls.append(asyncio.create_task(client.call(asked("echo", text="?"))))
-            _, waiting = await asyncio.wait(calls, timeout=10)
+            _, waiting = await asyncio.wait(calls, timeout=SAFETY)
             assert not waiting
             assert isinstance(calls[0].exception(), ServerGone)
 
@@ -331,7 +331,7 @@ def test_the_answer_to_a_question_goes_to_the_process_that_asked(effects):
 def test_a_server_that_asks_without_end_is_not_listened_to():
     async def test():
         async def never(_):
-            await asyncio.sleep(60)
+            await asyncio.sleep(3600)
 
         async with McpClient(misbehaving(reconnects=0), handlers=Handlers(sample=never)) as client:
             with pytest.raises(ServerGone, match="unanswered requests by the server"):
@@ -407,9 +407,7 @@ def test_a_server_that_does_not_want_to_end_is_killed(tmp_path):
             await client.connect()
         return client
 
-    began = time.monotonic()
     run(test())
-    assert time.monotonic() - began < 15
     assert subprocess.run(["pgrep", "-f", str(stubborn)], capture_output=True, check=False).stdout == b""
 
 
@@ -454,8 +452,8 @@ def test_a_server_that_is_slow_to_start_is_understood_all_the_same(monkeypatch):
 
 def test_a_call_has_a_limit_without_a_runner_too(effects):
     async def test():
-        async with McpClient(misbehaving(effects=effects, timeout=0.5)) as client:
-            with pytest.raises(ServerGone, match=r"did not answer in 0\.5 seconds"):
+        async with McpClient(misbehaving(effects=effects, timeout=5.0)) as client:
+            with pytest.raises(ServerGone, match="did not answer in 5 seconds"):
                 await client.call(asked("slow"))
             await until(lambda: len(effects_in(effects)) == 2)  # and the server was told
             assert (await client.call(asked("echo", text="hi"))).text == "hi"

@@ -5,6 +5,7 @@ import multiprocessing
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pydantic
 import pytest
@@ -21,6 +22,7 @@ from toolwire.run.requests import Invoke
 from toolwire.run.results import code_of
 from toolwire.run.session import Budget
 from toolwire.run.toolbox import Entry, Options, Toolbox
+from waiting import SAFETY, until, wait_until
 
 RAN: list[str] = []
 
@@ -127,32 +129,41 @@ def test_a_process_that_is_no_longer_wanted_while_it_starts_is_ended():
             await asyncio.sleep(pause)
             work.cancel()
             await asyncio.wait({work})
-        end = time.monotonic() + 10
-        while multiprocessing.active_children():
-            assert time.monotonic() < end, "a process was left behind"
-            await asyncio.sleep(0.05)
+        await until(lambda: not multiprocessing.active_children())
 
     asyncio.run(test())
 
 
-def test_a_claim_is_kept_alive_however_busy_the_threads_of_the_loop_are():
+def hold_until(path: str) -> str:
+    """Return once the file exists."""
+    wait_until(Path(path).exists)
+    return "done"
+
+
+def test_a_claim_is_kept_alive_however_busy_the_threads_of_the_loop_are(tmp_path):
     @tool
-    async def long() -> str:
+    async def long(path: str) -> str:
         """Take long, in a thread of the loop."""
-        await asyncio.to_thread(time.sleep, 1.5)
-        return "done"
+        return await asyncio.to_thread(hold_until, path)
 
-    async def test(entry, name, arguments):
+    async def test(entry, name):
+        """Run a call that lasts until its claim was renewed four times."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        store, renewed = MemoryStore(), []
+        store, renewed, enough = MemoryStore(), [], tmp_path / name
         renew = store.renew
-        store.renew = lambda *given: renewed.append(given) or renew(*given)
-        (found,) = await Runner(entry, store=store, lease=0.6).run([call(name, **arguments)])
-        assert found.text == "done"
-        return len(renewed)
 
-    assert asyncio.run(test(long, "long", {})) >= 4
-    assert asyncio.run(test(isolated(burn), "burn", {"seconds": 1.5})) >= 4
+        def noted(*given):
+            renewed.append(given)
+            if len(renewed) == 4:
+                enough.touch()
+            return renew(*given)
+
+        store.renew = noted
+        (found,) = await Runner(entry, store=store, lease=0.6).run([call(name, path=str(enough))])
+        assert found.text == "done"
+
+    asyncio.run(test(long, "long"))
+    asyncio.run(test(isolated(hold_until), "hold_until"))
 
 
 def busy_runner():
@@ -201,7 +212,7 @@ def test_a_call_that_waits_for_a_thread_of_a_runner_that_is_closed_is_told_so():
         await asyncio.sleep(0.05)
         runner.close()
         release.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SAFETY):
             assert (await holding)[0].text == "held"
             assert "closed" in (await looking)[0].text
             assert "closed" in (await runner.run([call("look")]))[0].text
@@ -219,7 +230,7 @@ def test_a_read_that_is_cancelled_gives_its_key_back():
             """Look."""
             RAN.append("look")
             began.set()
-            await asyncio.sleep(20 if len(RAN) == 1 else 0)
+            await asyncio.sleep(3600 if len(RAN) == 1 else 0)
             return "seen"
 
         runner = Runner(look, store=MemoryStore())
@@ -227,28 +238,27 @@ def test_a_read_that_is_cancelled_gives_its_key_back():
         await began.wait()
         work.cancel()
         await asyncio.wait({work})
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(SAFETY):
             (again,) = await runner.run([call("look")], keys={"c": "k"})
         assert again.text == "seen"
 
     asyncio.run(test())
 
 
-def test_a_silent_model_is_interrupted_in_a_stream_as_well():
+def test_a_silent_model_is_interrupted_in_a_stream_as_well(virtual_time):
     class Silent:
         closed = False
 
         async def stream(self, request):
             try:
-                await asyncio.sleep(20)
+                await asyncio.sleep(3600)
                 yield None
             finally:
                 self.closed = True
 
     async def test():
         model = Silent()
-        async with asyncio.timeout(5):
-            said = [event async for event in Agent(model, budget=Budget(seconds=0.2)).stream("Go.")]
+        said = [event async for event in Agent(model, budget=Budget(seconds=0.2)).stream("Go.")]
         assert said[-1].reason == "max time reached (0.2 seconds)"
         assert model.closed
 
@@ -288,7 +298,7 @@ def test_a_write_that_waits_for_a_person_does_not_run_once_its_run_is_stopped():
         work = asyncio.create_task(runner.run([call("pay")]))
         await asked.wait()
         work.cancel()
-        _, waiting = await asyncio.wait({work}, timeout=2)
+        _, waiting = await asyncio.wait({work}, timeout=SAFETY)
         agree.set()
         await asyncio.sleep(0.1)
         assert not waiting
@@ -303,15 +313,19 @@ def test_a_write_that_waits_for_its_twin_does_not_run_once_its_run_is_stopped():
         async def pay() -> str:
             """Pay."""
             RAN.append("pay")
-            await asyncio.sleep(0.5)
+            await release.wait()
             raise NotExecuted("no")
 
-        runner = Runner(Toolbox(pay).with_options(retries=0), store=MemoryStore())
+        release, store, claims = asyncio.Event(), MemoryStore(), []
+        claim = store.claim
+        store.claim = lambda given: claims.append(given) or claim(given)
+        runner = Runner(Toolbox(pay).with_options(retries=0), store=store)
         first = asyncio.create_task(runner.run([call("pay")], keys={"c": "k"}))
-        await asyncio.sleep(0.1)
+        await until(lambda: RAN)
         second = asyncio.create_task(runner.run([call("pay")], keys={"c": "k"}))
-        await asyncio.sleep(0.1)
+        await until(lambda: len(claims) > 1)
         second.cancel()
+        release.set()
         await asyncio.wait({first, second})
         await asyncio.sleep(0.5)
         assert RAN == ["pay"]
@@ -340,25 +354,18 @@ async def stopped(runner, store):
     waiting = asyncio.create_task(dispatch.results())
     await until(lambda: store.get("k") is not None)
     await asyncio.sleep(0.05)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(SAFETY):
         (found,) = await dispatch.abort()
         await waiting
     await until(lambda: store.get("k") is None)
     return found
 
 
-async def until(true):
-    end = time.monotonic() + 5
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        await asyncio.sleep(0.01)
-
-
 @pytest.mark.parametrize("is_async", [True, False])
 def test_a_write_that_waits_for_its_rate_does_not_run_once_its_run_is_stopped(is_async):
     async def test():
         store = MemoryStore()
-        runner = Runner(payer(is_async=is_async, rate=0.3), store=store)
+        runner = Runner(payer(is_async=is_async, rate=0.01), store=store)
         (first,) = await runner.run([call("pay")])
         found = await stopped(runner, store)
         assert (code_of(found), found.text) == ("cancelled", "The run was cancelled before this call was made.")

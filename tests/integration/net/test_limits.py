@@ -77,7 +77,7 @@ def test_nothing_is_left_when_all_came_in_time():
     assert work.expired == 1
 
 
-def test_who_asks_for_the_same_seconds_shares_a_timer():
+def test_who_asks_for_the_same_seconds_shares_a_timer(virtual_time):
     async def test():
         timers, rung = SharedTimers(), []
         early = timers.call_later(0.05, lambda: rung.append("cancelled"))
@@ -92,7 +92,7 @@ def test_who_asks_for_the_same_seconds_shares_a_timer():
         assert asyncio.run(test()) == ["first", "second"]
 
 
-def test_each_tool_keeps_its_own_limit():
+def test_each_tool_keeps_its_own_limit(virtual_time):
     quick = Entry(nap, nap.function, Options(timeout=0.1, retries=0))
     slow = Toolbox(nap).rename({"nap": "long_nap"})
     calls = [ToolCall("1", "nap", {"seconds": 5}), ToolCall("2", "long_nap", {"seconds": 0.3})]
@@ -100,13 +100,11 @@ def test_each_tool_keeps_its_own_limit():
     assert (code_of(late), awake.text) == ("timeout", "awake")
 
 
-def test_a_limit_holds_in_every_event_loop():
+def test_a_limit_holds_in_every_event_loop(virtual_time):
     runner = Runner(Toolbox(nap).with_options(timeout=0.1, retries=0))
     for _ in range(2):
-        began = time.perf_counter()
         (result,) = runner.run_sync([ToolCall("1", "nap", {"seconds": 30})])
         assert code_of(result) == "timeout"
-        assert time.perf_counter() - began < 5
 
 
 def test_time_that_passes_before_the_first_wait_counts():
@@ -145,7 +143,7 @@ def test_a_tool_that_runs_another_one_is_still_itself():
         assert asyncio.run(ask(wait)) == (["inner", "outer"], None)
 
 
-def test_a_call_that_is_cancelled_is_stopped_and_leaves_nothing_behind():
+def test_a_call_that_is_cancelled_is_stopped_and_leaves_nothing_behind(virtual_time):
     async def ask():
         runner = Runner(nap)
         task = asyncio.create_task(runner.run([ToolCall("1", "nap", {"seconds": 30})]))

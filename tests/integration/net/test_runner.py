@@ -1,6 +1,7 @@
 """Tools that really run: threads, processes, timeouts, order, hostile ones."""
 
 import asyncio
+import multiprocessing
 import os
 import sys
 import threading
@@ -19,6 +20,7 @@ from toolwire.run.output import LIMIT
 from toolwire.run.policy import Policy, path_jail
 from toolwire.run.results import MARK, code_of
 from toolwire.run.toolbox import Entry, Options, Toolbox
+from waiting import SAFETY, wait_until
 
 LOG: list[str] = []
 
@@ -77,20 +79,32 @@ def run(*sources, calls, **options):
 
 
 def test_ten_sleeping_calls_take_the_time_of_the_slowest():
-    began = time.perf_counter()
-    results = run(nap, calls=[call("nap", n, seconds=0.3, name=str(n)) for n in range(10)])
-    assert time.perf_counter() - began < 1.5
+    everybody = asyncio.Barrier(10)
+
+    @tool(effect="read")
+    async def meet(name: str) -> str:
+        """Return once all ten calls run."""
+        await everybody.wait()
+        return name
+
+    results = run(meet, calls=[call("meet", n, name=str(n)) for n in range(10)])
     assert [result.text for result in results] == [str(n) for n in range(10)]
 
 
 def test_functions_that_block_run_side_by_side_too():
-    began = time.perf_counter()
-    results = run(blocking_nap, calls=[call("blocking_nap", n, seconds=0.3) for n in range(8)])
-    assert time.perf_counter() - began < 1.5
+    everybody = threading.Barrier(8, timeout=SAFETY)
+
+    @tool(effect="read")
+    def meet() -> str:
+        """Return once all eight calls run."""
+        everybody.wait()
+        return threading.current_thread().name
+
+    results = run(meet, calls=[call("meet", n) for n in range(8)])
     assert len({result.text for result in results}) == 8
 
 
-def test_writes_keep_the_models_order_and_reads_do_not_wait_for_them():
+def test_writes_keep_the_models_order_and_reads_do_not_wait_for_them(virtual_time):
     calls = [
         call("write", 0, name="a", seconds=0.2),
         call("nap", 1, seconds=0.01, name="quick"),
@@ -102,7 +116,7 @@ def test_writes_keep_the_models_order_and_reads_do_not_wait_for_them():
     assert [result.text for result in results] == ["wrote a", "quick", "wrote b", "wrote c"]
 
 
-def test_writes_on_different_resources_do_not_wait_for_each_other():
+def test_writes_on_different_resources_do_not_wait_for_each_other(virtual_time):
     box = Toolbox(Entry(write, write.function, Options(resource=lambda given: given["name"][0])))
     calls = [call("write", 0, name="a1", seconds=0.2), call("write", 1, name="b1"), call("write", 2, name="a2")]
     run(box, calls=calls)
@@ -128,11 +142,17 @@ def test_caps_hold():
     assert most[0] == 2
 
 
-def test_a_rate_is_kept():
-    box = Toolbox(nap).with_options(rate=20.0)
-    began = time.perf_counter()
-    run(box, calls=[call("nap", n, seconds=0.0) for n in range(6)])
-    assert time.perf_counter() - began >= 0.24
+def test_a_rate_is_kept(virtual_time):
+    times = []
+
+    @tool(effect="read")
+    async def note() -> str:
+        """Note the time."""
+        times.append(asyncio.get_running_loop().time())
+        return ""
+
+    run(Toolbox(note).with_options(rate=20.0), calls=[call("note", n) for n in range(6)])
+    assert [time - times[0] for time in times] == pytest.approx([0, 0.05, 0.1, 0.15, 0.2, 0.25])
 
 
 def test_one_failure_takes_none_of_the_others_down():
@@ -162,7 +182,7 @@ def test_what_was_not_executed_is_tried_again():
     assert (result.text, len(tries)) == ("done", 3)
 
 
-def test_a_coroutine_that_never_returns_is_stopped():
+def test_a_coroutine_that_never_returns_is_stopped(virtual_time):
     cleaned = []
 
     @tool(effect="read")
@@ -179,28 +199,23 @@ def test_a_coroutine_that_never_returns_is_stopped():
     assert cleaned
 
 
-def test_a_coroutine_that_refuses_to_be_cancelled_does_not_hold_us_up(monkeypatch):
-    monkeypatch.setattr("toolwire.net.limited._GRACE", 0.2)
+def test_a_coroutine_that_refuses_to_be_cancelled_does_not_hold_us_up(virtual_time):
+    finished = []
 
     @tool(effect="read")
     async def stubborn() -> str:
         """Ignore everything."""
         while True:
             try:
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(3600)
+                finished.append(True)
                 return "late"
             except asyncio.CancelledError:
                 pass
 
-    async def ask():
-        runner = Runner(Toolbox(stubborn).with_options(timeout=0.1))
-        began = time.perf_counter()
-        results = await runner.run([call("stubborn")])
-        return results, time.perf_counter() - began
-
-    (result,), seconds = asyncio.run(ask())
+    (result,) = run(Toolbox(stubborn).with_options(timeout=0.1), calls=[call("stubborn")])
     assert code_of(result) == "timeout"
-    assert seconds < 2
+    assert not finished
 
 
 def test_a_thread_that_never_returns_is_left_behind():
@@ -209,18 +224,18 @@ def test_a_thread_that_never_returns_is_left_behind():
     @tool(effect="read")
     def hang() -> str:
         """Hang."""
-        release.wait(20)
+        release.wait(SAFETY)
+        LOG.append("returned")
         return ""
 
-    began = time.perf_counter()
     runner = Runner(Toolbox(hang).with_options(timeout=0.1))
     (result,) = asyncio.run(_first(runner, [call("hang")], release))
     assert code_of(result) == "timeout"
-    assert time.perf_counter() - began < 10
 
 
 async def _first(runner, calls, release):
     results = await runner.run(calls)
+    assert not LOG, "the call was waited for"
     release.set()
     return results
 
@@ -238,11 +253,10 @@ def leave(code: int) -> str:
 
 def test_a_process_can_be_killed():
     box = Toolbox(Entry(tool(effect="read")(burn), burn, Options(isolation="process", timeout=12.0, retries=0)))
-    began = time.perf_counter()
-    slow, quick = run(box, calls=[call("burn", 0, seconds=300), call("burn", 1, seconds=0)])
+    slow, quick = run(box, calls=[call("burn", 0, seconds=3600), call("burn", 1, seconds=0)])
     assert code_of(slow) == "timeout"
-    assert time.perf_counter() - began < 60
     assert int(quick.text) != os.getpid()
+    wait_until(lambda: not multiprocessing.active_children())
 
 
 def test_a_process_that_dies_is_a_failure_of_its_call():
@@ -345,7 +359,7 @@ def test_media_and_models_are_results():
     assert model.structured == {"x": 1}
 
 
-def test_whoever_stops_the_run_waits_for_writes_that_have_begun():
+def test_whoever_stops_the_run_waits_for_writes_that_have_begun(virtual_time):
     async def ask():
         runner = Runner(nap, write)
         calls = [call("write", 0, name="a", seconds=0.3), call("write", 1, name="b"), call("nap", 2, seconds=60)]
@@ -355,10 +369,8 @@ def test_whoever_stops_the_run_waits_for_writes_that_have_begun():
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    began = time.perf_counter()
     asyncio.run(ask())
     assert LOG == ["begin a", "end a"], "what had begun was ended, what had not was not begun"
-    assert time.perf_counter() - began < 5
 
 
 def test_approval_is_asked_for_each_call():
@@ -375,7 +387,7 @@ def test_approval_is_asked_for_each_call():
     assert (code_of(good), code_of(bad)) == ("ok", "needs_approval")
 
 
-def test_reads_start_while_the_model_still_speaks():
+def test_reads_start_while_the_model_still_speaks(virtual_time):
     async def ask():
         runner = Runner(nap, write)
         dispatch = runner.dispatch()
@@ -433,7 +445,7 @@ def test_a_call_that_found_no_thread_was_not_run():
     def wait(number: int) -> str:
         """Wait."""
         begun.append(number)
-        release.wait(10)
+        release.wait(SAFETY)
         return "late"
 
     box = Toolbox(wait).with_options(timeout=0.2, retries=0)
@@ -457,12 +469,12 @@ from toolwire.run.toolbox import Toolbox
 @toolwire.tool(effect="read")
 def hang() -> str:
     "Hang."
-    time.sleep(60)
+    time.sleep(3600)
     return ""
 
 print(Runner(Toolbox(hang).with_options(timeout=0.1)).run_sync([ToolCall("1", "hang", {})])[0].is_error)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SAFETY, check=False)
     assert done.stdout == "True\n", done.stderr
 
 
@@ -478,7 +490,7 @@ def test_a_runner_remembers_that_a_stranger_has_spoken():
     assert code_of(asyncio.run(ask("another"))[0]) == "ok"
 
 
-def test_a_read_that_names_its_resource_keeps_its_place_among_the_writes():
+def test_a_read_that_names_its_resource_keeps_its_place_among_the_writes(virtual_time):
     files = {"a": "old"}
 
     @tool
@@ -610,8 +622,4 @@ def test_a_runner_that_nobody_uses_any_more_leaves_no_threads():
     for _ in range(5):
         Runner(blocking_nap).run_sync([call("blocking_nap", n, seconds=0.0) for n in range(4)])
     gc.collect()
-    for _ in range(50):
-        if threading.active_count() <= before:
-            break
-        time.sleep(0.05)
-    assert threading.active_count() <= before
+    wait_until(lambda: threading.active_count() <= before)

@@ -23,7 +23,7 @@ def test_a_claim_is_ours_and_is_kept(store, wish):
     assert (record.state, record.result) == ("running", None)
     assert record.lease_until - record.created_at == pytest.approx(30.0, abs=1e-3)
     assert record.expires_at - record.created_at == pytest.approx(90.0, abs=1e-3)
-    assert record.created_at == pytest.approx(time.time(), abs=5)
+    assert record.created_at == pytest.approx(time.time(), abs=60)
     assert store.get("k") == record
 
 

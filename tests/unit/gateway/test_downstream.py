@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from toolwire.gateway.downstream import Downstream
+from virtual_time import run_virtual
 
 
 class Client:
@@ -56,7 +57,7 @@ def test_who_cannot_be_pinged_is_not_looked_at_all_the_time(why, monkeypatch):
             await writing
         return len(looks)
 
-    assert asyncio.run(run()) < 10
+    assert run_virtual(run()) < 10
 
 
 def test_the_time_that_a_client_takes_is_not_the_upstreams_silence():
@@ -70,7 +71,7 @@ def test_the_time_that_a_client_takes_is_not_the_upstreams_silence():
         await down.end()
         return client.got, down.gave_up
 
-    got, gave_up = asyncio.run(run())
+    got, gave_up = run_virtual(run())
     assert not gave_up
     assert got[0] == b"one" and got[-1] == b"END"
 
@@ -90,4 +91,4 @@ def test_who_is_cancelled_behind_a_ping_can_still_end_the_stream():
         await down.end()
         return client.got
 
-    assert asyncio.run(run()) == [b"ping", b"error", b"END"]
+    assert run_virtual(run()) == [b"ping", b"error", b"END"]

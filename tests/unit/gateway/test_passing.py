@@ -1,7 +1,6 @@
 """Streams on their way through, under every cut, and the client's end of them."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -15,6 +14,7 @@ from toolwire.ir.fold import unfold
 from toolwire.ir.losses import Losses
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.wire import get
+from virtual_time import run_virtual
 
 ASKED = Request(
     messages=(Message("user", (Text("hi"),)),),
@@ -188,7 +188,7 @@ def test_pings_come_after_silence_and_not_while_there_are_words():
         await asyncio.sleep(0.1)
         assert client.said[-1] == "end"
 
-    asyncio.run(main())
+    run_virtual(main())
 
 
 def test_a_ping_begins_the_answer_and_is_no_word():
@@ -200,7 +200,7 @@ def test_a_ping_begins_the_answer_and_is_no_word():
         assert not stream.spoke and stream.first_after is None
         stream.close()
 
-    asyncio.run(main())
+    run_virtual(main())
 
 
 def test_no_ping_goes_into_a_write_that_is_under_way():
@@ -211,7 +211,7 @@ def test_no_ping_goes_into_a_write_that_is_under_way():
         assert client.said[1:] == [b"word"]
         stream.close()
 
-    asyncio.run(main())
+    run_virtual(main())
 
 
 def test_silence_has_an_end():
@@ -223,7 +223,7 @@ def test_silence_has_an_end():
         asyncio.current_task().uncancel()
         stream.close()
 
-    asyncio.run(main())
+    run_virtual(main())
 
 
 def test_a_sign_of_life_of_the_upstream_is_none_of_the_clients():
@@ -236,7 +236,7 @@ def test_a_sign_of_life_of_the_upstream_is_none_of_the_clients():
         assert not stream.gave_up and not client.said
         stream.close()
 
-    asyncio.run(main())
+    run_virtual(main())
 
 
 def test_a_stream_without_a_word_has_its_head_and_its_end():
@@ -245,7 +245,7 @@ def test_a_stream_without_a_word_has_its_head_and_its_end():
         await down(client).end()
         assert client.said == [(200, {"x": "y"}), "end"]
 
-    asyncio.run(main())
+    run_virtual(main())
 
 
 def test_a_ping_that_is_under_way_is_out_before_the_end_is():
@@ -259,7 +259,7 @@ def test_a_ping_that_is_under_way_is_out_before_the_end_is():
         assert client.said[-1] == "end"
         stream.close()
 
-    asyncio.run(main())
+    run_virtual(main())
 
 
 def test_no_second_ping_begins_while_the_first_waits_for_the_client():
@@ -274,7 +274,7 @@ def test_no_second_ping_begins_while_the_first_waits_for_the_client():
         assert client.said[-1] == "end"
         stream.close()
 
-    asyncio.run(main())
+    run_virtual(main())
 
 
 def test_what_came_while_the_process_stood_still_counts():
@@ -282,12 +282,12 @@ def test_what_came_while_the_process_stood_still_counts():
         stream = down(Client(), silence=0.1, every=10)
         loop = asyncio.get_running_loop()
         loop.call_soon(loop.call_soon, stream.heard)  # it has come, and is read after the timer
-        time.sleep(0.3)  # noqa: ASYNC251
+        loop.advance(0.3)
         await asyncio.sleep(0.07)
         assert not stream.gave_up
         stream.close()
 
-    asyncio.run(main())
+    run_virtual(main())
 
 
 class OutOfOrder:

@@ -2,11 +2,11 @@
 
 import io
 import logging
-import time
 
 import pytest
 
 from toolwire.gateway.redact import Redactor
+from waiting import cpu_guard
 
 KEYS = [
     "sk-abcdefgh12345678",
@@ -118,9 +118,8 @@ def test_a_logger_with_a_handler_of_its_own_is_no_way_around():
     ids=lambda text: text[:9],
 )
 def test_no_text_takes_long(text):
-    began = time.process_time()
-    Redactor(["correct horse"])(text)
-    assert time.process_time() - began < 1.0
+    with cpu_guard():
+        Redactor(["correct horse"])(text)
 
 
 def fail():

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
@@ -16,6 +15,7 @@ from toolwire.mcp.stdio import LineServer
 from toolwire.run.toolbox import Toolbox
 from toolwire.wire.mcp.notices import Progress
 from toolwire.wire.mcp.rpc import Notification, Request, write
+from waiting import SAFETY, until
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {}}
 
@@ -27,13 +27,6 @@ async def order() -> str:
     return str(answer)
 
 
-async def until(true):
-    end = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        await asyncio.sleep(0.01)
-
-
 def test_a_write_does_not_wait_for_the_answer_of_a_client_that_is_gone():
     async def test():
         heard = []
@@ -42,7 +35,7 @@ def test_a_write_does_not_wait_for_the_answer_of_a_client_that_is_gone():
         conversation.receive(Request(0, "initialize", HELLO))
         conversation.receive(Request(1, "tools/call", {"name": "order", "arguments": {}}))
         await until(lambda: any(isinstance(one, Request) for one in heard))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SAFETY):
             await conversation.close(1.0)
         assert "disconnected without answering" in str(heard[-1])
 
@@ -80,7 +73,7 @@ def test_who_is_stopped_while_the_client_goes_away_is_stopped():
             await gone.wait()
             return {"type": "http.disconnect"}
 
-        watching = asyncio.create_task(Watch(receive).over(asyncio.sleep(20)))
+        watching = asyncio.create_task(Watch(receive).over(asyncio.sleep(3600)))
         await asyncio.sleep(0.01)
         gone.set()
         for _ in range(10):
@@ -126,7 +119,7 @@ def test_the_stream_of_a_session_ends_with_it():
         streaming = asyncio.create_task(session.stream(Reply(send)))
         await until(lambda: sent)
         await sessions.end(number)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(SAFETY):
             await streaming
         assert sent[-1] == {"type": "http.response.body", "body": b""}
 
@@ -152,24 +145,23 @@ def test_a_session_that_is_listened_to_is_not_forgotten():
 
 
 def test_a_resource_that_never_comes_does_not_keep_the_program_alive():
-    release = threading.Event()
+    begun, release = threading.Event(), threading.Event()
 
     @resource("slow://it")
     def slow() -> str:
         """Never comes."""
-        release.wait(20)
+        begun.set()
+        release.wait(SAFETY)
         return ""
 
     async def test():
         conversation = Conversation(Server(resources=[slow]), lambda _: None)
         conversation.receive(Request(0, "initialize", HELLO))
         conversation.receive(Request(1, "resources/read", {"uri": "slow://it"}))
-        await asyncio.sleep(0.1)
+        await until(begun.is_set)
         await conversation.close()
 
-    began = time.monotonic()
     asyncio.run(test())
-    assert time.monotonic() - began < 5
     release.set()
 
 
@@ -208,7 +200,7 @@ def test_a_batch_that_has_begun_is_answered_at_the_end_of_the_input():
         call = write(Request(1, "tools/call", {"name": "rest", "arguments": {}}))
         lines.data_received(b"[" + call + b"]\n")
         lines.connection_lost(None)
-        await lines.close(5.0)
+        await lines.close(SAFETY)
         assert output.written.splitlines()[-1].startswith(b"[{")
         assert b"rested" in output.written
 

@@ -10,6 +10,7 @@ from toolwire.mcp import HttpApp, Server, current_exchange
 from toolwire.mcp.guard import Guard
 from toolwire.mcp.sessions import Sessions
 from toolwire.wire.mcp.errors import RpcError
+from virtual_time import run_virtual
 
 LATEST = "2026-07-28"
 META = {"io.modelcontextprotocol/protocolVersion": LATEST, "io.modelcontextprotocol/clientCapabilities": {}}
@@ -89,7 +90,7 @@ def run(work):
         await asyncio.sleep(0)
         assert asyncio.all_tasks() == before, "something was left behind"
 
-    asyncio.run(alone())
+    run_virtual(alone())
 
 
 def test_who_goes_away_stops_a_stateless_request():

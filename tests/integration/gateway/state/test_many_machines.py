@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from toolwire.gateway.usage_stores import open_usage
 from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall
 from toolwire.ir.response import Response, Stop, Usage
 from toolwire.testing.upstream import Upstream
+from waiting import SAFETY, until
 
 HISTORY = [{"role": "user", "content": "How warm is it in Paris?"}]
 MODEL = "anthropic/m"
@@ -60,7 +60,7 @@ class Machines:
         if process.poll() is None:
             process.send_signal(how)
         with process:
-            return process.wait(30)
+            return process.wait(SAFETY)
 
 
 def settings(upstream, redis, usage, **limits):
@@ -74,6 +74,14 @@ def settings(upstream, redis, usage, **limits):
 @pytest.fixture(params=["sqlite", "postgres"])
 def usage(request, tmp_path):
     return str(tmp_path / "usage.db") if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+
+def requests_in(usage):
+    store = open_usage(usage)
+    try:
+        return sum(one.requests for one in store.sums("key", 0.0))
+    finally:
+        store.close()
 
 
 async def statuses(client, count):
@@ -101,7 +109,7 @@ def test_limits_signatures_and_usage_are_shared_and_survive_a_machine(redis_url,
             assert (await ann.go_on(MODEL, HISTORY, message)).status == 200  # on the first
             assert b"c2lnbmVk000001" in upstream.heard[-1].body
             bobs = await bob.ask(MODEL, HISTORY)  # on the first
-        await asyncio.sleep(1.0)  # its rows are written five times a second
+        await until(lambda: requests_in(usage) == 23, 0.1)
         machines.kill(0)
         async with ChatClient(others, "ann") as ann, ChatClient(others, "bob") as bob:
             assert (await bob.go_on(MODEL, HISTORY, bobs)).status == 200
@@ -147,9 +155,7 @@ def test_a_machine_that_is_told_to_stop_answers_first_and_writes_its_rows(redis_
             async with ChatClient(machines.urls, "ann", stream=True) as ann:
                 asked = asyncio.gather(*(ann.post(MODEL, HISTORY) for _ in range(6)))
                 await upstream.asked(6)
-                began = time.monotonic()
                 codes = await asyncio.to_thread(machines.stop)
-                assert time.monotonic() - began < 20
                 return codes, [reply.text.count("[DONE]") for reply in await asked]
 
     codes, ends = asyncio.run(run())
