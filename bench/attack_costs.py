@@ -15,7 +15,7 @@ from measure import best_seconds
 from toolwire.ir import ToolwireError
 from toolwire.schema import Validator, repair_arguments
 from toolwire.schema.unchecked import unchecked_patterns
-from toolwire.stream.repair import mend
+from toolwire.stream.repair import repair_json
 from toolwire.stream.strict import parse
 
 NUMBERS = count()
@@ -75,7 +75,7 @@ def document_attacks(largest: int) -> Iterator[Attack]:
     yield (
         "repair of a broken array, bytes",
         (largest // 40, largest // 20, largest // 10),
-        lambda n: lambda broken="[" + "1," * (n // 2) + "{]": mend(broken),
+        lambda n: lambda broken="[" + "1," * (n // 2) + "{]": repair_json(broken),
     )
 
 

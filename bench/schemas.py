@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bfcl import PACKAGE, functions
 from toolwire.schema import DIALECTS, lower
-from toolwire.testing.preservation import judge
+from toolwire.testing.preservation import check_preservation
 
 HERE = Path(__file__).parent
 FOLDERS = (os.environ.get("TOOLWIRE_SCHEMAS"), HERE.parent.parent / "shared/data/tool_schemas")
@@ -166,7 +166,9 @@ def measure(name: str, dialect: str, function: object, corpus: list[tuple[str, d
             counts["crashed"] += 1
             continue
         counts["changed its input"] += function is not None and given != schema and written is not given
-        verdict = judge(schema, written, DIALECTS[dialect], lift=lift, encode=encode, reported=told, seed=seed)
+        verdict = check_preservation(
+            schema, written, DIALECTS[dialect], lift=lift, encode=encode, reported=told, seed=seed
+        )
         if verdict is None:
             continue
         counts["tested"] += 1

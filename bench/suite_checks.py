@@ -15,7 +15,7 @@ from suite_reading import Reading
 from toolwire.ir.errors import ToolwireError
 from toolwire.ir.losses import Loss
 from toolwire.schema import Lowered, Validator, lower
-from toolwire.schema.fits import same
+from toolwire.schema.fits import json_equal
 from toolwire.testing.preservation import without_null
 
 CRASHED = "crashed"
@@ -93,7 +93,7 @@ class Check:
 
     def _why(self, value: object, expected: bool) -> str:
         """Return the reason why the local verdict differs from the expected one."""
-        if self._validator.findings:
+        if self._validator.unchecked_patterns:
             return PATTERN
         problems = self._validator.problems(value)
         if any(problem.keyword in ("effort", "depth") for problem in problems):
@@ -146,19 +146,19 @@ class Check:
         """Return the reason why a valid instance does not survive the round trip; None if it does."""
         there = lowered.encode(value)
         back = lowered.lift(there)
-        if written.accepts(there) and same(back, value):
+        if written.accepts(there) and json_equal(back, value):
             return None
         reasons, meant = self._reading.explain(value)
         if reasons:  # without the unintended keys there is no other documented reason
             rest = None
-            if not same(meant, value) and self._validator.accepts(meant):
+            if not json_equal(meant, value) and self._validator.accepts(meant):
                 rest = self._valid(lowered, written, meant)
             return min(reasons) if rest is None or rest in reasons else rest
-        if written.accepts(there) and same(without_null(back), without_null(value)):
+        if written.accepts(there) and json_equal(without_null(back), without_null(value)):
             return NULL
         if any(map(_explains, lowered.losses)):
             return REPORTED
-        if same(back, value) and {problem.keyword for problem in written.problems(there)} == {"format"}:
+        if json_equal(back, value) and {problem.keyword for problem in written.problems(there)} == {"format"}:
             return FORMAT_OF_DRAFT
         return UNREPORTED
 
@@ -167,7 +167,7 @@ class Check:
         back = lowered.lift(lowered.encode(value))
         if not self._validator.accepts(back):
             return None
-        if same(without_null(back), without_null(value)):
+        if json_equal(without_null(back), without_null(value)):
             return NULL
         if all(type(one) is str and type(other) is not str for one, other in _differences(value, back)):
             return READS_AS_VALID
@@ -176,7 +176,7 @@ class Check:
 
 def _differences(value: object, back: object) -> list[tuple[object, object]]:
     """Return the smallest parts in which two values differ."""
-    if same(value, back):
+    if json_equal(value, back):
         return []
     if type(value) is dict and type(back) is dict and value.keys() == back.keys():
         return [pair for key in value for pair in _differences(value[key], back[key])]

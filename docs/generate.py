@@ -331,7 +331,7 @@ def rules_pages() -> dict[Path, str]:
         "|---|---|---|---|---|",
     ]
     for rule in every_rule():
-        level = f"({rule.level})" if rule.asked else rule.level
+        level = f"({rule.level})" if rule.opt_in else rule.level
         cells = (f"[{rule.id}]({rule.id}.md)", level, ", ".join(rule.providers), rule.title, rule.fix)
         lines.append(f"| {' | '.join(cells)} |")
     pages = {RULES / f"{rule.id}.md": page_of(rule.id) for rule in every_rule()}

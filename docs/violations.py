@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from toolwire.schema import DIALECTS
-from toolwire.testing.refusals import Where, refusal
+from toolwire.testing.refusals import Enforcement, violation_outcome
 
 VIOLATIONS_PAGE = Path(__file__).with_name("violations.md")
 VECTORS = Path(__file__).parent.parent / "tests/vectors/schema"
-MARKS: dict[Where, str] = {"unwritable": "–", "told": "■", "local": "□", "lifted": "≈"}
-NAMES: dict[Where, str] = {
+MARKS: dict[Enforcement, str] = {"unwritable": "–", "told": "■", "local": "□", "lifted": "≈"}
+NAMES: dict[Enforcement, str] = {
     "unwritable": "cannot be generated",
     "told": "in the schema",
     "local": "in the description",
@@ -64,8 +64,8 @@ def _table_head(*first: str) -> list[str]:
 def _row(call: dict[str, Any], schema: Any, totals: dict[str, Counter[str]]) -> str:
     cells = [call["about"], f"`{call['path'] or '/'}` {call['keyword']}"]
     for name in DIALECTS:
-        found = refusal(schema, name, call["arguments"])
+        found = violation_outcome(schema, name, call["arguments"])
         assert found is not None, f"{name} accepts: {call['about']}"
-        totals[name][found.where] += 1
-        cells.append(MARKS[found.where])
+        totals[name][found.enforcement] += 1
+        cells.append(MARKS[found.enforcement])
     return f"| {' | '.join(cells)} |"

@@ -18,7 +18,7 @@ settings.register_profile("explore", max_examples=1000, **_QUIET)
 settings.load_profile("explore" if os.environ.get("EXPLORE") else "fixed")
 
 # A scripted provider that waits for a request or a disconnect gives up by itself only where a test hangs.
-for _waits in (Upstream.asked, Upstream.disconnected):
+for _waits in (Upstream.wait_for_requests, Upstream.disconnected):
     _waits.__kwdefaults__["within"] = SAFETY
 
 

@@ -8,24 +8,24 @@ The request has two calls, one loss and token counts, and was streamed. Spans ar
 import time
 from tempfile import TemporaryFile
 
-from toolwire.gateway.asked import Asked
-from toolwire.gateway.fronts import FRONTS, Place
+from toolwire.gateway.asked import ClientRequest
+from toolwire.gateway.fronts import INGRESSES, Route
 from toolwire.gateway.log import AccessLog
 from toolwire.gateway.metrics import Metrics
 from toolwire.gateway.redact import Redactor
-from toolwire.gateway.turn import Turn
+from toolwire.gateway.turn import RequestLog
 from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage
 
 COUNT = 20_000
 ROUNDS = 5
 BODY = b'{"model": "claude-sonnet-5", "max_tokens": 64, "messages": []}'
-ASKED = Asked(Place("generate", FRONTS["anthropic"]), BODY, {}, {})
+ASKED = ClientRequest(Route("generate", INGRESSES["anthropic"]), BODY, {}, {})
 HEADERS = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 
 
 def turn(number):
-    return Turn(
+    return RequestLog(
         f"{number:024x}",
         time.time(),
         "anthropic",

@@ -43,7 +43,7 @@ _HOMES = {
     "LossError": "ir.errors",
     "UpstreamError": "ir.errors",
 }
-_ROOMS = ("ir", "stream", "schema", "wire", "text", "bridge", "testing")
+_RULE_MODULES = ("ir", "stream", "schema", "wire", "text", "bridge", "testing")
 
 __all__ = [
     "EncodeError",
@@ -85,7 +85,7 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is not None:
         value = getattr(import_module(f"{__name__}.{home}"), name)
-    elif name in _ROOMS:
+    elif name in _RULE_MODULES:
         value = import_module(f"{__name__}.{name}")
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -94,7 +94,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_ROOMS})
+    return sorted({*globals(), *__all__, *_RULE_MODULES})
 
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from shapes import FORMATS, Call, Said, spoken
 
 from toolwire.ir.parts import Text, ToolCall, ToolResult
 from toolwire.ir.request import Request
-from toolwire.testing.upstream import Raw
+from toolwire.testing.upstream import RawReply
 
 WORD = re.compile(r"word-[0-9a-f]{8}")
 
@@ -36,10 +36,10 @@ def _sentence(alpha: str, beta: str) -> str:
     return f"alpha.txt says {alpha} and beta.txt says {beta}."
 
 
-def model_for(agent: Agent, upstream: str, files: Files) -> Callable[[Request], Raw]:
+def model_for(agent: Agent, upstream: str, files: Files) -> Callable[[Request], RawReply]:
     name = agent.read(files.folder)[0]
 
-    def answer(request: Request) -> Raw:
+    def answer(request: Request) -> RawReply:
         stream = bool(request.stream)
         if upstream in FORMATS:
             return spoken(upstream, _in_words(request, name, calls()), stream=stream)

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from toolwire.gateway.app import Gateway
-from toolwire.gateway.fronts import place_of
-from toolwire.gateway.settings import from_document
+from toolwire.gateway.fronts import match_route
+from toolwire.gateway.settings import parse_settings
 from toolwire.gateway.state import open_state, usage_address
 
 ROOT = Path(__file__).parent.parent.parent
@@ -43,8 +43,8 @@ def variables():
 def settings():
     text = MANIFESTS["ConfigMap", "toolwire"]["data"]["toolwire.toml"]
     return {
-        "compose": from_document(tomllib.loads((DEPLOY / "toolwire.toml").read_text("utf-8"))),
-        "kubernetes": from_document(tomllib.loads(text)),
+        "compose": parse_settings(tomllib.loads((DEPLOY / "toolwire.toml").read_text("utf-8"))),
+        "kubernetes": parse_settings(tomllib.loads(text)),
     }
 
 
@@ -121,13 +121,13 @@ def test_ports_are_the_same_everywhere():
 
 def test_probes_ask_what_is_there():
     actions = {
-        name: place_of("GET", CONTAINER[f"{name}Probe"]["httpGet"]["path"], {}).action for name in ("liveness", "startup", "readiness")
+        name: match_route("GET", CONTAINER[f"{name}Probe"]["httpGet"]["path"], {}).action for name in ("liveness", "startup", "readiness")
     }  # fmt: skip
     assert actions == {"liveness": "alive", "startup": "alive", "readiness": "ready"}
     program = GATEWAY["healthcheck"]["test"][-1]
     compile(program, "healthcheck", "exec")
     [url] = re.findall(r"http://127\.0\.0\.1:4141(/\w+)", program)
-    assert place_of("GET", url, {}).action == "ready"
+    assert match_route("GET", url, {}).action == "ready"
 
 
 def test_there_is_time_to_finish():

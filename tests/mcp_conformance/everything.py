@@ -368,10 +368,10 @@ if __name__ == "__main__":
     import uvicorn
 
     from toolwire.mcp import HttpApp, Server
-    from toolwire.mcp.offers import offered_by
+    from toolwire.mcp.offers import find_offers
     from toolwire.run.toolbox import Toolbox
 
     module = sys.modules[__name__]
-    resources, prompts = offered_by(module)
+    resources, prompts = find_offers(module)
     server = Server(Toolbox(module), resources=resources, prompts=prompts, name="everything")
     uvicorn.run(HttpApp(server), port=int(sys.argv[1]), log_level="warning")

@@ -9,7 +9,7 @@ from canonical import json_values, objects
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.bridge.unwrap import Unwrapper
+from toolwire.bridge.unwrap import FreeformUnwrapper
 from toolwire.ir import CallDelta, CallEnd, ToolwireError
 from toolwire.ir.text import dumps, escape, unescape
 from toolwire.stream.scanner import Scanner
@@ -92,7 +92,7 @@ def test_escaping_comes_back(words):
 def test_a_wrapped_input_is_passed_on_while_it_arrives(words, places, ascii_only):
     raw = json.dumps({"input": words}, ensure_ascii=ascii_only)
     edges = [0, *sorted(place % (len(raw) + 1) for place in places), len(raw)]
-    unwrapper = Unwrapper(0)
+    unwrapper = FreeformUnwrapper(0)
     events = []
     for start, end in itertools.pairwise(edges):
         events += unwrapper.feed(CallDelta.of(0, raw[start:end]))
@@ -107,7 +107,7 @@ def test_a_wrapped_input_is_passed_on_while_it_arrives(words, places, ascii_only
 def test_what_is_not_the_one_argument_is_not_complete(raw):
     arguments, state = parse_arguments(raw)
     for pieces in ([raw], list(raw)):
-        unwrapper = Unwrapper(0)
+        unwrapper = FreeformUnwrapper(0)
         events = [event for piece in pieces for event in unwrapper.feed(CallDelta.of(0, piece))]
         *more, end = unwrapper.end(CallEnd(0, arguments, raw, state))
         assert end.state == ("truncated" if state == "truncated" else "invalid")
@@ -120,7 +120,7 @@ def test_what_is_not_the_one_argument_is_not_complete(raw):
 def test_arguments_beside_the_input_are_not_input(raw):
     arguments, state = parse_arguments(raw)
     for pieces in ([raw], list(raw)):
-        unwrapper = Unwrapper(0)
+        unwrapper = FreeformUnwrapper(0)
         events = [event for piece in pieces for event in unwrapper.feed(CallDelta.of(0, piece))]
         *more, end = unwrapper.end(CallEnd(0, arguments, raw, state))
         assert (end.state, end.raw) == ("complete", "x")

@@ -13,7 +13,7 @@ from toolwire.ir import BrokenJSON
 from toolwire.ir.text import dumps
 from toolwire.schema import repair_arguments
 from toolwire.schema.repair import POLICIES
-from toolwire.stream.repair import mend, readings
+from toolwire.stream.repair import interpretations, repair_json
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors/repair/corruptions.json").read_text(encoding="utf-8"))
 SOUND = [(row["right"], VECTORS["schemas"][row["schema"]]) for row in VECTORS["corruptions"] if "right" in row]
@@ -93,7 +93,7 @@ def test_a_mark_too_few_or_too_many_is_never_silently_wrong(value, place, twice)
 
 @given(text=st.one_of(BRACKETS, BRACKETS.map('{{"a": "{}'.format), st.text()))
 def test_any_text_is_read_or_refused(text):
-    for read in (mend, lambda text: list(readings(text))):
+    for read in (repair_json, lambda text: list(interpretations(text))):
         try:
             read(text)
         except BrokenJSON as error:
@@ -106,11 +106,11 @@ def test_any_text_is_read_or_refused(text):
 @given(text=st.one_of(BRACKETS, st.tuples(objects, BRACKETS).map(lambda pair: json.dumps(pair[0]) + pair[1])))
 def test_what_was_repaired_needs_no_repair(text):
     try:
-        found = [mend(text), *readings(text)]
+        found = [repair_json(text), *interpretations(text)]
     except BrokenJSON:
         return
     for one in found:
-        again = mend(dumps(one.value))
+        again = repair_json(dumps(one.value))
         assert (dumps(again.value), again.steps) == (dumps(one.value), ())
 
 
@@ -118,7 +118,7 @@ def test_what_was_repaired_needs_no_repair(text):
 def test_python_writes_what_we_read(value):
     """`repr` of a value is the most common way of writing something that is almost JSON."""
     try:
-        found = mend(repr({"value": value}))
+        found = repair_json(repr({"value": value}))
     except BrokenJSON as error:
         assert error.reason == "ambiguous"  # escapes that Python has and JSON does not
     else:

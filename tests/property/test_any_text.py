@@ -12,8 +12,8 @@ import toolwire.text
 from toolwire.ir import Tool, ToolCall
 from toolwire.testing import TextVector, same
 from toolwire.testing.text_suite import read_pieces
-from toolwire.text.engine.offered import Offered
-from toolwire.text.engine.signatures import SIGNATURES
+from toolwire.text.engine.offered import OfferedTools
+from toolwire.text.engine.signatures import FORMAT_MARKERS
 from waiting import cpu_guard
 from work_counter import assert_linear, count_work
 
@@ -27,7 +27,7 @@ def tokens(name):
     """The words of a format's language: those of a call, of its surroundings, and halves of them."""
     form = toolwire.text.get(name)
     call = form.calls.write([ToolCall("abcdefghi", "get_weather", SAMPLE)])
-    literals = {*form.calls.openers(Offered(TOOLS)), *form.noise, *form.halts, *itertools.chain(*form.reasoning)}
+    literals = {*form.calls.openers(OfferedTools(TOOLS)), *form.noise, *form.halts, *itertools.chain(*form.reasoning)}
     literals |= set(re.findall(r"<[^<>]*>|<｜[^｜]*｜>|\w+|\s+|[^\w\s]", call))
     return sorted({*literals, *(word[: len(word) // 2] for word in literals), "text", "\n", '"', "\\", "<|x|>"} - {""})
 
@@ -37,7 +37,7 @@ def tool(**types):
 
 
 TOOLS = [tool(city="string", a="integer", b="object")]
-DELIMITERS = sorted({mark for mark, _ in SIGNATURES} | {word for name in NAMES for word in tokens(name)})
+DELIMITERS = sorted({mark for mark, _ in FORMAT_MARKERS} | {word for name in NAMES for word in tokens(name)})
 strings = st.lists(
     st.one_of(
         st.sampled_from(DELIMITERS),
@@ -147,7 +147,7 @@ def hostile(name):
     form = toolwire.text.get(name)
     call = form.calls.write([ToolCall("abcdefghi", "get_weather", {"city": "Paris"})])
     head, tail = call.split("Paris")
-    opener = (*form.calls.openers(Offered(TOOLS)), *form.calls.weak(Offered(TOOLS)))[0]
+    opener = (*form.calls.openers(OfferedTools(TOOLS)), *form.calls.weak(OfferedTools(TOOLS)))[0]
     yield from ("<", opener, '{"name": "', '[{"a":', " \n", head, call)
     yield from (
         (head, tail[:-1]),

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from toolwire.ir.errors import ToolwireError
 from toolwire.schema.dialects import DIALECTS
 from toolwire.schema.lowering import _lower
-from toolwire.schema.read import read
-from toolwire.schema.repair import _Ladder
+from toolwire.schema.read import parse_schema
+from toolwire.schema.repair import _Repairer
 from toolwire.schema.validate import Validator
 from work_counter import count_work
 
@@ -80,12 +80,12 @@ def attempt(work):
 
 def use(document, value):
     for target in TARGETS:
-        lowered = _lower(document, DIALECTS[target], lambda: read(document))
+        lowered = _lower(document, DIALECTS[target], lambda: parse_schema(document))
         lowered.lift(lowered.encode(value))
         lowered.lift(value)
     attempt(lambda: Validator(document).problems(value))
-    attempt(lambda: _Ladder(document).from_value(value, (), "aggressive"))
-    attempt(lambda: _Ladder(document).from_text(json.dumps(value)[:-1], "aggressive", True))
+    attempt(lambda: _Repairer(document).from_value(value, (), "aggressive"))
+    attempt(lambda: _Repairer(document).from_text(json.dumps(value)[:-1], "aggressive", True))
 
 
 @pytest.mark.finding("Z1")

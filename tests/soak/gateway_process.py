@@ -13,11 +13,11 @@ import uvloop
 
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.serve import bind, serve
-from toolwire.gateway.settings import load
+from toolwire.gateway.settings import load_settings
 
 
 async def main(path: Path) -> None:
-    settings = load(path)
+    settings = load_settings(path)
     kinds: Counter[str] = Counter()
     gateway = Gateway(settings, environment={}, sinks=[lambda turn: kinds.update([f"{turn.status} {turn.error}"])])
     listener = bind(settings, port=0)

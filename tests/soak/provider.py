@@ -12,7 +12,7 @@ import uvloop
 
 from toolwire import Request, Response, Text, ToolCall
 from toolwire.ir.response import Fault, Stop, Usage
-from toolwire.testing import Partly, Raw, Upstream
+from toolwire.testing import PartialReply, RawReply, Upstream
 
 USAGE = Usage(10, 20)
 GARBAGE = b"data: {\xff\x00 not json\n\n<html>502</html>\n"
@@ -25,11 +25,13 @@ def answer(request: Request) -> object:
         call = ToolCall(f"call-{token}", "get_weather", {"city": token})
         return Response(parts=(call,), stop=Stop("tool_calls"), usage=USAGE)
     if how in ("stall", "cut", "reset"):
-        return Partly(words, 700, how)
+        return PartialReply(words, 700, how)
     if how == "silent":
-        return Partly(words, None, "stall")
+        return PartialReply(words, None, "stall")
     if how == "garbage":
-        return Raw(GARBAGE, headers={"content-type": "text/event-stream" if request.stream else "application/json"})
+        return RawReply(
+            GARBAGE, headers={"content-type": "text/event-stream" if request.stream else "application/json"}
+        )
     if how == "limited":
         return Fault("rate_limit", f"{token} is too much", 429, retry_after=1.0)
     if how == "failing":

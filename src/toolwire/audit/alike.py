@@ -11,16 +11,16 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import TypeAlias
 
-__all__ = ["ENOUGH", "first_alike"]
+__all__ = ["SIMILARITY_THRESHOLD", "first_similar"]
 
-ENOUGH = 0.85
+SIMILARITY_THRESHOLD = 0.85
 """Minimum Jaccard similarity of two near-duplicates: shared words divided by all words."""
-_FEWEST = 5  # words; shorter texts give no meaningful similarity
+_MIN_WORDS = 5  # words; shorter texts give no meaningful similarity
 
 Words: TypeAlias = frozenset[str]
 
 
-def first_alike(texts: Sequence[Words]) -> Iterator[tuple[int, int]]:
+def first_similar(texts: Sequence[Words]) -> Iterator[tuple[int, int]]:
     """Yield (index, first earlier near-duplicate) for each text; texts with identical word sets are not compared.
 
     >>> list(first_alike([frozenset("abcdefgh"), frozenset("stuvwxyz"), frozenset("abcdefghi"), frozenset("abcdefgh")]))
@@ -30,30 +30,30 @@ def first_alike(texts: Sequence[Words]) -> Iterator[tuple[int, int]]:
     first: dict[Words, int] = {}
     holders: dict[tuple[int, int, str], list[Words]] = defaultdict(list)
     for index, words in enumerate(texts):
-        if len(words) < _FEWEST:
+        if len(words) < _MIN_WORDS:
             continue
         ranked = sorted(words, key=lambda word: (rarity[word], word))
         found = [
             first[other]
             for size in _sizes(len(words))
-            for word in _telling(ranked, size)
+            for word in _prefix_filter(ranked, size)
             for other in holders.get((size, len(words), word), ())
-            if other != words and len(words & other) >= ENOUGH * len(words | other)
+            if other != words and len(words & other) >= SIMILARITY_THRESHOLD * len(words | other)
         ]
         if found:
             yield index, min(found)
         if first.setdefault(words, index) == index:
             for size in _sizes(len(words)):
-                for word in _telling(ranked, size):
+                for word in _prefix_filter(ranked, size):
                     holders[len(words), size, word].append(words)
 
 
 def _sizes(size: int) -> range:
-    """Return the sizes of the word sets that can reach `ENOUGH` similarity with a set of this size."""
-    return range(ceil(ENOUGH * size), int(size / ENOUGH) + 1)
+    """Return the sizes of the word sets that can reach `SIMILARITY_THRESHOLD` similarity with a set of this size."""
+    return range(ceil(SIMILARITY_THRESHOLD * size), int(size / SIMILARITY_THRESHOLD) + 1)
 
 
-def _telling(ranked: list[str], other: int) -> list[str]:
+def _prefix_filter(ranked: list[str], other: int) -> list[str]:
     """Return the rarest words; every near-duplicate of size `other` contains at least one of them."""
-    shared = ceil(ENOUGH / (1 + ENOUGH) * (len(ranked) + other) - 1e-9)
+    shared = ceil(SIMILARITY_THRESHOLD / (1 + SIMILARITY_THRESHOLD) * (len(ranked) + other) - 1e-9)
     return ranked[: len(ranked) - shared + 1]

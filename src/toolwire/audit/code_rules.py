@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from ..schema.dialects import DIALECTS
-from .findings import Finding, Place, chosen, found_at, registering
+from .findings import Finding, SourceLocation, is_selected, make_finding, rule_decorator
 
 __all__ = ["CODE_CHECKS", "audit_code"]
 
-CodeCheck: TypeAlias = Callable[["Code"], Iterator[tuple[ast.AST, str]]]
+CodeCheck: TypeAlias = Callable[["PythonModule"], Iterator[tuple[ast.AST, str]]]
 
 
-class Code:
+class PythonModule:
     """A parsed module with the parent of each node. If parsing failed, it has no nodes and `broken` is the error."""
 
     def __init__(self, source: str) -> None:
@@ -35,7 +35,7 @@ class Code:
             if isinstance(node, ast.Call) and _last(node.func) in names:
                 yield node
 
-    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+    def sibling_calls(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield the functions called in the function that contains the node."""
         while node in self.parents and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             node = self.parents[node]
@@ -78,7 +78,7 @@ class Code:
 CODE_CHECKS: dict[str, CodeCheck] = {}
 
 
-_rule = registering(CODE_CHECKS)
+_rule = rule_decorator(CODE_CHECKS)
 
 
 def audit_code(
@@ -90,15 +90,15 @@ def audit_code(
     targets: Sequence[str] = (),
 ) -> tuple[Finding, ...]:
     """Run the code rules on Python source; `# toolwire: ignore[TW074]` on a line suppresses that rule there."""
-    code, lines = Code(source), source.splitlines()
+    code, lines = PythonModule(source), source.splitlines()
     found: list[Finding] = []
     for rule_id, check in CODE_CHECKS.items():
-        if not chosen(rule_id, select, ignore, targets):
+        if not is_selected(rule_id, select, ignore, targets):
             continue
         for node, message in check(code):
             line = getattr(node, "lineno", 1)
             if f"toolwire: ignore[{rule_id}]" not in "".join(lines[line - 1 : line]):
-                found.append(found_at(Place(file, line), rule_id, "", "", message))
+                found.append(make_finding(SourceLocation(file, line), rule_id, "", "", message))
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: (finding.line, finding.rule)))
 
 
@@ -135,21 +135,21 @@ def _mentions(node: ast.AST, *names: str) -> bool:
     "arguments parsed without error handling",
     "catch the error and return it to the model as the result",
 )
-def unguarded_arguments(code: Code) -> Iterator[tuple[ast.AST, str]]:
+def unguarded_arguments(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for call in code.calls("loads"):
         if call.args and _mentions(call.args[0], "arguments") and not code.guarded(call):
             yield call, "a model may produce arguments that are not valid JSON"
 
 
 @_rule("TW071", "warning", "all", "only the first call is handled", "loop over all calls")
-def first_call(code: Code) -> Iterator[tuple[ast.AST, str]]:
+def first_call(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.Subscript):
         if _is_first(node, "tool_calls") and not _mentions(node, "delta"):
             yield node, "a model may make several calls in one turn"
 
 
 @_rule("TW072", "warning", "anthropic gemini", "first content block assumed to be text", "select blocks by type")
-def first_block(code: Code) -> Iterator[tuple[ast.AST, str]]:
+def first_block(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.Attribute):
         assert isinstance(node, ast.Attribute)
         if node.attr == "text" and (_is_first(node.value, "content") or _is_first(node.value, "parts")):
@@ -157,7 +157,7 @@ def first_block(code: Code) -> Iterator[tuple[ast.AST, str]]:
 
 
 @_rule("TW073", "error", "openai_chat", "stream read as if it had one call", "accumulate the deltas per `index`")
-def first_delta(code: Code) -> Iterator[tuple[ast.AST, str]]:
+def first_delta(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.Subscript):
         if _is_first(node, "tool_calls") and _mentions(node, "delta"):
             yield node, "the index identifies the call of each delta"
@@ -170,7 +170,7 @@ def first_delta(code: Code) -> Iterator[tuple[ast.AST, str]]:
     "calls detected by the stop reason",
     "check the response for calls",
 )
-def stop_reason(code: Code) -> Iterator[tuple[ast.AST, str]]:
+def stop_reason(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.Compare):
         assert isinstance(node, ast.Compare)
         words = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
@@ -179,7 +179,7 @@ def stop_reason(code: Code) -> Iterator[tuple[ast.AST, str]]:
 
 
 @_rule("TW075", "warning", "all", "unbounded agent loop", "limit the number of turns")
-def endless(code: Code) -> Iterator[tuple[ast.AST, str]]:
+def endless(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.While):
         assert isinstance(node, ast.While)
         asks = any(isinstance(inner, ast.Call) and _last(inner.func) in _ASKS for inner in ast.walk(node))
@@ -191,7 +191,7 @@ _ASKS = ("create", "generate_content", "completion", "acompletion", "parse", "st
 
 
 @_rule("TW076", "error", "all", "tool name resolved in an open namespace", "look it up among the declared tools")
-def free_dispatch(code: Code) -> Iterator[tuple[ast.AST, str]]:
+def free_dispatch(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for call in code.calls("eval", "exec"):
         yield call, "text from a model is executed"
     for node in code.of(ast.Subscript):
@@ -214,19 +214,19 @@ def _spread(call: ast.Call) -> ast.expr | None:
 @_rule(
     "TW077", "warning", "all", "arguments passed to a function unvalidated", "validate them against the schema first"
 )
-def unchecked(code: Code) -> Iterator[tuple[ast.AST, str]]:
+def unchecked(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.Call):
         assert isinstance(node, ast.Call)
         checked = any(
             _mentions(one, "check", "validate", "problems", "model_validate", "validate_python")
-            for one in code.around(node)
+            for one in code.sibling_calls(node)
         )
         if _spread(node) is not None and not checked and _last(node.func) not in ("dict", "update", "Tool", "replace"):
             yield node, "a wrong name or type raises a TypeError in your code"
 
 
 @_rule("TW078", "warning", "all", "retry of a function with side effects", "send an idempotency key")
-def retried(code: Code) -> Iterator[tuple[ast.AST, str]]:
+def retried(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.FunctionDef, ast.AsyncFunctionDef):
         assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         decorators = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
@@ -238,7 +238,7 @@ def retried(code: Code) -> Iterator[tuple[ast.AST, str]]:
 
 
 @_rule("TW079", "warning", "all", "a tool error ends the loop", "return it to the model as an error result")
-def escaping(code: Code) -> Iterator[tuple[ast.AST, str]]:
+def escaping(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.Call):
         assert isinstance(node, ast.Call)
         if _spread(node) is not None and isinstance(node.func, (ast.Subscript, ast.Name)) and not code.guarded(node):
@@ -247,7 +247,7 @@ def escaping(code: Code) -> Iterator[tuple[ast.AST, str]]:
 
 
 @_rule("TW080", "info", "openai_chat", "deprecated function-calling API", "use `tools` and `tool_choice`")
-def deprecated(code: Code) -> Iterator[tuple[ast.AST, str]]:
+def deprecated(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for call in code.calls(*_ASKS):
         for keyword in call.keywords:
             if keyword.arg in ("functions", "function_call"):
@@ -267,7 +267,7 @@ _OF_SCHEMAS = DIALECTS["openai"].keywords | {"$schema", "$id", "definitions", "n
 
 
 @_rule("TW081", "warning", "all", "shared schema modified in place", "copy it first with copy.deepcopy")
-def changed_schema(code: Code) -> Iterator[tuple[ast.AST, str]]:
+def changed_schema(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for node in code.of(ast.Assign, ast.AugAssign, ast.Delete, ast.Call):
         for target, keyword in _changes(node):
             if keyword in _OF_SCHEMAS and _names_a_schema(target) and code.comes_from_outside(target):
@@ -306,14 +306,14 @@ def _names_a_schema(node: ast.expr) -> bool:
     "SDK object appended to the history",
     "store the whole message as plain data",
 )
-def sdk_object(code: Code) -> Iterator[tuple[ast.AST, str]]:
+def sdk_object(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for call in code.calls("append"):
         if call.args and isinstance(call.args[0], ast.Attribute) and call.args[0].attr in ("message", "content"):
             yield call, "other clients cannot read it, and signatures are easily lost"
 
 
 @_rule("TW083", "warning", "all", "all calls run concurrently", "run only read-only calls concurrently")
-def gathered(code: Code) -> Iterator[tuple[ast.AST, str]]:
+def gathered(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for call in code.calls("gather"):
         if _mentions(call, "tool_calls", "calls", "function_calls"):
             yield call, "calls that write may have to run in order"
@@ -333,7 +333,7 @@ _RENAMED = {
 
 
 @_rule("TW085", "info", "anthropic gemini", "parameter with other names elsewhere", "translate the request")
-def renamed(code: Code) -> Iterator[tuple[ast.AST, str]]:
+def renamed(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for call in code.calls(*_ASKS):
         for keyword in call.keywords:
             if keyword.arg in _RENAMED:
@@ -341,7 +341,7 @@ def renamed(code: Code) -> Iterator[tuple[ast.AST, str]]:
 
 
 @_rule("TW086", "error", "all", "source is not valid Python", "fix the syntax; no other rule ran on this file")
-def unreadable(code: Code) -> Iterator[tuple[ast.AST, str]]:
+def unreadable(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     error = code.broken
     if isinstance(error, SyntaxError):
         yield ast.Pass(lineno=max(error.lineno or 1, 1)), error.msg

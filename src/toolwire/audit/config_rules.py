@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 from ..ir.pointer import JSON, Object, join
 from ..wire.loopback import is_loopback
-from .findings import Finding, Hit, Place, chosen, found_at, registering
+from .findings import Finding, Hit, SourceLocation, is_selected, make_finding, rule_decorator
 from .packages import unpinned
 
 __all__ = ["CONFIG_CHECKS", "audit_config", "servers_of"]
 
 
-class Server(NamedTuple):
+class ServerEntry(NamedTuple):
     name: str
     at: str
     entry: Object
@@ -46,19 +46,19 @@ class Server(NamedTuple):
         yield from ((at, word) for at, word in self.line if re.match(r"[a-z][a-z0-9+.-]*://", word, re.IGNORECASE))
 
 
-ConfigCheck: TypeAlias = Callable[[Server], Iterator[Hit]]
+ConfigCheck: TypeAlias = Callable[[ServerEntry], Iterator[Hit]]
 CONFIG_CHECKS: dict[str, ConfigCheck] = {}
-_rule = registering(CONFIG_CHECKS)
+_rule = rule_decorator(CONFIG_CHECKS)
 
 
-def servers_of(document: JSON) -> list[Server] | None:
+def servers_of(document: JSON) -> list[ServerEntry] | None:
     """Return the servers of a client configuration, or None if the document is not one."""
     if type(document) is not dict:
         return None
     for key in ("mcpServers", "servers"):
         found = document.get(key)
         if type(found) is dict and (key == "mcpServers" or (found and all(map(_is_server, found.values())))):
-            return [Server(name, join(key, name), one) for name, one in found.items() if type(one) is dict]
+            return [ServerEntry(name, join(key, name), one) for name, one in found.items() if type(one) is dict]
     return None
 
 
@@ -67,7 +67,7 @@ def _is_server(entry: JSON) -> bool:
 
 
 def audit_config(
-    servers: Collection[Server],
+    servers: Collection[ServerEntry],
     file: str,
     *,
     select: Collection[str] = (),
@@ -77,10 +77,12 @@ def audit_config(
     """Run the configuration rules. `"x-toolwire-ignore": ["TW092"]` in an entry suppresses a rule."""
     found: list[Finding] = []
     for rule_id, check in CONFIG_CHECKS.items():
-        for server in servers if chosen(rule_id, select, ignore, targets) else ():
+        for server in servers if is_selected(rule_id, select, ignore, targets) else ():
             said = server.entry.get("x-toolwire-ignore")
             if type(said) is not list or rule_id not in said:
-                found += [found_at(Place(file), rule_id, "", hit.path, hit.message) for hit in check(server)]
+                found += [
+                    make_finding(SourceLocation(file), rule_id, "", hit.path, hit.message) for hit in check(server)
+                ]
     return tuple(dict.fromkeys(found))
 
 
@@ -95,7 +97,7 @@ LEAST_LEFT = 32
     "server name unsuitable as a tool prefix",
     "use only letters, digits, _ and -, at most 25 characters",
 )
-def server_name(server: Server) -> Iterator[Hit]:
+def server_name(server: ServerEntry) -> Iterator[Hit]:
     left = 64 - len(f"mcp__{server.name}__")
     if left < LEAST_LEFT:
         yield Hit(server.at, f"the prefix mcp__…__ leaves {max(left, 0)} of 64 characters for the tool name")
@@ -121,7 +123,7 @@ _HARMLESS = re.compile(
 
 
 @_rule("TW091", "error", "mcp", "secret in plain text", "reference an environment variable or a prompt of the client")
-def plain_secret(server: Server) -> Iterator[Hit]:
+def plain_secret(server: ServerEntry) -> Iterator[Hit]:
     for group in ("env", "headers"):
         for key, value in server.fields(group):
             bare = re.sub(r"^(?:bearer|basic|token)\s+", "", value, flags=re.IGNORECASE)
@@ -162,14 +164,14 @@ def _secret_in_address(url: str) -> bool:
 
 
 @_rule("TW092", "warning", "mcp", "unpinned server version", "specify the exact version")
-def floating_version(server: Server) -> Iterator[Hit]:
+def floating_version(server: ServerEntry) -> Iterator[Hit]:
     package = unpinned([word for _, word in server.line])
     if package is not None:
         yield Hit(server.at, f"the registry decides at each start which version of {package!r} runs")
 
 
 @_rule("TW093", "error", "mcp", "unencrypted connection to a remote server", "use https://")
-def in_the_clear(server: Server) -> Iterator[Hit]:
+def unencrypted_url(server: ServerEntry) -> Iterator[Hit]:
     for at, url in server.urls():
         try:
             parts = urlsplit(url)

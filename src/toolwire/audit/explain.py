@@ -17,10 +17,10 @@ from .schema_rules import SCHEMA_CHECKS
 
 __all__ = ["KINDS", "Example", "every_rule", "examples", "explain", "kind_of", "page_of"]
 
-_ROOMS = (code_rules, config_rules, log_rules, request_rules, tools)  # importing them registers their rules
+_RULE_MODULES = (code_rules, config_rules, log_rules, request_rules, tools)  # importing them registers their rules
 KINDS = ("tools", "request", "log", "code", "config")
 _LANGUAGES = {"code": "python", "log": "jsonl"}
-_MEANS: dict[Level, str] = {
+_LEVEL_MEANINGS: dict[Level, str] = {
     "error": "it is rejected, or something is lost",
     "warning": "it is accepted, but does not work as intended",
     "info": "advice",
@@ -50,7 +50,7 @@ def examples() -> dict[str, Example]:
 
 
 def every_rule() -> list[Rule]:
-    assert _ROOMS
+    assert _RULE_MODULES
     return sorted(RULES.values(), key=lambda rule: rule.id)
 
 
@@ -69,7 +69,7 @@ def kind_of(rule_id: str) -> str:
 def explain(rule_id: str) -> str:
     rule = RULES[rule_id]
     lines = [f"{rule.id} ({rule.level}): {rule.title}", f"affects: {', '.join(rule.providers)}", f"fix: {rule.fix}"]
-    lines += ["off by default: enable it with --select or --target"] if rule.asked else []
+    lines += ["off by default: enable it with --select or --target"] if rule.opt_in else []
     example = examples().get(rule_id)
     for words, text in (("bad", example.bad), ("good", example.good)) if example else ():
         lines += ["", f"{words}:", *(f"  {line}" for line in text.splitlines())]
@@ -79,14 +79,14 @@ def explain(rule_id: str) -> str:
 def page_of(rule_id: str) -> str:
     """Render the markdown page of a rule."""
     rule, kind = RULES[rule_id], kind_of(rule_id)
-    asked = f" Off by default: enable it with `--select {rule_id}`" + (
+    opt_in = f" Off by default: enable it with `--select {rule_id}`" + (
         f" or `--target {rule.providers[0]}`." if kind == "tools" and rule.providers == ("portable",) else "."
     )
     lines = [
         f"# {rule.id}: {rule.title}",
         "",
-        f"Checks {_ABOUT[kind]}. Level: **{rule.level}** ({_MEANS[rule.level]}). Affects: {', '.join(rule.providers)}."
-        + (asked if rule.asked else ""),
+        f"Checks {_ABOUT[kind]}. Level: **{rule.level}** ({_LEVEL_MEANINGS[rule.level]}). Affects: {', '.join(rule.providers)}."
+        + (opt_in if rule.opt_in else ""),
         "",
         f"**Fix:** {rule.fix}.",
         "",

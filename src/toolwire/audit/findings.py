@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ..ir.tools import Tool
 from ..ir.value import Value
-from .targets import concerns
+from .targets import applies_to
 
 __all__ = [
     "CHECKS",
@@ -16,13 +16,13 @@ __all__ = [
     "Finding",
     "Hit",
     "Level",
-    "Place",
     "Rule",
-    "chosen",
+    "SourceLocation",
     "declare",
-    "found_at",
-    "registering",
+    "is_selected",
+    "make_finding",
     "rule",
+    "rule_decorator",
 ]
 
 C = TypeVar("C")
@@ -37,11 +37,11 @@ class Hit(NamedTuple):
     message: str
 
 
-Check: TypeAlias = Callable[[tuple[Tool, ...]], Iterator[tuple[int, Hit]]]
+ToolCheck: TypeAlias = Callable[[tuple[Tool, ...]], Iterator[tuple[int, Hit]]]
 """Checks all tools of a list; yields each hit with the index of its tool, or -1 for the list itself."""
 
 
-class Place(NamedTuple):
+class SourceLocation(NamedTuple):
     """A file, a line number if the file has one document per line, and a pointer if the input is part of a document."""
 
     file: str = ""
@@ -57,7 +57,7 @@ class Rule(NamedTuple):
     providers: tuple[str, ...]
     title: str
     fix: str
-    asked: bool = False
+    opt_in: bool = False
     """Off by default: checked only if selected, or if its provider is a target."""
 
 
@@ -89,7 +89,7 @@ class Finding(Value, frozen=True):
 
 RULES: dict[str, Rule] = {}
 """All rules, for every kind of input."""
-CHECKS: dict[str, Check] = {}
+CHECKS: dict[str, ToolCheck] = {}
 """Checks of lists of tools, by rule id."""
 
 
@@ -105,7 +105,7 @@ class Registrar(Protocol[C]):
     ) -> Callable[[C], C]: ...
 
 
-def registering(checks: dict[str, C]) -> Registrar[C]:
+def rule_decorator(checks: dict[str, C]) -> Registrar[C]:
     """Return a decorator that registers checks in `checks`: rule(id, level, providers, title, fix)."""
 
     def rule(
@@ -121,21 +121,21 @@ def registering(checks: dict[str, C]) -> Registrar[C]:
     return rule
 
 
-rule = registering(CHECKS)
+rule = rule_decorator(CHECKS)
 
 
-def chosen(
+def is_selected(
     rule_id: str, select: Collection[str] = (), ignore: Collection[str] = (), targets: Collection[str] = ()
 ) -> bool:
     """Return True if a rule is enabled. `select` and `ignore` are prefixes of ids."""
     rule = RULES[rule_id]
-    if rule_id.startswith(tuple(ignore)) or not concerns(rule_id, rule.providers, targets):
+    if rule_id.startswith(tuple(ignore)) or not applies_to(rule_id, rule.providers, targets):
         return False
     if select:
         return rule_id.startswith(tuple(select))
-    return not rule.asked or not set(targets).isdisjoint(rule.providers)
+    return not rule.opt_in or not set(targets).isdisjoint(rule.providers)
 
 
-def found_at(place: Place, rule_id: str, tool: str, path: str, message: str) -> Finding:
+def make_finding(location: SourceLocation, rule_id: str, tool: str, path: str, message: str) -> Finding:
     rule = RULES[rule_id]
-    return Finding(rule.id, rule.level, rule.providers, tool, path, message, rule.fix, place.file, place.line)
+    return Finding(rule.id, rule.level, rule.providers, tool, path, message, rule.fix, location.file, location.line)

@@ -11,28 +11,28 @@ from ..ir.request import Request
 from ..ir.text import to_bytes
 from ..ir.tools import Tool
 from ..wire.protocol import Wire
-from .findings import Finding, Hit, Place, chosen, found_at, registering
+from .findings import Finding, Hit, SourceLocation, is_selected, make_finding, rule_decorator
 from .request_rules import audit_request
 from .tools import audit_tools
 
-__all__ = ["LOG_CHECKS", "Recorded", "audit_log"]
+__all__ = ["LOG_CHECKS", "LoggedRequest", "audit_log"]
 
 
-class Recorded(NamedTuple):
+class LoggedRequest(NamedTuple):
     """A request, its wire and its location."""
 
-    place: Place
+    location: SourceLocation
     request: Request
     wire: Wire
 
 
-LogCheck: TypeAlias = Callable[[Sequence[Recorded]], Iterator[tuple[int, Hit]]]
+LogCheck: TypeAlias = Callable[[Sequence[LoggedRequest]], Iterator[tuple[int, Hit]]]
 LOG_CHECKS: dict[str, LogCheck] = {}
-_rule = registering(LOG_CHECKS)
+_rule = rule_decorator(LOG_CHECKS)
 
 
 def audit_log(
-    log: Sequence[Recorded],
+    log: Sequence[LoggedRequest],
     *,
     select: Collection[str] = (),
     ignore: Collection[str] = (),
@@ -41,17 +41,19 @@ def audit_log(
     """Run the rules on requests and on the tools that they declare."""
     found: list[Finding] = []
     lists: set[bytes] = set()
-    for place, request, wire in log:
+    for location, request, wire in log:
         tools = _text(request.tools)
         if request.tools and tools not in lists:
             lists.add(tools)
-            places = (place,) * len(request.tools)
-            found += audit_tools(request.tools, select=select, ignore=ignore, targets=targets, places=places)
-        found += audit_request(request, wire, select=select, ignore=ignore, targets=targets, place=place)
+            places = (location,) * len(request.tools)
+            found += audit_tools(request.tools, select=select, ignore=ignore, targets=targets, locations=places)
+        found += audit_request(request, wire, select=select, ignore=ignore, targets=targets, location=location)
     for rule_id, check in LOG_CHECKS.items():
-        for index, hit in check(log) if chosen(rule_id, select, ignore, targets) else ():
-            place, request, wire = log[index]
-            found.append(found_at(place, rule_id, "", place.at + wire.locator(request)(hit.path), hit.message))
+        for index, hit in check(log) if is_selected(rule_id, select, ignore, targets) else ():
+            location, request, wire = log[index]
+            found.append(
+                make_finding(location, rule_id, "", location.at + wire.locator(request)(hit.path), hit.message)
+            )
     return _each_once(found)
 
 
@@ -81,7 +83,7 @@ def _with_count(finding: Finding, others: int) -> Finding:
     "declarations change between requests",
     "send identical tools in the same order: a prompt cache holds only the prefix before the first change",
 )
-def varying(log: Sequence[Recorded]) -> Iterator[tuple[int, Hit]]:
+def varying(log: Sequence[LoggedRequest]) -> Iterator[tuple[int, Hit]]:
     seen: dict[bytes, tuple[int, Sequence[Tool]]] = {}
     told: set[tuple[bytes, bytes]] = set()
     for index, (_, request, wire) in enumerate(log):
@@ -94,7 +96,7 @@ def varying(log: Sequence[Recorded]) -> Iterator[tuple[int, Hit]]:
             words = _difference(tools, request.tools)
             if words and (about, _text(request.tools)) not in told:
                 told.add((about, _text(request.tools)))
-                file, line, _ = log[first].place
+                file, line, _ = log[first].location
                 yield index, Hit("/tools/0", f"{words}; first request: {f'{file}:{line}' if line else file}")
 
 

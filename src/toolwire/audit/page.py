@@ -36,7 +36,7 @@ def as_html(report: Report, version: str) -> str:
         "<h1>Tool audit</h1>",
         f"<p>{len(report.tools)} tools: {total}</p>",
         *(f"<p>{_safe(note)}</p>" for note in report.notes),
-        *(_fares(report) if report.tools else ()),
+        *(_compatibility_table(report) if report.tools else ()),
         *(_findings(report.findings) if report.findings else ("<p>No findings.</p>",)),
         f"<footer>toolwire {_safe(version)}</footer>",
     ]
@@ -56,7 +56,7 @@ def _safe(text: str) -> str:
     return escape(neutralise_line(text.replace("\n", " ")))
 
 
-def _fares(report: Report) -> Iterable[str]:
+def _compatibility_table(report: Report) -> Iterable[str]:
     header, *rows = matrix(report)
     yield f"<h2>Tools by providers</h2>\n<p>{_LEGEND}</p>"
     yield from _table(header, ([f"<code>{_safe(name)}</code>", *map(_mark, cells)] for name, *cells in rows))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..schema.dialects import DIALECTS, PORTABLE
 from .findings import Hit
-from .schema_rules import Schema, schema_rule
+from .schema_rules import AuditedSchema, schema_rule
 
 __all__: list[str] = []
 
@@ -23,7 +23,7 @@ _CLOSING = ("additionalProperties is not false", "additionalProperties is not su
     "use only the portable core: required properties, plain types, lists with items, string enums, anyOf, descriptions",
     asked=True,
 )
-def not_portable(schema: Schema) -> Iterator[Hit]:
+def not_portable(schema: AuditedSchema) -> Iterator[Hit]:
     refused: dict[str, list[str]] = {}
     for row in DIALECTS.values():
         for found in dict.fromkeys(schema.violations(row.name)) if row is not PORTABLE else ():

@@ -9,7 +9,7 @@ from ..ir.errors import SchemaError
 from ..ir.pointer import Object
 from ..ir.tools import Tool
 from ..schema.validate import validator
-from .alike import first_alike
+from .alike import first_similar
 from .findings import Hit, rule
 
 __all__: list[str] = []
@@ -199,7 +199,7 @@ def free_limit(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 @rule("TQ15", "warning", "models", "two tools with nearly the same description", "describe how they differ")
 def near_duplicates(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     said = [frozenset(re.findall(r"\w+", (tool.description or "").lower())) for tool in tools]
-    for index, other in first_alike(said):
+    for index, other in first_similar(said):
         yield index, Hit("/description", f"nearly the same text as {tools[other].name!r}")
 
 

@@ -11,7 +11,7 @@ from ..ir.tools import Tool
 from .explain import explain, page_of
 from .findings import LEVELS, RULES, Finding, Level
 from .targets import TARGETS
-from .tools import fares, tokens
+from .tools import compatibility, tokens
 
 __all__ = ["Report", "as_json", "as_markdown", "as_sarif", "counts", "matrix", "ranked"]
 
@@ -31,7 +31,7 @@ def matrix(report: Report) -> list[tuple[str, ...]]:
     """Return rows of tools × providers, with the estimated tokens of each tool."""
     rows: list[tuple[str, ...]] = [("tool", *report.targets, "tokens")]
     for tool in report.tools:
-        marks = fares(tool, report.targets)
+        marks = compatibility(tool, report.targets)
         cells = [f"{marks[name].mark}{marks[name].losses or ''}" for name in report.targets]
         rows.append((tool.name, *cells, str(tokens(tool))))
     return rows

@@ -11,7 +11,7 @@ from ..ir.parts import Media, Reasoning, Text, ToolCall, ToolResult
 from ..ir.request import Request
 from ..wire import get, names
 from ..wire.protocol import Wire
-from .findings import Finding, Hit, Place, chosen, found_at, registering
+from .findings import Finding, Hit, SourceLocation, is_selected, make_finding, rule_decorator
 
 __all__ = ["REQUEST_CHECKS", "audit_request"]
 
@@ -19,7 +19,7 @@ RequestCheck: TypeAlias = Callable[[Request], Iterator[Hit]]
 REQUEST_CHECKS: dict[str, RequestCheck] = {}
 
 
-_rule = registering(REQUEST_CHECKS)
+_rule = rule_decorator(REQUEST_CHECKS)
 
 
 def audit_request(
@@ -29,14 +29,17 @@ def audit_request(
     select: Collection[str] = (),
     ignore: Collection[str] = (),
     targets: Collection[str] = (),
-    place: Place = Place(),  # noqa: B008  a value
+    location: SourceLocation = SourceLocation(),  # noqa: B008  a value
 ) -> tuple[Finding, ...]:
     """Run the request rules; the findings point into the document that was decoded from `wire`."""
     locate = wire.locator(request)
     found: list[Finding] = []
     for rule_id, check in REQUEST_CHECKS.items():
-        if chosen(rule_id, select, ignore, targets):
-            found += [found_at(place, rule_id, "", place.at + locate(hit.path), hit.message) for hit in check(request)]
+        if is_selected(rule_id, select, ignore, targets):
+            found += [
+                make_finding(location, rule_id, "", location.at + locate(hit.path), hit.message)
+                for hit in check(request)
+            ]
     return tuple(dict.fromkeys(found))
 
 

@@ -12,23 +12,23 @@ from ..schema.conform import violations, walk
 from ..schema.dialects import DIALECTS
 from ..schema.disjoint import disjoint
 from ..schema.lowering import lower
-from ..schema.nodes import Node, Record, Union
-from ..schema.patterns import acceptable
-from ..schema.read import Source, read
+from ..schema.nodes import Node, ObjectNode, UnionNode
+from ..schema.patterns import is_supported
+from ..schema.read import ParsedSchema, parse_schema
 from ..schema.refs import recursive_definitions
-from ..schema.strain import doubts
-from .findings import Hit, registering
+from ..schema.strain import provider_risks
+from .findings import Hit, rule_decorator
 
-__all__ = ["SCHEMA_CHECKS", "Schema", "schema_rule"]
+__all__ = ["SCHEMA_CHECKS", "AuditedSchema", "schema_rule"]
 
-SchemaCheck: TypeAlias = Callable[["Schema"], Iterator[Hit]]
+SchemaCheck: TypeAlias = Callable[["AuditedSchema"], Iterator[Hit]]
 _COMBINATORS = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
 _KEYWORDS = DIALECTS["openai"].keywords | DIALECTS["gemini"].keywords | {"$schema", "$id", "$comment", "$anchor", "id"}
 _KEYWORDS |= {"definitions", "additionalItems", "dependencies", "readOnly", "writeOnly", "example", "contentEncoding"}
 _KEYWORDS |= {"contentMediaType", "$dynamicRef", "$recursiveRef", "$dynamicAnchor", "$vocabulary", "discriminator"}
 
 
-class Schema:
+class AuditedSchema:
     """A schema with properties that several rules use, each computed once."""
 
     def __init__(self, root: Object) -> None:
@@ -41,8 +41,8 @@ class Schema:
         return [(at, node) for at, node, _ in walk(self.root)]
 
     @cached_property
-    def source(self) -> Source:
-        return read(self.root)
+    def source(self) -> ParsedSchema:
+        return parse_schema(self.root)
 
     def target(self, pointer: str) -> Node | None:
         return self.source.root if pointer == "" else self.source.defs.get(pointer)
@@ -55,11 +55,11 @@ class Schema:
 
 
 SCHEMA_CHECKS: dict[str, SchemaCheck] = {}
-schema_rule = registering(SCHEMA_CHECKS)
+schema_rule = rule_decorator(SCHEMA_CHECKS)
 
 
 @schema_rule("TW020", "error", "all", "root type is not object", 'set "type": "object"')
-def root_type(schema: Schema) -> Iterator[Hit]:
+def root_type(schema: AuditedSchema) -> Iterator[Hit]:
     if schema.root.get("type") != "object":
         yield Hit("/type", f"the type is {schema.root.get('type')!r}")
 
@@ -67,7 +67,7 @@ def root_type(schema: Schema) -> Iterator[Hit]:
 @schema_rule(
     "TW021", "error", "anthropic openai openai_strict", "combinator at the root", "move the union into a property"
 )
-def root_combinator(schema: Schema) -> Iterator[Hit]:
+def root_combinator(schema: AuditedSchema) -> Iterator[Hit]:
     for keyword in _COMBINATORS:
         if keyword in schema.root:
             yield Hit(f"/{keyword}", "the root of a schema must be a plain object")
@@ -80,7 +80,7 @@ def root_combinator(schema: Schema) -> Iterator[Hit]:
     "property name rejected by Anthropic",
     "use only letters, digits, _ . -, at most 64 characters",
 )
-def property_names(schema: Schema) -> Iterator[Hit]:
+def property_names(schema: AuditedSchema) -> Iterator[Hit]:
     legal = re.compile(r"[a-zA-Z0-9_.-]{1,64}").fullmatch
     for at, node in schema.nodes:
         properties = node.get("properties")
@@ -90,7 +90,7 @@ def property_names(schema: Schema) -> Iterator[Hit]:
 
 
 def _of(dialect: str, *marks: str) -> SchemaCheck:
-    def check(schema: Schema) -> Iterator[Hit]:
+    def check(schema: AuditedSchema) -> Iterator[Hit]:
         for found in schema.violations(dialect):
             at, _, words = found.partition(": ")
             if any(mark in words for mark in marks):
@@ -100,7 +100,7 @@ def _of(dialect: str, *marks: str) -> SchemaCheck:
 
 
 @schema_rule("TW023", "error", "gemini", "keyword rejected by Gemini's `parameters`", "lower the schema")
-def unknown_to_gemini(schema: Schema) -> Iterator[Hit]:
+def unknown_to_gemini(schema: AuditedSchema) -> Iterator[Hit]:
     known = DIALECTS["gemini"].keywords | {"$schema", "$id", "$comment"}  # annotations that can be dropped without loss
     for at, node in schema.nodes:
         for keyword, value in node.items():
@@ -126,14 +126,14 @@ schema_rule("TW034", "error", "openai_strict", "schema too large for strict mode
 
 
 @schema_rule("TW027", "error", "all", "unresolved reference", "define it under $defs")
-def dangling(schema: Schema) -> Iterator[Hit]:
-    for finding in schema.source.findings:
+def dangling(schema: AuditedSchema) -> Iterator[Hit]:
+    for finding in schema.source.defects:
         if "cannot be resolved" in finding.what:
             yield Hit(finding.at, finding.what)
 
 
 @schema_rule("TW028", "error", "anthropic_strict gemini", "recursive schema", "limit the depth, or lower the schema")
-def contains_itself(schema: Schema) -> Iterator[Hit]:
+def contains_itself(schema: AuditedSchema) -> Iterator[Hit]:
     recursive = recursive_definitions(schema.source.root, schema.source.defs)
     for target in schema.source.defs:
         if target in recursive:
@@ -147,7 +147,7 @@ def contains_itself(schema: Schema) -> Iterator[Hit]:
     "optional property, not supported in strict mode",
     "make it nullable, and remove null values from the arguments",
 )
-def optional(schema: Schema) -> Iterator[Hit]:
+def optional(schema: AuditedSchema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         properties = node.get("properties")
         if type(properties) is dict:
@@ -163,7 +163,7 @@ def optional(schema: Schema) -> Iterator[Hit]:
     "map collapses to an empty object",
     "use a list of entries",
 )
-def collapsing_map(schema: Schema) -> Iterator[Hit]:
+def collapsing_map(schema: AuditedSchema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         if node.get("type") != "object" or not at or node.get("properties"):
             continue
@@ -172,14 +172,14 @@ def collapsing_map(schema: Schema) -> Iterator[Hit]:
 
 
 @schema_rule("TW032", "warning", "anthropic_strict", "constraint not enforced", "validate the arguments yourself")
-def unenforced(schema: Schema) -> Iterator[Hit]:
+def unenforced(schema: AuditedSchema) -> Iterator[Hit]:
     for loss in lower(schema.root, "anthropic_strict").losses:
         if loss.action == "weakened" and loss.severity == "warning":
             yield Hit(loss.path, f"{loss.concept}: {loss.detail}")
 
 
 @schema_rule("TW033", "warning", "openai_strict", "default rejected by strict mode", "state it in the description")
-def defaults(schema: Schema) -> Iterator[Hit]:
+def defaults(schema: AuditedSchema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         if "default" in node:
             yield Hit(f"{at}/default", f"{node['default']!r}")
@@ -188,34 +188,34 @@ def defaults(schema: Schema) -> Iterator[Hit]:
 @schema_rule(
     "TW035", "warning", "gemini", "schema too deep or too large for Gemini", "flatten it, shorten names and enums"
 )
-def strained(schema: Schema) -> Iterator[Hit]:
-    for doubt in doubts(schema.root, DIALECTS["gemini_json_schema"]):
+def provider_risk(schema: AuditedSchema) -> Iterator[Hit]:
+    for doubt in provider_risks(schema.root, DIALECTS["gemini_json_schema"]):
         yield Hit("", doubt)
 
 
 @schema_rule("TW036", "warning", "all", "overlapping oneOf branches", "give each branch a distinct tag")
-def overlapping(schema: Schema) -> Iterator[Hit]:
+def overlapping(schema: AuditedSchema) -> Iterator[Hit]:
     for node in _nodes(schema.source):
-        if isinstance(node, Union) and node.one_of and not disjoint(list(node.branches), schema.target):
+        if isinstance(node, UnionNode) and node.one_of and not disjoint(list(node.branches), schema.target):
             yield Hit(node.at, "more than one branch may match")
 
 
-def _nodes(source: Source) -> Iterator[Node]:
+def _nodes(source: ParsedSchema) -> Iterator[Node]:
     waiting: list[Node] = [source.root, *source.defs.values()]
     while waiting:
         node = waiting.pop()
         yield node
-        if isinstance(node, Record):
+        if isinstance(node, ObjectNode):
             waiting.extend([*node.properties.values(), *([node.rest] if node.rest is not None else [])])
-        elif isinstance(node, Union):
+        elif isinstance(node, UnionNode):
             waiting.extend(node.branches)
         elif (items := getattr(node, "items", None)) is not None:
             waiting.extend(items if isinstance(items, tuple) else [items])
 
 
 @schema_rule("TW037", "error", "all", "schema that can never match", "remove the contradiction")
-def unsatisfiable(schema: Schema) -> Iterator[Hit]:
-    for finding in schema.source.findings:
+def unsatisfiable(schema: AuditedSchema) -> Iterator[Hit]:
+    for finding in schema.source.defects:
         if "can ever match" in finding.what or "can never match" in finding.what or "forbidden" in finding.what:
             yield Hit(finding.at, finding.what)
     for at, node in schema.nodes:
@@ -229,7 +229,7 @@ def _number(value: JSON) -> bool:
 
 
 @schema_rule("TW038", "warning", "all", "unknown JSON Schema keyword", "remove it or correct the spelling")
-def unknown_keyword(schema: Schema) -> Iterator[Hit]:
+def unknown_keyword(schema: AuditedSchema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         for keyword in node:
             if keyword not in _KEYWORDS and not keyword.startswith("x-"):
@@ -245,10 +245,10 @@ def unknown_keyword(schema: Schema) -> Iterator[Hit]:
     "constraint not supported by grammar engines",
     "use a simpler pattern",
 )
-def grammar(schema: Schema) -> Iterator[Hit]:
+def grammar(schema: AuditedSchema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         pattern = node.get("pattern")
-        if type(pattern) is str and not acceptable(pattern, "linear"):
+        if type(pattern) is str and not is_supported(pattern, "linear"):
             yield Hit(f"{at}/pattern", "the pattern uses lookaround or backreferences")
         if _number(node.get("maxLength")) and node["maxLength"] > 2000:
             yield Hit(f"{at}/maxLength", f"maxLength {node['maxLength']} is unrolled into the grammar")
@@ -263,13 +263,13 @@ def grammar(schema: Schema) -> Iterator[Hit]:
     "pattern not checked before the call is executed",
     "avoid lookaround, backreferences and large repetitions",
 )
-def unchecked_pattern(schema: Schema) -> Iterator[Hit]:
+def unchecked_pattern(schema: AuditedSchema) -> Iterator[Hit]:
     for one in schema.source.unchecked:
         yield Hit(one.at, one.reason)
 
 
 @schema_rule("TW040", "warning", "all", "keyword of an older draft", "use draft 2020-12")
-def old_draft(schema: Schema) -> Iterator[Hit]:
+def old_draft(schema: AuditedSchema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         if type(node.get("items")) is list:
             yield Hit(f"{at}/items", "2020-12 uses `prefixItems` for tuples")

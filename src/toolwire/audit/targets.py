@@ -7,7 +7,7 @@ from collections.abc import Collection
 from ..ir.errors import ConfigError
 from ..schema.dialects import DIALECTS, PORTABLE
 
-__all__ = ["TARGETS", "concerns", "known_targets"]
+__all__ = ["TARGETS", "applies_to", "known_targets"]
 
 TARGETS = ("openai", "openai_strict", "anthropic", "anthropic_strict", "gemini", "gemini_json_schema", "ollama")
 """The targets of the overview, if none is given."""
@@ -30,7 +30,7 @@ def known_targets(names: Collection[str]) -> tuple[str, ...]:
     return targets
 
 
-def concerns(rule_id: str, providers: Collection[str], targets: Collection[str]) -> bool:
+def applies_to(rule_id: str, providers: Collection[str], targets: Collection[str]) -> bool:
     """Return True if a rule about these providers applies to a target; without targets, every rule applies."""
     if not targets or PORTABLE.name in targets or not _EVERYWHERE.isdisjoint(providers):
         return True

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ..ir.tools import Tool
-from ..schema.conform import cost
+from ..schema.conform import parameter_counts
 from ..schema.dialects import DIALECTS
 from ..schema.lowering import lower
 from .findings import Hit, rule
@@ -115,7 +115,7 @@ def too_many_tokens(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 )
 def strict_budget(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     strict = [tool for tool in tools if tool.strict and tool.input_schema is not None]
-    costs = [cost(lower(tool.input_schema, "anthropic_strict").schema) for tool in strict]
+    costs = [parameter_counts(lower(tool.input_schema, "anthropic_strict").schema) for tool in strict]
     bounds = DIALECTS["anthropic_strict"]
     for count, most, what in (
         (len(strict), bounds.strict_tools, "strict tools"),

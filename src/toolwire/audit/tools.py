@@ -8,14 +8,14 @@ from typing import Literal, NamedTuple
 from ..ir.tools import Tool
 from ..schema.lowering import lower_all
 from . import portable_rule, quality_rules, schema_rules, tool_rules
-from .findings import CHECKS, RULES, Finding, Hit, Place, chosen, found_at
-from .schema_rules import SCHEMA_CHECKS, Schema
+from .findings import CHECKS, RULES, Finding, Hit, SourceLocation, is_selected, make_finding
+from .schema_rules import SCHEMA_CHECKS, AuditedSchema
 from .targets import TARGETS
 from .tokens import tokens_of
 
-__all__ = ["Fare", "audit_tools", "fares", "tokens"]
+__all__ = ["Compatibility", "audit_tools", "compatibility", "tokens"]
 
-_ROOMS = (tool_rules, schema_rules, quality_rules, portable_rule)  # importing them registers their rules
+_RULE_MODULES = (tool_rules, schema_rules, quality_rules, portable_rule)  # importing them registers their rules
 
 
 def audit_tools(
@@ -24,23 +24,23 @@ def audit_tools(
     select: Collection[str] = (),
     ignore: Collection[str] = (),
     targets: Collection[str] = (),
-    places: Sequence[Place] = (),
+    locations: Sequence[SourceLocation] = (),
 ) -> tuple[Finding, ...]:
     """Run the rules on tools.
 
     `select` and `ignore` are ids or prefixes of ids ("TQ", "TW02"); `places` are the locations of the tools.
     """
-    assert _ROOMS
+    assert _RULE_MODULES
     given = tuple(tools)
-    stands = tuple(places) or (Place(),) * len(given)
-    of_all = stands[0] if len(set(stands)) == 1 else Place()
+    stands = tuple(locations) or (SourceLocation(),) * len(given)
+    of_all = stands[0] if len(set(stands)) == 1 else SourceLocation()
     suppressed = [_suppressed(tool) for tool in given]
     found: list[Finding] = []
-    for rule_id, index, hit in _hits(given, lambda rule_id: chosen(rule_id, select, ignore, targets)):
+    for rule_id, index, hit in _hits(given, lambda rule_id: is_selected(rule_id, select, ignore, targets)):
         if index < 0:
-            found.append(found_at(of_all, rule_id, "", hit.path, hit.message))
+            found.append(make_finding(of_all, rule_id, "", hit.path, hit.message))
         elif rule_id not in suppressed[index]:
-            found.append(found_at(stands[index], rule_id, given[index].name, hit.path, hit.message))
+            found.append(make_finding(stands[index], rule_id, given[index].name, hit.path, hit.message))
     order = {rule_id: number for number, rule_id in enumerate(RULES)}
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: order[finding.rule]))
 
@@ -53,7 +53,7 @@ def _hits(tools: tuple[Tool, ...], wanted: Callable[[str], bool]) -> Iterator[tu
     checks = [(rule_id, check) for rule_id, check in SCHEMA_CHECKS.items() if wanted(rule_id)]
     for index, tool in enumerate(tools):
         if tool.kind == "function" and tool.input_schema is not None:
-            schema = Schema(tool.input_schema)
+            schema = AuditedSchema(tool.input_schema)
             for rule_id, check in checks:
                 for hit in check(schema):
                     yield rule_id, index, Hit(f"/input_schema{hit.path}", hit.message)
@@ -67,25 +67,25 @@ def _suppressed(tool: Tool) -> frozenset[str]:
     return frozenset(one for one in said if type(one) is str) if type(said) is list else frozenset()
 
 
-class Fare(NamedTuple):
+class Compatibility(NamedTuple):
     """✓ accepted unchanged, ~ lowered without loss, ! not fully enforced, ✗ not accepted."""
 
     mark: Literal["✓", "~", "!", "✗"]
     losses: int
 
 
-def fares(tool: Tool, targets: Sequence[str] = TARGETS) -> dict[str, Fare]:
+def compatibility(tool: Tool, targets: Sequence[str] = TARGETS) -> dict[str, Compatibility]:
     """Rate the schema of a tool in each dialect."""
-    out: dict[str, Fare] = {}
+    out: dict[str, Compatibility] = {}
     schema = {"type": "object"} if tool.input_schema is None else tool.input_schema
     for name, lowered in zip(targets, lower_all(schema, targets), strict=True):
         losses = sum(loss.severity != "info" for loss in lowered.losses)
         if not lowered.conforms:
-            out[name] = Fare("✗", losses)
+            out[name] = Compatibility("✗", losses)
         elif losses:
-            out[name] = Fare("!", losses)
+            out[name] = Compatibility("!", losses)
         else:
-            out[name] = Fare("✓" if lowered.unchanged else "~", 0)
+            out[name] = Compatibility("✓" if lowered.unchanged else "~", 0)
     return out
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TypeAlias
 
-__all__ = ["Cost", "affordable"]
+__all__ = ["ParameterCounts", "affordable"]
 
-Cost: TypeAlias = tuple[int, int]
+ParameterCounts: TypeAlias = tuple[int, int]
 
 
 @lru_cache(256)
-def affordable(costs: tuple[Cost, ...], most: Cost, count: int | None) -> tuple[int, ...]:
+def affordable(costs: tuple[ParameterCounts, ...], most: ParameterCounts, count: int | None) -> tuple[int, ...]:
     """Return the indices of as many tools as fit `most` and `count`; among equal choices, the first ones.
 
     >>> affordable(((5, 0), (20, 0), (10, 0)), (24, 16), 20)
@@ -24,7 +24,7 @@ def affordable(costs: tuple[Cost, ...], most: Cost, count: int | None) -> tuple[
     wanted = len(costs) if count is None else min(count, len(costs))
     if wanted == len(costs) and _sum(costs, 0) <= most[0] and _sum(costs, 1) <= most[1]:
         return tuple(range(wanted))
-    kept: dict[Cost, tuple[int, ...]] = {(0, 0): ()}
+    kept: dict[ParameterCounts, tuple[int, ...]] = {(0, 0): ()}
     best: tuple[int, ...] = ()
     for number, (optional, unions) in enumerate(costs):
         if len(best) == wanted:
@@ -37,5 +37,5 @@ def affordable(costs: tuple[Cost, ...], most: Cost, count: int | None) -> tuple[
     return best
 
 
-def _sum(costs: tuple[Cost, ...], part: int) -> int:
+def _sum(costs: tuple[ParameterCounts, ...], part: int) -> int:
     return sum(cost[part] for cost in costs)

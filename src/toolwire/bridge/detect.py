@@ -37,8 +37,8 @@ def detect(body: JSON | bytes | str) -> Detected:
             body, kinds = _first_event(data), ("stream",)
         else:
             body = parse(data)
-    found = _most_alike(body, kinds)
-    if found is None and kinds == ("stream",) and (error := _most_alike(body, ("error",))):
+    found = _best_match(body, kinds)
+    if found is None and kinds == ("stream",) and (error := _best_match(body, ("error",))):
         found = Detected(error.wire, "stream")  # the stream failed before its first event
     if found is None:
         hint = "specify it with --from and --kind, or source= and kind="
@@ -46,10 +46,10 @@ def detect(body: JSON | bytes | str) -> Detected:
     return found
 
 
-def _most_alike(body: JSON, kinds: tuple[Kind, ...]) -> Detected | None:
+def _best_match(body: JSON, kinds: tuple[Kind, ...]) -> Detected | None:
     best, most = None, 0
     for name in (*names(), mcp.NAME):
-        signs = mcp.SIGNS if name == mcp.NAME else get(name).signs
+        signs = mcp.DETECTION if name == mcp.NAME else get(name).detection
         for kind in kinds:
             judge = signs.get(kind)
             points = 0 if judge is None else judge(body)

@@ -28,12 +28,12 @@ from ..text.engine.format import Format
 from ..text.engine.json_calls import JsonCalls
 from ..text.engine.writer import Diagnostic
 from .emulate_answer import AnswerReader
-from .emulate_history import FREEFORM, in_words
+from .emulate_history import FREEFORM, render_history
 
 __all__ = ["Emulation", "emulate"]
 
 _OUR_ID = re.compile(r"call(\d{5})").fullmatch
-_WORTH_A_RETRY = frozenset({"malformed", "invalid_arguments", "truncated", "other_format"})
+_RETRYABLE_CODES = frozenset({"malformed", "invalid_arguments", "truncated", "other_format"})
 
 
 class Emulation:
@@ -46,7 +46,7 @@ class Emulation:
         self._constrain = constrain
         self._retried = retried
         self._tools = _offered(original, self.losses)
-        self.request = self._in_words()
+        self.request = self._text_request()
 
     def restore(self, response: Response) -> Response:
         """Return the answer with the calls parsed out of its text."""
@@ -60,8 +60,8 @@ class Emulation:
         return AnswerReader(
             self._form,
             self._tools,
-            first_call=_first_free(self._original),
-            most_calls=0 if self._forbids() else 1 if self._original.parallel is False else None,
+            first_call=_next_call_number(self._original),
+            max_calls=0 if self._forbids_calls() else 1 if self._original.parallel is False else None,
             freeform=frozenset(tool.name for tool in self._original.tools if tool.kind == "freeform"),
         )
 
@@ -89,21 +89,21 @@ class Emulation:
         parts = fold(events).parts if response.stop is not None else ()
         if any(isinstance(part, ToolCall) and part.state == "complete" for part in parts):
             return None
-        found = [note for note in reader.diagnostics if note.code in _WORTH_A_RETRY]
+        found = [note for note in reader.diagnostics if note.code in _RETRYABLE_CODES]
         if found:
-            return f"Your call could not be read. {_described(found)}\n{self._how()}"
-        if self._demands():
-            return f"You have to call {self._which()} now. {self._how()}"
+            return f"Your call could not be read. {_described(found)}\n{self._call_instructions()}"
+        if self._requires_call():
+            return f"You have to call {self._callable_functions()} now. {self._call_instructions()}"
         return None
 
-    def _how(self) -> str:
+    def _call_instructions(self) -> str:
         return self._form.render_tools(self._tools).rpartition("\n\nTo call a function, ")[2].partition("\n\n")[0]
 
-    def _in_words(self) -> Request:
+    def _text_request(self) -> Request:
         request, form = self._original, self._form
-        messages = in_words(request.messages, form, self._tools, self.losses)
+        messages = render_history(request.messages, form, self._tools, self.losses)
         params = request.params
-        if form.stops and self._tools and not self._forbids():
+        if form.stops and self._tools and not self._forbids_calls():
             params = replace(params, stop=tuple(dict.fromkeys((*form.stops, *(params.stop or ())))))
         return replace(
             request,
@@ -116,27 +116,27 @@ class Emulation:
         )
 
     def _instructions(self) -> str:
-        if self._forbids() or not self._tools:
-            return "Answer in words; do not call a function." if self._forbids() else ""
+        if self._forbids_calls() or not self._tools:
+            return "Answer in words; do not call a function." if self._forbids_calls() else ""
         lines = [self._form.render_tools(self._tools)]
         examples = [ToolCall("", tool.name, example) for tool in self._tools for example in tool.examples[:3]]
         if examples:
             written = "\n".join(self._form.render_call(one, self._tools).text for one in examples)
             lines.append(f"Examples of calls:\n{written}")
-        if self._demands():
-            lines.append(f"You have to call {self._which()} now, and say nothing else.")
+        if self._requires_call():
+            lines.append(f"You have to call {self._callable_functions()} now, and say nothing else.")
         elif self._original.parallel is False:
             lines.append("Make at most one call in a turn.")
         return "\n\n".join(lines)
 
-    def _forbids(self) -> bool:
+    def _forbids_calls(self) -> bool:
         return self._original.choice is not None and self._original.choice.mode == "none"
 
-    def _demands(self) -> bool:
+    def _requires_call(self) -> bool:
         choice = self._original.choice
         return choice is not None and (choice.mode in ("required", "tool") or choice.required)
 
-    def _which(self) -> str:
+    def _callable_functions(self) -> str:
         names = [tool.name for tool in self._tools]
         return f"the function {names[0]}" if len(names) == 1 else f"one of the functions {', '.join(names)}"
 
@@ -144,7 +144,7 @@ class Emulation:
         """Constrain the output to the call's schema, if the server supports it and a call in plain JSON is required."""
         calls = self._form.calls
         plain = isinstance(calls, JsonCalls) and "{" in calls.bare
-        if not (self._constrain and plain and self._demands() and self._original.output is None and self._tools):
+        if not (self._constrain and plain and self._requires_call() and self._original.output is None and self._tools):
             return self._original.output
         shapes = [_call_schema(tool) for tool in self._tools]
         shape = shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
@@ -202,7 +202,7 @@ def _with_instructions(messages: Sequence[Message], instructions: str) -> tuple[
     return (Message("system", (Text(instructions),)), *messages)
 
 
-def _first_free(request: Request) -> int:
+def _next_call_number(request: Request) -> int:
     """Return the number of the next call, because ids are unique in a conversation."""
     parts = [part for message in request.messages for part in message.parts]
     ids = [part.id for part in parts if isinstance(part, ToolCall)]

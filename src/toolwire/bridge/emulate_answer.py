@@ -25,7 +25,7 @@ from ..text.engine.writer import Diagnostic
 
 __all__ = ["AnswerReader"]
 
-_CUT = frozenset({"length", "context_window", "content_filter", "error", "unknown"})
+_TRUNCATING_REASONS = frozenset({"length", "context_window", "content_filter", "error", "unknown"})
 
 
 class AnswerReader:
@@ -37,13 +37,13 @@ class AnswerReader:
         tools: Iterable[Tool],
         *,
         first_call: int = 0,
-        most_calls: int | None = None,
+        max_calls: int | None = None,
         freeform: frozenset[str] = frozenset(),
     ) -> None:
         self._form = form
         self._tools = tuple(tools)
         self._first_call = first_call
-        self._most = most_calls
+        self._most = max_calls
         self._freeform = freeform
         self._parsers: dict[int, Parser] = {}
         self._choice_of: dict[int, int] = {}
@@ -96,14 +96,20 @@ class AnswerReader:
         events: list[Event] = []
         for choice, parser in self._parsers.items():
             stop = stops.get(choice)
-            events += self._out(choice, parser.close(finished=stop is not None and stop.reason not in _CUT))
+            events += self._out(
+                choice, parser.close(finished=stop is not None and stop.reason not in _TRUNCATING_REASONS)
+            )
         return events
 
     def _stop(self, choice: int, stop: Stop) -> Stop:
         called = self._calls.get(choice, 0) > 0
-        if choice in self._cut_short and stop.reason not in _CUT:
+        if choice in self._cut_short and stop.reason not in _TRUNCATING_REASONS:
             return replace(stop, reason="length", sequence=None)  # a client must not run an incomplete call
-        return replace(stop, reason="tool_calls", sequence=None) if called and stop.reason not in _CUT else stop
+        return (
+            replace(stop, reason="tool_calls", sequence=None)
+            if called and stop.reason not in _TRUNCATING_REASONS
+            else stop
+        )
 
     def _parser(self, choice: int) -> Parser:
         found = self._parsers.get(choice)
@@ -136,10 +142,10 @@ class AnswerReader:
             moved: Event = replace(event, key=key)
             if hasattr(moved, "choice") and choice:
                 moved = replace(moved, choice=choice)
-            made += self._freed(moved, key)
+            made += self._as_freeform(moved, key)
         return made
 
-    def _freed(self, event: Event, key: int) -> list[Event]:
+    def _as_freeform(self, event: Event, key: int) -> list[Event]:
         """Turn the call back into a freeform call if its tool was sent as a function with one input."""
         if isinstance(event, CallStart) and event.name in self._freeform:
             self._inputs[key] = ""

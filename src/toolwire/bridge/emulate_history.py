@@ -13,14 +13,14 @@ from ..ir.request import Message
 from ..ir.tools import Tool
 from ..text.engine.format import Format
 from .history import normalise
-from .places import message_of
+from .places import message_index
 
-__all__ = ["FREEFORM", "in_words"]
+__all__ = ["FREEFORM", "render_history"]
 
 FREEFORM: Object = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
 
-def in_words(messages: tuple[Message, ...], form: Format, tools: Sequence[Tool], losses: Losses) -> list[Message]:
+def render_history(messages: tuple[Message, ...], form: Format, tools: Sequence[Tool], losses: Losses) -> list[Message]:
     """Write calls as the model would write them, and results as it expects them.
 
     Most formats have no ids: only its position assigns a result to its call, so results follow the order of the calls.
@@ -29,17 +29,19 @@ def in_words(messages: tuple[Message, ...], form: Format, tools: Sequence[Tool],
     spoken = []
     for turn in normalise(messages, losses):
         message = replace(turn.message, parts=tuple(turn.parts))
-        index = message_of(turn.places[0]) if turn.places else 0
+        index = message_index(turn.locations[0]) if turn.locations else 0
         calls = [part for part in message.parts if isinstance(part, ToolCall)]
         names.update({call.id: call.name for call in calls})
         parts = (
-            _said(message, calls, form, tools, losses, index) if calls else _heard(message, form, names, losses, index)
+            _render_assistant(message, calls, form, tools, losses, index)
+            if calls
+            else _render_results(message, form, names, losses, index)
         )
         spoken.append(replace(message, parts=parts))
     return spoken
 
 
-def _said(
+def _render_assistant(
     message: Message, calls: list[ToolCall], form: Format, tools: Sequence[Tool], losses: Losses, index: int
 ) -> tuple[Part, ...]:
     """Combine the text of the message and its calls into one text part."""
@@ -62,14 +64,16 @@ def _as_function(call: ToolCall) -> ToolCall:
     return call
 
 
-def _heard(message: Message, form: Format, names: dict[str, str], losses: Losses, index: int) -> tuple[Part, ...]:
+def _render_results(
+    message: Message, form: Format, names: dict[str, str], losses: Losses, index: int
+) -> tuple[Part, ...]:
     parts: list[Part] = []
     for part in message.parts:
         if not isinstance(part, ToolResult):
             parts.append(part)
             continue
         named = part if part.name else replace(part, name=names.get(part.call_id))
-        if any(mark in part.text for mark in _marks(form)):
+        if any(mark in part.text for mark in _special_tokens(form)):
             detail = "it contains special tokens of the format, which the model may mistake for its own"
             losses.add(join("messages", index), "tool result", "weakened", detail)
         before = "\n" if parts and isinstance(parts[-1], Text) else ""
@@ -78,7 +82,7 @@ def _heard(message: Message, form: Format, names: dict[str, str], losses: Losses
     return tuple(parts)
 
 
-def _marks(form: Format) -> tuple[str, ...]:
+def _special_tokens(form: Format) -> tuple[str, ...]:
     """Return the tokens that no result should contain: the format's own tokens, and those that begin a turn."""
     template = form.results.template.partition("{content}")[2].strip()
     return tuple(filter(None, (*form.noise, *form.halts, template, "<|im_start|>", "<|start|>", "[INST]")))

@@ -16,8 +16,8 @@ from ..ir.response import Fault, Response
 from ..ir.tools import Tool
 from ..schema.lowering import Lowered
 from ..wire.protocol import Capabilities, Wire
-from .name_tool import name_tool
-from .names import Names
+from .name_tool import resolve_breach
+from .names import NameMap
 from .restorer import Restorer
 
 __all__ = ["Exchange"]
@@ -30,7 +30,7 @@ class Exchange:
 
     def __init__(
         self,
-        names: Names | None = None,
+        names: NameMap | None = None,
         request: Request | None = None,
         has_freeform: bool = True,
         lifts: dict[str, Lowered] | None = None,
@@ -81,7 +81,7 @@ class Exchange:
         """Return a provider error in which the tool has the name that the request uses."""
         if fault.breach is None or self._wire is None or self._request is None:
             return fault
-        return replace(fault, breach=name_tool(fault.breach, self._wire, self._request, self._fitted))
+        return replace(fault, breach=resolve_breach(fault.breach, self._wire, self._request, self._fitted))
 
     def original_name(self, namespace: str | None, name: str) -> tuple[str | None, str]:
         """Return the request's (namespace, name) of a tool, given its names on the target."""

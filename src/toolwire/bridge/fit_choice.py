@@ -10,13 +10,13 @@ from ..ir.pointer import join
 from ..ir.request import Request
 from ..ir.tools import Tool, ToolChoice
 from ..wire.protocol import Capabilities
-from .names import Names
+from .names import NameMap
 
 __all__ = ["fit_choice"]
 
 
 def fit_choice(
-    request: Request, tools: list[tuple[Tool, int]], can: Capabilities, names: Names, losses: Losses
+    request: Request, tools: list[tuple[Tool, int]], can: Capabilities, names: NameMap, losses: Losses
 ) -> ToolChoice | None:
     """Fit the choice to the target's `tools`, each with its index in the request.
 
@@ -64,7 +64,7 @@ def _validate_strict(
 
 
 def _declared_only(
-    request: Request, choice: ToolChoice, tools: list[tuple[Tool, int]], names: Names, losses: Losses
+    request: Request, choice: ToolChoice, tools: list[tuple[Tool, int]], names: NameMap, losses: Losses
 ) -> ToolChoice:
     """Restrict the choice to declared tools, under their names on the target."""
     declared = {request.tools[index].name: request.tools[index] for _, index in tools}

@@ -16,19 +16,19 @@ from ..ir.pointer import join
 from ..ir.request import Message, Request, Role
 from ..ir.text import dumps
 from ..schema.lowering import Lowered
-from ..wire.media import left_out, media_type_of
+from ..wire.media import media_placeholder, media_type_of
 from ..wire.profiles import family_of
 from ..wire.protocol import Wire
-from ..wire.structured import in_words
+from ..wire.structured import structured_as_text
 from .cache import fit_ttl
-from .fit_system import hoist_system, something_to_answer
+from .fit_system import ensure_user_message, hoist_system
 from .fit_tools import wrap_freeform
 from .foreign import own_artefacts, report_extra
-from .history import Turn, gather, merge_turns, normalise
-from .ids import Ids
-from .moved import Moved
-from .names import Names
-from .places import Place, message_of, pointer_to
+from .history import DraftMessage, gather, merge_drafts, normalise
+from .ids import IdAllocator
+from .moved import DeferredMedia
+from .names import NameMap
+from .places import PartLocation, location_pointer, message_index
 from .stored import continues_stored, summary_of
 
 __all__ = ["ERROR_MARK", "fit_history", "fit_results"]
@@ -43,28 +43,28 @@ _LONG_NUMBER = re.compile(r"[0-9.]{16}").search
 def fit_history(
     request: Request,
     wire: Wire,
-    names: Names,
+    names: NameMap,
     losses: Losses,
-    spoken_by: str | None = None,
+    history_model: str | None = None,
     lifts: Mapping[str, Lowered] | None = None,
-) -> list[Turn]:
+) -> list[DraftMessage]:
     """Return the conversation in a form that the target accepts."""
     _refuse_prefill(request)
-    fitter = _Fitter(request, wire, names, losses, spoken_by, lifts or {})
+    fitter = _Fitter(request, wire, names, losses, history_model, lifts or {})
     can = wire.capabilities
     is_part = continues_stored(request, wire.name)
     turns = fitter.fit_all(gather(request.messages) if is_part else normalise(request.messages, losses))
     if not is_part and all(turn.message.role in ("system", "developer") for turn in turns):
-        turns = something_to_answer(turns, request, wire, losses)
+        turns = ensure_user_message(turns, request, wire, losses)
     if not can.system_anywhere:
         turns = hoist_system(turns, losses)
-    return merge_turns(turns) if can.one_message_a_turn else turns
+    return merge_drafts(turns) if can.one_message_a_turn else turns
 
 
 def fit_results(results: tuple[ToolResult, ...], wire: Wire) -> tuple[Message, ...]:
     """Return results alone, as messages. Content that the target does not allow in a result follows separately."""
-    fitter = _Fitter(Request(), wire, Names(wire.limits, wire.capabilities.namespaces), Losses(), None, {})
-    turns = fitter.fit_all([Turn(Message("user", results), results, range(len(results)))])
+    fitter = _Fitter(Request(), wire, NameMap(wire.limits, wire.capabilities.namespaces), Losses(), None, {})
+    turns = fitter.fit_all([DraftMessage(Message("user", results), results, range(len(results)))])
     return tuple(turn.message for turn in turns)
 
 
@@ -85,86 +85,86 @@ class _Fitter:
         self,
         request: Request,
         wire: Wire,
-        names: Names,
+        names: NameMap,
         losses: Losses,
-        spoken_by: str | None,
+        history_model: str | None,
         lifts: Mapping[str, Lowered],
     ) -> None:
         self._lifts = lifts
         self._wire = wire
-        self._spoken_by = spoken_by
+        self._spoken_by = history_model
         self._can = wire.capabilities
         self._model = request.model
         self._names = names
         self._losses = losses
-        self._ids = Ids(wire.limits)
+        self._ids = IdAllocator(wire.limits)
         self._waiting: dict[str, deque[ToolCall]] = {}  # by old id: fitted calls without a result yet
         self._signs_calls = self._can.unsigned_call is not None and family_of(request.model).signed_calls
-        self._moved = Moved()
+        self._deferred = DeferredMedia()
         self._role: Role = "user"  # of the current turn
 
-    def fit_all(self, turns: list[Turn]) -> list[Turn]:
+    def fit_all(self, turns: list[DraftMessage]) -> list[DraftMessage]:
         """Fit all turns of a conversation."""
-        fitted: list[Turn] = []
+        fitted: list[DraftMessage] = []
         for turn in turns:
-            if self._moved and turn.parts and type(turn.parts[0]) is not ToolResult:
-                fitted.append(self._moved.turn())
+            if self._deferred and turn.parts and type(turn.parts[0]) is not ToolResult:
+                fitted.append(self._deferred.turn())
             self._fit(turn, fitted)
-        if self._moved:
-            fitted.append(self._moved.turn())
+        if self._deferred:
+            fitted.append(self._deferred.turn())
         return fitted
 
-    def _fit(self, turn: Turn, turns: list[Turn]) -> None:
+    def _fit(self, turn: DraftMessage, turns: list[DraftMessage]) -> None:
         """Append the fitted form of `turn`, if anything remains of it."""
         message = turn.message
         self._role = message.role
         if message.extra or message.role == "developer":
             self._report_message(message, turn)
         parts: list[Part] = []
-        places: list[Place] | None = None  # created when the first part is dropped
+        locations: list[PartLocation] | None = None  # created when the first part is dropped
         changed = turn.parts is not message.parts
-        for part, place in zip(turn.parts, turn.places, strict=True):
+        for part, place in zip(turn.parts, turn.locations, strict=True):
             fitted = _FIT[type(part)](self, part, place)
             if fitted is not part:
                 changed = True
             if fitted is None:
-                places = list(turn.places[: len(parts)]) if places is None else places
+                locations = list(turn.locations[: len(parts)]) if locations is None else locations
                 continue
             parts.append(fitted)
-            if places is not None:
-                places.append(place)
+            if locations is not None:
+                locations.append(place)
         if message.role == "assistant":
             changed = self._settle_assistant(turn, parts) or changed
-        kept_places: Sequence[Place] = turn.places if places is None else places
-        if self._moved and parts and type(parts[0]) is ToolResult and type(parts[-1]) is not ToolResult:
-            kept_places = self._insert_moved(parts, kept_places)
+        kept_places: Sequence[PartLocation] = turn.locations if locations is None else locations
+        if self._deferred and parts and type(parts[0]) is ToolResult and type(parts[-1]) is not ToolResult:
+            kept_places = self._insert_deferred(parts, kept_places)
         if parts:
             fitted_message = Message(message.role, tuple(parts), message.extra) if changed else message
-            turns.append(Turn(fitted_message, parts, kept_places))
+            turns.append(DraftMessage(fitted_message, parts, kept_places))
 
-    def _insert_moved(self, parts: list[Part], places: Sequence[Place]) -> list[Place]:
+    def _insert_deferred(self, parts: list[Part], locations: Sequence[PartLocation]) -> list[PartLocation]:
         """Insert moved media after the results of a turn, before the text that follows them."""
-        moved = self._moved.turn()
+        moved = self._deferred.turn()
         behind = max(number for number, part in enumerate(parts) if type(part) is ToolResult) + 1
         parts[behind:behind] = moved.parts
-        return [*places[:behind], *moved.places, *places[behind:]]
+        return [*locations[:behind], *moved.locations, *locations[behind:]]
 
-    def _report_message(self, message: Message, turn: Turn) -> None:
-        where = join("messages", message_of(turn.places[0])) if turn.places else ""
+    def _report_message(self, message: Message, turn: DraftMessage) -> None:
+        where = join("messages", message_index(turn.locations[0])) if turn.locations else ""
         report_extra(message.extra, where, self._wire.name, self._losses)
         if message.role == "developer" and not self._can.developer:
             detail = "the target supports only system messages"
             self._losses.add(where, "developer message", "rewritten", detail, "info")
 
-    def _text(self, part: Text, place: Place) -> Text | None:
+    def _text(self, part: Text, place: PartLocation) -> Text | None:
         if not part.text and not part.artefacts:
             self._losses.add(
-                pointer_to(place), "empty text", "dropped", "it is empty, and targets refuse empty text", "info"
+                location_pointer(place), "empty text", "dropped", "it is empty, and targets refuse empty text", "info"
             )
             return None
         if part.cache is None and not part.artefacts and not part.extra:
             return part
-        where = pointer_to(place)
+        where = location_pointer(place)
         report_extra(part.extra, where, self._wire.name, self._losses)
         artefacts = self._own(part.artefacts, where)
         cache = None if part.cache is None else fit_ttl(part.cache, "part", self._can, where, self._losses)
@@ -175,8 +175,8 @@ class _Fitter:
             return artefacts
         return own_artefacts(artefacts, self._wire.provider, self._model, self._spoken_by, where, self._losses)
 
-    def _reasoning(self, part: Reasoning, place: Place) -> Reasoning | None:
-        where = pointer_to(place)
+    def _reasoning(self, part: Reasoning, place: PartLocation) -> Reasoning | None:
+        where = location_pointer(place)
         own = own_artefacts(part.artefacts, self._wire.provider, self._model, self._spoken_by, where, Losses())
         native = self._wire.name in part.extra or f"{self._wire.name}~" in part.extra
         if not own and not (native and not part.artefacts):
@@ -186,20 +186,20 @@ class _Fitter:
         report_extra(part.extra, where, self._wire.name, self._losses)
         return part if len(own) == len(part.artefacts) else replace(part, artefacts=own)
 
-    def _call(self, call: ToolCall, place: Place) -> ToolCall:
+    def _call(self, call: ToolCall, place: PartLocation) -> ToolCall:
         can = self._can
         if call.raw == "":
-            call = call.spelled_out()
+            call = call.with_explicit_arguments()
         if call.extra or call.artefacts or call.cache is not None:
             call = self._strip_call(call, place)
         if call.kind == "freeform" and not can.freeform:
             call = wrap_freeform(call)
             self._losses.add(
-                pointer_to(place), "freeform call", "rewritten", "sent as a call with one argument", "info"
+                location_pointer(place), "freeform call", "rewritten", "sent as a call with one argument", "info"
             )
         if can.object_arguments and call.raw is not None and len(call.raw) > 15 and _LONG_NUMBER(call.raw):
             detail = "more digits than a double can hold; the target may round them"
-            self._losses.add(f"{pointer_to(place)}/arguments", "long numbers", "weakened", detail)
+            self._losses.add(f"{location_pointer(place)}/arguments", "long numbers", "weakened", detail)
         old_id = call.id
         new_id = self._ids.assign(old_id, call.name)
         name = self._names.to_wire(call.namespace, call.name)
@@ -214,27 +214,27 @@ class _Fitter:
             waiting.append(call)
         return call
 
-    def _encode_arguments(self, call: ToolCall, lowered: Lowered, place: Place) -> ToolCall:
+    def _encode_arguments(self, call: ToolCall, lowered: Lowered, place: PartLocation) -> ToolCall:
         """Encode the arguments in the shape of the schema that the target receives."""
         arguments = lowered.encode(call.arguments)
         if arguments != call.arguments:
             detail = "converted to the tool's schema for the target"
-            self._losses.add(f"{pointer_to(place)}/arguments", "arguments", "rewritten", detail, "info")
+            self._losses.add(f"{location_pointer(place)}/arguments", "arguments", "rewritten", detail, "info")
         return replace(call, arguments=arguments, raw=None)
 
-    def _strip_call(self, call: ToolCall, place: Place) -> ToolCall:
-        where = pointer_to(place)
+    def _strip_call(self, call: ToolCall, place: PartLocation) -> ToolCall:
+        where = location_pointer(place)
         report_extra(call.extra, where, self._wire.name, self._losses)
         cache = None if call.cache is None else fit_ttl(call.cache, "call", self._can, where, self._losses)
         return replace(call, cache=cache, artefacts=self._own(call.artefacts, where))
 
-    def _result(self, result: ToolResult, place: Place) -> ToolResult:
+    def _result(self, result: ToolResult, place: PartLocation) -> ToolResult:
         can = self._can
         if result.extra:
-            report_extra(result.extra, pointer_to(place), self._wire.name, self._losses)
+            report_extra(result.extra, location_pointer(place), self._wire.name, self._losses)
         parts, structured = result.parts, result.structured
         if structured is not None and not can.result_structured:
-            parts, structured = in_words(result, pointer_to(place), self._losses), None
+            parts, structured = structured_as_text(result, location_pointer(place), self._losses), None
             result = replace(result, parts=parts, structured=None)
         only = parts[0] if len(parts) == 1 else None
         if type(only) is not Text or not only.text or only.cache is not None or only.extra:
@@ -243,10 +243,10 @@ class _Fitter:
         if is_error and not can.result_error:
             parts, structured, is_error = _marked(parts), None, False
             detail = f"sent as a text prefix: {ERROR_MARK!r}"
-            self._losses.add(f"{pointer_to(place)}/is_error", "is_error", "rewritten", detail, "info")
+            self._losses.add(f"{location_pointer(place)}/is_error", "is_error", "rewritten", detail, "info")
         cache = result.cache
         if cache is not None:
-            cache = fit_ttl(cache, "result", can, pointer_to(place), self._losses)
+            cache = fit_ttl(cache, "result", can, location_pointer(place), self._losses)
         waiting = self._waiting.get(result.call_id)
         if not waiting:  # only if results are fitted without their calls
             return replace(result, parts=parts, structured=structured, is_error=is_error, cache=cache)
@@ -259,7 +259,7 @@ class _Fitter:
             call.id, call.name, parts, structured, is_error, call.kind, call.namespace, cache, result.extra
         )
 
-    def _result_parts(self, result: ToolResult, place: Place) -> tuple[Text | Media | Opaque, ...]:
+    def _result_parts(self, result: ToolResult, place: PartLocation) -> tuple[Text | Media | Opaque, ...]:
         fitted: list[Text | Media | Opaque] = []
         for part in result.parts:
             if isinstance(part, Text):
@@ -271,26 +271,26 @@ class _Fitter:
             elif part.kind in self._can.result_media:
                 fitted.append(self._media(part, place))
             else:
-                fitted.append(self._move_media(part, result, place))
+                fitted.append(self._defer_media(part, result, place))
         return tuple(fitted)
 
-    def _spell_out(self, part: Opaque, place: Place) -> Text:
+    def _spell_out(self, part: Opaque, place: PartLocation) -> Text:
         """Send a foreign block of a result as JSON text, because the output of a tool must reach the model."""
         detail = f"specific to {part.wire}; sent as JSON text"
-        self._losses.add(pointer_to(place), part.type, "rewritten", detail)
+        self._losses.add(location_pointer(place), part.type, "rewritten", detail)
         return Text(dumps(part.value))
 
-    def _move_media(self, part: Media, result: ToolResult, place: Place) -> Text:
+    def _defer_media(self, part: Media, result: ToolResult, place: PartLocation) -> Text:
         """Move media to a separate message, because the target's results hold text only."""
         media = self._media(part, place)
         if isinstance(media, Text):
             return media
         detail = f"the target does not support {part.kind} in a result; it follows in a user message"
-        self._losses.add(pointer_to(place), f"{part.kind} in a result", "moved", detail)
-        self._moved.add(media, place, f"the result of {result.name or result.call_id}")
+        self._losses.add(location_pointer(place), f"{part.kind} in a result", "moved", detail)
+        self._deferred.add(media, place, f"the result of {result.name or result.call_id}")
         return Text(f"[{part.kind}: see the next user message]")
 
-    def _spoken_media(self, part: Media, place: Place) -> Media | Text | None:
+    def _spoken_media(self, part: Media, place: PartLocation) -> Media | Text | None:
         """Fit media in a message; media of the model or the system may have to move to the next user message."""
         media = self._media(part, place)
         if self._role == "user" or isinstance(media, Text):
@@ -298,20 +298,20 @@ class _Fitter:
         if self._role == "assistant" and part.kind in self._can.assistant_media:
             return media
         detail = f"the target does not support {part.kind} in {self._role} messages; it follows in a user message"
-        self._losses.add(pointer_to(place), f"{part.kind} in a {self._role} message", "moved", detail)
-        self._moved.add(media, place, f"the {self._role} message")
+        self._losses.add(location_pointer(place), f"{part.kind} in a {self._role} message", "moved", detail)
+        self._deferred.add(media, place, f"the {self._role} message")
         return None
 
-    def _media(self, part: Media, place: Place) -> Media | Text:
+    def _media(self, part: Media, place: PartLocation) -> Media | Text:
         """Return media that the target accepts, or else a text, so that the model knows that something is missing."""
-        where = pointer_to(place)
+        where = location_pointer(place)
         if part.owner is not None and part.owner != self._wire.provider and part.data is None and part.url is None:
             detail = f"it is stored by {part.owner} as {part.file_id!r}; other providers cannot read it"
             self._losses.add(where, part.kind, "dropped", detail, "error")
-            return left_out(part)
+            return media_placeholder(part)
         if part.kind not in self._can.media:
             self._losses.add(where, part.kind, "dropped", f"the target does not support {part.kind}", "error")
-            return left_out(part)
+            return media_placeholder(part)
         report_extra(part.extra, where, self._wire.name, self._losses)
         if part.media_type is None and part.data is not None and part.name is not None:
             part = replace(part, media_type=media_type_of(part.name))
@@ -319,28 +319,28 @@ class _Fitter:
             return part
         return replace(part, cache=fit_ttl(part.cache, "part", self._can, where, self._losses))
 
-    def _opaque(self, part: Opaque, place: Place) -> Opaque | Text | None:
+    def _opaque(self, part: Opaque, place: PartLocation) -> Opaque | Text | None:
         if part.wire == self._wire.name:
             return part
         summary = summary_of(part)
         if summary is not None:
-            self._losses.add(pointer_to(place), part.type, "rewritten", "the summary is sent as text", "info")
+            self._losses.add(location_pointer(place), part.type, "rewritten", "the summary is sent as text", "info")
             return summary
-        self._losses.add(pointer_to(place), part.type, "dropped", f"specific to {part.wire}", "error")
+        self._losses.add(location_pointer(place), part.type, "dropped", f"specific to {part.wire}", "error")
         return None
 
-    def _refusal(self, part: Refusal, place: Place) -> Refusal:
-        report_extra(part.extra, pointer_to(place), self._wire.name, self._losses)
+    def _refusal(self, part: Refusal, place: PartLocation) -> Refusal:
+        report_extra(part.extra, location_pointer(place), self._wire.name, self._losses)
         return part
 
-    def _settle_assistant(self, turn: Turn, parts: list[Part]) -> bool:
+    def _settle_assistant(self, turn: DraftMessage, parts: list[Part]) -> bool:
         """Apply the rules that concern a whole assistant turn; return whether anything changed."""
         changed = False
         if self._signs_calls:
             changed = self._sign_first_call(turn, parts)
         while parts and not self._can.lone_reasoning and isinstance(parts[-1], Reasoning):
             detail = "the target accepts reasoning only together with the output that it led to"
-            self._losses.add(pointer_to(turn.places[0]), "reasoning", "dropped", detail)
+            self._losses.add(location_pointer(turn.locations[0]), "reasoning", "dropped", detail)
             parts.pop()
             changed = True
         if len(parts) < len(turn.parts) and _thoughts(parts) < _thoughts(turn.parts):
@@ -348,14 +348,14 @@ class _Fitter:
             changed = True
         return changed
 
-    def _sign_first_call(self, turn: Turn, parts: list[Part]) -> bool:
+    def _sign_first_call(self, turn: DraftMessage, parts: list[Part]) -> bool:
         calls = [number for number, part in enumerate(parts) if type(part) is ToolCall]
         if not calls or any(getattr(parts[number], "artefacts", ()) for number in calls):
             return False
         stand_in = Artefact(self._wire.provider, "thought_signature", self._can.unsigned_call or "")
-        first = next(place for part, place in zip(turn.parts, turn.places, strict=True) if type(part) is ToolCall)
+        first = next(place for part, place in zip(turn.parts, turn.locations, strict=True) if type(part) is ToolCall)
         detail = "the call is not signed by its model; sent with the documented placeholder"
-        self._losses.add(f"{pointer_to(first)}/artefacts", "signature", "rewritten", detail, "info")
+        self._losses.add(f"{location_pointer(first)}/artefacts", "signature", "rewritten", detail, "info")
         parts[calls[0]] = replace(parts[calls[0]], artefacts=(stand_in,))
         return True
 
@@ -384,7 +384,7 @@ def _without_item_id(part: Part, wire: str) -> Part:
     return part
 
 
-_FIT: dict[type, Callable[[_Fitter, Any, Place], Part | None]] = {
+_FIT: dict[type, Callable[[_Fitter, Any, PartLocation], Part | None]] = {
     Text: _Fitter._text,
     Reasoning: _Fitter._reasoning,
     ToolCall: _Fitter._call,

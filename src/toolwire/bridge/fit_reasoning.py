@@ -23,13 +23,13 @@ def fit_reasoning(request: Request, wire: Wire, losses: Losses) -> ReasoningConf
     if reasoning is None or reasoning.mode == "off":
         return reasoning
     can = wire.capabilities
-    if can.budgets and not family_of(request.model).thinks_by_word:
-        tokens = _in_tokens(reasoning, request, wire, losses)
+    if can.budgets and not family_of(request.model).takes_effort:
+        tokens = _as_budget(reasoning, request, wire, losses)
         if tokens is None:
             return None
         reasoning = tokens
     elif reasoning.budget is not None and not can.budgets:
-        reasoning = _in_words(reasoning, losses)
+        reasoning = _as_effort(reasoning, losses)
     elif reasoning.budget is not None and reasoning.effort is not None and not can.effort_and_budget:
         losses.add(_BUDGET, "thinking budget", "dropped", "the target accepts either effort or budget", "info")
         reasoning = replace(reasoning, mode="auto", budget=None)
@@ -42,14 +42,14 @@ def fit_reasoning(request: Request, wire: Wire, losses: Losses) -> ReasoningConf
     return reasoning
 
 
-def _in_words(reasoning: ReasoningConfig, losses: Losses) -> ReasoningConfig:
+def _as_effort(reasoning: ReasoningConfig, losses: Losses) -> ReasoningConfig:
     budget = reasoning.budget or 0
     effort = reasoning.effort or ("low" if budget <= 2048 else "medium" if budget <= 16384 else "high")
     losses.add(_BUDGET, "thinking budget", "weakened", f"{budget} tokens were changed to the effort {effort!r}")
     return replace(reasoning, mode="auto", effort=effort, budget=None)
 
 
-def _in_tokens(reasoning: ReasoningConfig, request: Request, wire: Wire, losses: Losses) -> ReasoningConfig | None:
+def _as_budget(reasoning: ReasoningConfig, request: Request, wire: Wire, losses: Losses) -> ReasoningConfig | None:
     """Convert the effort to a token budget, for models without effort levels."""
     if reasoning.mode == "budget" and reasoning.effort is None:
         return reasoning

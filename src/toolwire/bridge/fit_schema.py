@@ -12,23 +12,23 @@ from msgspec.structs import replace
 from ..ir.errors import EncodeError
 from ..ir.losses import Losses
 from ..ir.tools import Tool
-from ..schema.conform import cost
+from ..schema.conform import parameter_counts
 from ..schema.dialects import DIALECTS, Dialect
 from ..schema.lowering import Lowered, lower
 from ..wire.protocol import Wire
-from .budget import Cost, affordable
+from .budget import ParameterCounts, affordable
 
 __all__ = ["fit_schemas"]
 
-Placed = tuple[Tool, int]
+IndexedTool = tuple[Tool, int]
 
 
-def fit_schemas(tools: list[Placed], wire: Wire, losses: Losses) -> tuple[list[Placed], dict[str, Lowered]]:
+def fit_schemas(tools: list[IndexedTool], wire: Wire, losses: Losses) -> tuple[list[IndexedTool], dict[str, Lowered]]:
     """Return the tools with fitted schemas, and, by name, the encoding of arguments that change shape."""
     loose = DIALECTS[wire.dialect]
     strict = DIALECTS.get(f"{wire.dialect}_strict") if wire.capabilities.strict else None
     relaxed = frozenset[int]() if strict is None else _relaxed(tools, strict, losses)
-    fitted: list[Placed] = []
+    fitted: list[IndexedTool] = []
     lifts: dict[str, Lowered] = {}
     for tool, index in tools:
         if index in relaxed:
@@ -38,10 +38,10 @@ def fit_schemas(tools: list[Placed], wire: Wire, losses: Losses) -> tuple[list[P
             continue
         lowered = _lowered(tool, strict if tool.strict and strict is not None else loose)
         if lowered is None or not lowered.conforms:
-            detail = f"its schema cannot be expressed in {loose.name}{_because(lowered)}"
+            detail = f"its schema cannot be expressed in {loose.name}{_refusal_reason(lowered)}"
             losses.add(f"/tools/{index}", "tool", "dropped", detail, "error")
             continue
-        fitted.append((_with(tool, lowered, index, lifts, losses), index))
+        fitted.append((_apply_lowered(tool, lowered, index, lifts, losses), index))
     return fitted, lifts
 
 
@@ -49,21 +49,21 @@ def _has_schema(tool: Tool, index: int) -> bool:
     return tool.input_schema is not None and tool.kind == "function" and index >= 0
 
 
-def _because(lowered: Lowered | None) -> str:
+def _refusal_reason(lowered: Lowered | None) -> str:
     return f" ({lowered.problem})" if lowered is not None and lowered.problem is not None else ""
 
 
-def _relaxed(tools: list[Placed], strict: Dialect, losses: Losses) -> frozenset[int]:
+def _relaxed(tools: list[IndexedTool], strict: Dialect, losses: Losses) -> frozenset[int]:
     """Return the tools that lose strictness: those that do not qualify, and as few others as the budget requires."""
     wanted = [(tool, index) for tool, index in tools if tool.strict and tool.kind == "function" and index >= 0]
-    costs: dict[int, Cost] = {}
+    costs: dict[int, ParameterCounts] = {}
     for tool, index in wanted:
         lowered = None if tool.input_schema is None else _lowered(tool, strict)
         if tool.input_schema is not None and (lowered is None or not lowered.conforms):
-            detail = f"the schema does not qualify{_because(lowered)}; sent without strict"
+            detail = f"the schema does not qualify{_refusal_reason(lowered)}; sent without strict"
             losses.add(f"/tools/{index}/strict", "strict", "dropped", detail)
         else:
-            costs[index] = _cost(lowered, strict)
+            costs[index] = _parameter_counts(lowered, strict)
     most = (strict.optional_parameters or 0, strict.union_parameters or 0)
     indices = tuple(costs)
     kept = {indices[number] for number in affordable(tuple(costs.values()), most, strict.strict_tools)}
@@ -76,8 +76,8 @@ def _relaxed(tools: list[Placed], strict: Dialect, losses: Losses) -> frozenset[
     return frozenset(index for _, index in wanted if index not in kept)
 
 
-def _cost(lowered: Lowered | None, strict: Dialect) -> Cost:
-    return (0, 0) if lowered is None or strict.optional_parameters is None else cost(lowered.schema)
+def _parameter_counts(lowered: Lowered | None, strict: Dialect) -> ParameterCounts:
+    return (0, 0) if lowered is None or strict.optional_parameters is None else parameter_counts(lowered.schema)
 
 
 def _lowered(tool: Tool, dialect: Dialect) -> Lowered | None:
@@ -87,7 +87,7 @@ def _lowered(tool: Tool, dialect: Dialect) -> Lowered | None:
         return None
 
 
-def _with(tool: Tool, lowered: Lowered, index: int, lifts: dict[str, Lowered], losses: Losses) -> Tool:
+def _apply_lowered(tool: Tool, lowered: Lowered, index: int, lifts: dict[str, Lowered], losses: Losses) -> Tool:
     if lowered.unchanged and not lowered.losses:
         return _described_once(tool, lowered.dialect, index, losses)
     path = f"/tools/{index}/input_schema"

@@ -7,13 +7,13 @@ from ..ir.losses import Losses
 from ..ir.pointer import join
 from ..ir.request import Message, Request
 from ..wire.protocol import Wire
-from .history import Turn
-from .places import message_of
+from .history import DraftMessage
+from .places import message_index
 
-__all__ = ["hoist_system", "something_to_answer"]
+__all__ = ["ensure_user_message", "hoist_system"]
 
 
-def something_to_answer(turns: list[Turn], request: Request, wire: Wire, losses: Losses) -> list[Turn]:
+def ensure_user_message(turns: list[DraftMessage], request: Request, wire: Wire, losses: Losses) -> list[DraftMessage]:
     """Ensure a message to answer, for a conversation that is empty or has only system messages."""
     if wire.capabilities.system_only and turns:
         return turns
@@ -24,19 +24,19 @@ def something_to_answer(turns: list[Turn], request: Request, wire: Wire, losses:
         raise EncodeError("the request has no message to answer", pointer=join("messages"), hint=hint)
     last = turns[-1]
     detail = "the target requires a message to answer; the last system message is sent as a user message"
-    losses.add(join("messages", message_of(last.places[0])), "system message", "rewritten", detail)
-    return [*turns[:-1], Turn(Message("user", tuple(last.parts)), last.parts, last.places)]
+    losses.add(join("messages", message_index(last.locations[0])), "system message", "rewritten", detail)
+    return [*turns[:-1], DraftMessage(Message("user", tuple(last.parts)), last.parts, last.locations)]
 
 
-def hoist_system(turns: list[Turn], losses: Losses) -> list[Turn]:
-    head: list[Turn] = []
-    rest: list[Turn] = []
+def hoist_system(turns: list[DraftMessage], losses: Losses) -> list[DraftMessage]:
+    head: list[DraftMessage] = []
+    rest: list[DraftMessage] = []
     for turn in turns:
         if turn.message.role not in ("system", "developer"):
             rest.append(turn)
             continue
         if rest:
-            where = join("messages", message_of(turn.places[0]))
+            where = join("messages", message_index(turn.locations[0]))
             losses.add(where, "system message", "moved", "the target allows system messages only at the start")
         head.append(turn)
     return head + rest

@@ -16,7 +16,7 @@ from ..wire.protocol import Capabilities, Wire
 from .cache import fit_ttl
 from .fit_schema import fit_schemas
 from .foreign import report_extra
-from .names import Names
+from .names import NameMap
 
 __all__ = ["WRAPPED_INPUT", "fit_tools", "wrap_freeform"]
 
@@ -25,7 +25,7 @@ WRAPPED_INPUT = "input"
 
 
 def fit_tools(
-    request: Request, wire: Wire, names: Names, losses: Losses
+    request: Request, wire: Wire, names: NameMap, losses: Losses
 ) -> tuple[list[tuple[Tool, int]], dict[str, Lowered]]:
     """Return the fitted tools with their indices in the request, and the tools whose arguments change shape."""
     can = wire.capabilities
@@ -58,7 +58,7 @@ def _load_now(tool: Tool, index: int, losses: Losses) -> Tool:
     return replace(tool, deferred=None)
 
 
-def _fit_tool(tool: Tool, path: str, can: Capabilities, wire: str, names: Names, losses: Losses) -> Tool:
+def _fit_tool(tool: Tool, path: str, can: Capabilities, wire: str, names: NameMap, losses: Losses) -> Tool:
     if tool.kind == "builtin":
         return tool
     if tool.extra:
@@ -66,7 +66,7 @@ def _fit_tool(tool: Tool, path: str, can: Capabilities, wire: str, names: Names,
     if tool.kind == "freeform" and not can.freeform:
         tool = _wrap(tool, path, losses)
     if tool.examples and not can.examples:
-        tool = _tell_examples(tool, path, losses)
+        tool = _describe_examples(tool, path, losses)
     if tool.cache is not None:
         tool = replace(tool, cache=fit_ttl(tool.cache, "tool", can, path, losses))
     name = names.to_wire(tool.namespace, tool.name)
@@ -99,7 +99,7 @@ def wrap_freeform(call: ToolCall) -> ToolCall:
     return replace(call, kind="function", arguments={WRAPPED_INPUT: call.raw or ""}, raw=None)
 
 
-def _tell_examples(tool: Tool, path: str, losses: Losses) -> Tool:
+def _describe_examples(tool: Tool, path: str, losses: Losses) -> Tool:
     lines = "\n".join(dumps(example) for example in tool.examples)
     losses.add(f"{path}/examples", "examples", "rewritten", "sent in the description", "info")
     losses.add(f"{path}/description", "description", "rewritten", "the examples are appended", "info")
@@ -140,7 +140,7 @@ def _within_limit(
     return [(tool, index) for tool, index in tools if index in kept]
 
 
-def _declare_history(request: Request, names: Names, losses: Losses) -> list[tuple[Tool, int]]:
+def _declare_history(request: Request, names: NameMap, losses: Losses) -> list[tuple[Tool, int]]:
     """Declare tools for past calls, which the target requires even if the model may not call again."""
     stubs: dict[str, Tool] = {}
     for message in request.messages:

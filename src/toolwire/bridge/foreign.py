@@ -44,10 +44,10 @@ def _severity(field: str) -> Severity:
 
 
 def own_artefacts(
-    artefacts: tuple[Artefact, ...], provider: str, model: str, spoken_by: str | None, path: str, losses: Losses
+    artefacts: tuple[Artefact, ...], provider: str, model: str, history_model: str | None, path: str, losses: Losses
 ) -> tuple[Artefact, ...]:
     """Return the artefacts that the target itself made; report the others."""
-    own = tuple(a for a in artefacts if a.provider == provider and (a.model or spoken_by or model) == model)
+    own = tuple(a for a in artefacts if a.provider == provider and (a.model or history_model or model) == model)
     if len(own) != len(artefacts):
         losses.add(f"{path}/artefacts", "artefact", "dropped", "it may only be sent back to its own provider and model")
     return own

@@ -19,40 +19,41 @@ from ..ir.losses import Losses
 from ..ir.parts import Extra, Part, Text, ToolCall, ToolResult
 from ..ir.request import Message
 from ..ir.text import dumps
-from .places import Place, of_message, pointer_to
+from .places import PartLocation, location_pointer, message_locations
 
-__all__ = ["INTERRUPTED", "Turn", "gather", "merge_turns", "normalise"]
+__all__ = ["INTERRUPTED", "DraftMessage", "gather", "merge_drafts", "normalise"]
 
 INTERRUPTED = "No result: the call was interrupted before it was answered."
 
 
-class Turn:
+class DraftMessage:
     """A message under construction: its parts, and the place that each came from."""
 
-    __slots__ = ("message", "parts", "places")
+    __slots__ = ("locations", "message", "parts")
 
-    def __init__(self, message: Message, parts: Sequence[Part], places: Sequence[Place]) -> None:
+    def __init__(self, message: Message, parts: Sequence[Part], places: Sequence[PartLocation]) -> None:
         self.message = message
         self.parts = parts
-        self.places = places
+        self.locations = places
 
 
-def normalise(messages: tuple[Message, ...], losses: Losses) -> list[Turn]:
+def normalise(messages: tuple[Message, ...], losses: Losses) -> list[DraftMessage]:
     """Return the same conversation with every call followed by its result."""
-    turns = _as_it_is(messages)
-    return _put_right(messages, losses) if turns is None else turns
+    turns = _already_normal(messages)
+    return _reorder_results(messages, losses) if turns is None else turns
 
 
-def gather(messages: tuple[Message, ...]) -> list[Turn]:
+def gather(messages: tuple[Message, ...]) -> list[DraftMessage]:
     """Return the messages unchanged, for a conversation whose other calls and results are stored elsewhere."""
     return [
-        Turn(message, message.parts, of_message(index, len(message.parts))) for index, message in enumerate(messages)
+        DraftMessage(message, message.parts, message_locations(index, len(message.parts)))
+        for index, message in enumerate(messages)
     ]
 
 
-def _as_it_is(messages: tuple[Message, ...]) -> list[Turn] | None:
+def _already_normal(messages: tuple[Message, ...]) -> list[DraftMessage] | None:
     """Return the turns of a history in which every result is in its correct place, or None."""
-    turns: list[Turn] = []
+    turns: list[DraftMessage] = []
     calls: list[str] = []  # ids of the calls of the last turn
     answered = 0
     speaker = ""
@@ -74,14 +75,14 @@ def _as_it_is(messages: tuple[Message, ...]) -> list[Turn] | None:
                     answered += 1
                 elif answered < len(calls):
                     return None  # text before the results
-        turns.append(Turn(message, parts, of_message(index, len(parts))))
+        turns.append(DraftMessage(message, parts, message_locations(index, len(parts))))
         speaker = message.role
     return turns if answered == len(calls) else None
 
 
-def merge_turns(turns: list[Turn]) -> list[Turn]:
+def merge_drafts(turns: list[DraftMessage]) -> list[DraftMessage]:
     """Merge adjacent messages of one role."""
-    merged: list[Turn] = []
+    merged: list[DraftMessage] = []
     start, count = 0, len(turns)
     while start < count:
         role, stop = turns[start].message.role, start + 1
@@ -95,7 +96,9 @@ def merge_turns(turns: list[Turn]) -> list[Turn]:
         parts = tuple([part for turn in row for part in turn.parts])
         extras = [_without_form(turn.message.extra) for turn in row if turn.message.extra]
         extra: Extra = reduce(merge_extra, extras) if extras else {}
-        merged.append(Turn(Message(role, parts, extra), parts, [place for turn in row for place in turn.places]))
+        merged.append(
+            DraftMessage(Message(role, parts, extra), parts, [place for turn in row for place in turn.locations])
+        )
     return merged
 
 
@@ -108,7 +111,7 @@ class _Pair:
 
     __slots__ = ("call", "late", "place", "result", "result_place")
 
-    def __init__(self, call: ToolCall, place: Place) -> None:
+    def __init__(self, call: ToolCall, place: PartLocation) -> None:
         self.call = call
         self.place = place
         self.result: ToolResult | None = None
@@ -116,13 +119,13 @@ class _Pair:
         self.late = False
 
 
-def _put_right(messages: tuple[Message, ...], losses: Losses) -> list[Turn]:
+def _reorder_results(messages: tuple[Message, ...], losses: Losses) -> list[DraftMessage]:
     pairs, odd = _pair(messages, losses)
-    turns: list[Turn] = []
+    turns: list[DraftMessage] = []
     waiting: list[_Pair] = []  # calls of the current assistant turn
     for index, message in enumerate(messages):
         if message.role == "assistant":
-            turns.append(Turn(message, message.parts, of_message(index, len(message.parts))))
+            turns.append(DraftMessage(message, message.parts, message_locations(index, len(message.parts))))
             waiting += pairs.get(index, ())
             continue
         if waiting:
@@ -134,20 +137,20 @@ def _put_right(messages: tuple[Message, ...], losses: Losses) -> list[Turn]:
         elif turns and (extra := _without_form(message.extra)):  # fields around the results move with them
             last = turns[-1]
             merged = replace(last.message, extra=merge_extra(last.message.extra, extra))
-            turns[-1] = Turn(merged, last.parts, last.places)
+            turns[-1] = DraftMessage(merged, last.parts, last.locations)
     if waiting:
         turns.append(_answers(waiting, losses))
     return turns
 
 
-def _pair(messages: tuple[Message, ...], losses: Losses) -> tuple[dict[int, list[_Pair]], dict[Place, Text]]:
+def _pair(messages: tuple[Message, ...], losses: Losses) -> tuple[dict[int, list[_Pair]], dict[PartLocation, Text]]:
     """Return the pairs by the message of their call, and the text for results without a call."""
     pairs: dict[int, list[_Pair]] = {}
-    odd: dict[Place, Text] = {}
+    odd: dict[PartLocation, Text] = {}
     calls = _Unanswered()
-    spoken: Place = -1  # the last place of a part that is not a result
+    spoken: PartLocation = -1  # the last place of a part that is not a result
     for index, message in enumerate(messages):
-        for place, part in zip(of_message(index, len(message.parts)), message.parts, strict=True):
+        for place, part in zip(message_locations(index, len(message.parts)), message.parts, strict=True):
             if isinstance(part, ToolCall) and message.role == "assistant":
                 pair = _Pair(part, place)
                 pairs.setdefault(index, []).append(pair)
@@ -158,11 +161,11 @@ def _pair(messages: tuple[Message, ...], losses: Losses) -> tuple[dict[int, list
                     found.result, found.result_place, found.late = part, place, spoken > found.place
                 elif part.call_id and part.call_id in calls.answered:
                     detail = f"{part.call_id} already has a result"
-                    losses.add(pointer_to(place), "second result", "dropped", detail)
+                    losses.add(location_pointer(place), "second result", "dropped", detail)
                 else:
                     odd[place] = _as_words(part)
                     detail = "its call is not in the history; sent as text"
-                    losses.add(pointer_to(place), "result without a call", "rewritten", detail)
+                    losses.add(location_pointer(place), "result without a call", "rewritten", detail)
             elif message.role != "assistant":
                 spoken = place
     return pairs, odd
@@ -210,28 +213,28 @@ def _as_words(result: ToolResult) -> Text:
     return Text(f"[result of {result.name or 'a call'} {result.call_id}] {text}".replace(" ]", "]"))
 
 
-def _answers(pairs: list[_Pair], losses: Losses) -> Turn:
+def _answers(pairs: list[_Pair], losses: Losses) -> DraftMessage:
     parts: list[Part] = []
     for pair in pairs:
         call = pair.call
         if pair.result is None:
             detail = "the call has no result; an error result was added"
-            losses.add(pointer_to(pair.place), "missing result", "rewritten", detail)
+            losses.add(location_pointer(pair.place), "missing result", "rewritten", detail)
             parts.append(ToolResult(call.id, call.name, (Text(INTERRUPTED),), None, True, call.kind, call.namespace))
             continue
         if pair.late:
             detail = "results must directly follow their calls"
-            losses.add(pointer_to(pair.result_place), "late result", "moved", detail, "info")
+            losses.add(location_pointer(pair.result_place), "late result", "moved", detail, "info")
         parts.append(pair.result if pair.result.call_id == call.id else replace(pair.result, call_id=call.id))
-    return Turn(Message("user"), parts, [pair.result_place for pair in pairs])
+    return DraftMessage(Message("user"), parts, [pair.result_place for pair in pairs])
 
 
-def _without_results(message: Message, index: int, odd: dict[Place, Text]) -> Turn:
+def _without_results(message: Message, index: int, odd: dict[PartLocation, Text]) -> DraftMessage:
     parts: list[Part] = []
-    places: list[Place] = []
-    for place, part in zip(of_message(index, len(message.parts)), message.parts, strict=True):
+    places: list[PartLocation] = []
+    for place, part in zip(message_locations(index, len(message.parts)), message.parts, strict=True):
         kept = odd.get(place) if type(part) is ToolResult else part
         if kept is not None:
             parts.append(kept)
             places.append(place)
-    return Turn(message, parts, places)
+    return DraftMessage(message, parts, places)

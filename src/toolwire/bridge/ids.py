@@ -14,10 +14,10 @@ from functools import lru_cache
 from ..wire.protocol import Limits
 from .short_hash import short_hash
 
-__all__ = ["Ids"]
+__all__ = ["IdAllocator"]
 
 
-class Ids:
+class IdAllocator:
     """Assign ids; `used` holds the ids already taken."""
 
     __slots__ = ("_legal", "_length", "salt", "used")

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from ..ir.events import CallDelta, CallEnd, Event
 from ..ir.parts import ToolCall
 from ..ir.text import dumps
-from ..schema.codec import Field, carry
+from ..schema.codec import FieldCodec, apply_codec
 from ..schema.lowering import Lowered
 from ..stream.scanner import Scanner
 from ..stream.strict import parse
 
-__all__ = ["Lifter", "lift_call"]
+__all__ = ["ArgumentLifter", "lift_call"]
 
 
 def lift_call(call: ToolCall, lowered: Lowered) -> ToolCall:
@@ -26,7 +26,7 @@ def lift_call(call: ToolCall, lowered: Lowered) -> ToolCall:
     return replace(call, arguments=lowered.lift(call.arguments), raw=None)
 
 
-class Lifter:
+class ArgumentLifter:
     """Lift one call of a stream. Emitted text is never retracted, and adds up to the lifted arguments."""
 
     __slots__ = ("_key", "_lowered", "_passing", "_properties", "_scanner", "_sent", "_started")
@@ -62,11 +62,11 @@ class Lifter:
             return (replace(event, arguments=None, raw=event.raw, state="invalid"),)
         return (CallDelta.of(self._key, text), replace(event, arguments=arguments, raw=None))
 
-    def _field(self, name: str) -> Field:
+    def _field(self, name: str) -> FieldCodec:
         assert self._properties is not None
-        return self._properties.get(name) or Field(name, name, None, False)
+        return self._properties.get(name) or FieldCodec(name, name, None, False)
 
-    def _opening(self, field: Field) -> str:
+    def _opening(self, field: FieldCodec) -> str:
         mark, self._started = "," if self._started else "{", True
         return f"{mark}{dumps(field.name)}:"
 
@@ -76,9 +76,9 @@ class Lifter:
             return rest
         field = self._field(name)
         value = parse(raw)
-        if field.fills and (value is None or value == field.absent):
+        if field.is_filled and (value is None or value == field.absent):
             return ""
-        lifted = value if field.codec is None else carry(field.codec.lift, value)
+        lifted = value if field.codec is None else apply_codec(field.codec.lift, value)
         return self._opening(field) + (raw if field.codec is None else dumps(lifted))
 
     def _part(self, name_as_json: str, piece: str) -> str:

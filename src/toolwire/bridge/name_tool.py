@@ -5,16 +5,16 @@ from __future__ import annotations
 from msgspec.structs import asdict, replace
 
 from ..ir.errors import ToolwireError
-from ..ir.pointer import JSON, existing, join, resolve, split
+from ..ir.pointer import JSON, join, nearest_existing, resolve, split
 from ..ir.request import Request
 from ..ir.response import Breach
 from ..ir.tools import Tool
 from ..wire.protocol import Wire
 
-__all__ = ["name_tool"]
+__all__ = ["resolve_breach"]
 
 
-def name_tool(breach: Breach, wire: Wire, request: Request, fitted: list[tuple[Tool, int]]) -> Breach:
+def resolve_breach(breach: Breach, wire: Wire, request: Request, fitted: list[tuple[Tool, int]]) -> Breach:
     """Return the breach with the caller's tool name and pointers into `request`; its tools were sent as `fitted`."""
     sent = _sent_name(breach, wire, tuple(tool for tool, _ in fitted))
     tool, index = next(((tool, index) for tool, index in fitted if tool.name == sent), (None, -1))
@@ -22,7 +22,9 @@ def name_tool(breach: Breach, wire: Wire, request: Request, fitted: list[tuple[T
         return breach
     original = request.tools[index]
     pointer = _with_names(breach.pointer, tool.input_schema)
-    return replace(breach, tool=original.name, at=join("tools", index), pointer=existing(asdict(original), pointer))
+    return replace(
+        breach, tool=original.name, at=join("tools", index), pointer=nearest_existing(asdict(original), pointer)
+    )
 
 
 def _sent_name(breach: Breach, wire: Wire, tools: tuple[Tool, ...]) -> str | None:

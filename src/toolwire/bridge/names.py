@@ -13,10 +13,10 @@ from functools import lru_cache
 from ..wire.protocol import Limits
 from .short_hash import short_hash
 
-__all__ = ["Names"]
+__all__ = ["NameMap"]
 
 
-class Names:
+class NameMap:
     """A bijection between the names of a request and legal names."""
 
     __slots__ = ("_back", "_forth", "_length", "_namespaces", "_pattern")

@@ -1,6 +1,6 @@
 """The origin of a part of a fitted request: a message index and a part number, packed into one integer.
 
-An unchanged message has the places `of_message(index, len(parts))`, a range of constant cost at any length; only moved
+An unchanged message has the places `message_locations(index, len(parts))`, a range of constant cost at any length; only moved
 parts need a list.
 """
 
@@ -10,19 +10,19 @@ from typing import TypeAlias
 
 from ..ir.pointer import join
 
-__all__ = ["Place", "message_of", "of_message", "pointer_to"]
+__all__ = ["PartLocation", "location_pointer", "message_index", "message_locations"]
 
-Place: TypeAlias = int
+PartLocation: TypeAlias = int
 _BITS = 24
 
 
-def of_message(index: int, parts: int) -> range:
+def message_locations(index: int, parts: int) -> range:
     return range(index << _BITS, (index << _BITS) + parts)
 
 
-def message_of(place: Place) -> int:
+def message_index(place: PartLocation) -> int:
     return place >> _BITS
 
 
-def pointer_to(place: Place) -> str:
+def location_pointer(place: PartLocation) -> str:
     return join("messages", place >> _BITS, "parts", place & ((1 << _BITS) - 1))

@@ -23,9 +23,9 @@ from .fit_history import fit_history
 from .fit_reasoning import fit_reasoning
 from .fit_tools import fit_tools
 from .foreign import report_extra
-from .history import Turn
-from .names import Names
-from .places import message_of, pointer_to
+from .history import DraftMessage
+from .names import NameMap
+from .places import location_pointer, message_index
 from .stored import find_stored
 
 __all__ = ["Prepared", "prepare"]
@@ -37,7 +37,12 @@ class Prepared:
     __slots__ = ("_tools", "_turns", "exchange", "losses", "request")
 
     def __init__(
-        self, request: Request, exchange: Exchange, losses: Losses, turns: list[Turn], tools: list[tuple[Tool, int]]
+        self,
+        request: Request,
+        exchange: Exchange,
+        losses: Losses,
+        turns: list[DraftMessage],
+        tools: list[tuple[Tool, int]],
     ) -> None:
         self.request = request
         self.exchange = exchange
@@ -49,15 +54,15 @@ class Prepared:
         """Return the path in the original request of the value at `path` in the fitted one."""
         match split(path):
             case ["messages", index, "parts", number, *rest]:
-                return pointer_to(self._turns[int(index)].places[int(number)]) + join(*rest)
+                return location_pointer(self._turns[int(index)].locations[int(number)]) + join(*rest)
             case ["messages", index, *rest]:
-                return join("messages", message_of(self._turns[int(index)].places[0]), *rest)
+                return join("messages", message_index(self._turns[int(index)].locations[0]), *rest)
             case ["tools", index, *rest] if int(index) < len(self._tools):
                 return join("tools", self._tools[int(index)][1], *rest)
         return path
 
 
-def prepare(request: Request, wire: Wire | str, *, spoken_by: str | None = None) -> Prepared:
+def prepare(request: Request, wire: Wire | str, *, history_model: str | None = None) -> Prepared:
     """Fit the request to `wire`; raise EncodeError if that is impossible.
 
     A reference to a conversation that the provider of another wire stores raises StoredStateError. `spoken_by` is the
@@ -70,14 +75,14 @@ def prepare(request: Request, wire: Wire | str, *, spoken_by: str | None = None)
         raise stored
     losses = Losses()
     can = wire.capabilities
-    names = Names(wire.limits, can.namespaces)
-    placed_tools, lifts = fit_tools(request, wire, names, losses)
-    tools = [tool for tool, _ in placed_tools]
-    choice = fit_choice(request, placed_tools, can, names, losses)
+    names = NameMap(wire.limits, can.namespaces)
+    indexed_tools, lifts = fit_tools(request, wire, names, losses)
+    tools = [tool for tool, _ in indexed_tools]
+    choice = fit_choice(request, indexed_tools, can, names, losses)
     if choice is not None and choice.mode == "validated" and not can.strict:
         tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]
     reasoning = fit_reasoning(request, wire, losses)
-    turns = fit_history(request, wire, names, losses, spoken_by, lifts)
+    turns = fit_history(request, wire, names, losses, history_model, lifts)
     _report_extras(request, wire.name, losses)
     if request.parallel is False and not tools:
         losses.add(join("parallel"), "one call at a time", "dropped", "no tools are declared", "info")
@@ -93,8 +98,8 @@ def prepare(request: Request, wire: Wire | str, *, spoken_by: str | None = None)
         request.stream,
         request.extra,
     )
-    exchange = Exchange(names, request, can.freeform, lifts, wire, placed_tools)
-    return Prepared(fitted, exchange, losses, turns, placed_tools)
+    exchange = Exchange(names, request, can.freeform, lifts, wire, indexed_tools)
+    return Prepared(fitted, exchange, losses, turns, indexed_tools)
 
 
 def _report_extras(request: Request, wire: str, losses: Losses) -> None:

@@ -17,7 +17,7 @@ def readable_tools(declarations: Sequence[JSON], wire: str, losses: Losses) -> t
     """Return the tools and their positions in the list; raise ProtocolError if none is readable."""
     decode = mcp.decode_tools if wire == mcp.NAME else get(wire).decode_tools
     tools: list[Tool] = []
-    places: list[int] = []
+    indices: list[int] = []
     refused: list[ProtocolError] = []
     for declaration in declarations:
         at = len(tools) + len(refused)
@@ -28,7 +28,7 @@ def readable_tools(declarations: Sequence[JSON], wire: str, losses: Losses) -> t
             losses.add(join("tools", at), "tool", "dropped", f"it cannot be read: {error.message}", "error")
             continue
         tools += read
-        places += range(at, at + len(read))
+        indices += range(at, at + len(read))
     if refused and not tools:
         raise refused[0]
-    return tuple(tools), places
+    return tuple(tools), indices

@@ -5,7 +5,7 @@
     mended.repairs                         # for each call: the repair steps, or the remaining problems
 
 Every repair is reported. Truncated arguments are never repaired, whatever the policy. For a stream, feed the events to
-a `CallMender`; it holds a call back until it is complete, because events that have been sent cannot be retracted.
+a `CallRepairer`; it holds a call back until it is complete, because events that have been sent cannot be retracted.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ..ir.response import Response
 from ..ir.text import dumps
 from ..ir.tools import Tool
 from ..ir.value import Value
-from ..schema.repair import Policy, Step, repair_arguments
+from ..schema.repair import RepairPolicy, RepairStep, repair_arguments
 from ..schema.validate import Problem
 
-__all__ = ["CallMender", "CallRepair", "Mended", "policy_for", "repair_calls"]
+__all__ = ["CallRepair", "CallRepairer", "RepairedResponse", "policy_for", "repair_calls"]
 
 _ANYTHING: Object = {"type": "object"}
 
@@ -34,33 +34,33 @@ class CallRepair(Value, frozen=True):
 
     call_id: str
     name: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[RepairStep, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
-class Mended(Value, frozen=True):
+class RepairedResponse(Value, frozen=True):
     response: Response
     repairs: tuple[CallRepair, ...] = ()
 
 
-def policy_for(tool: Tool | None) -> Policy:
+def policy_for(tool: Tool | None) -> RepairPolicy:
     """Return how much may be guessed: nothing for a tool that has side effects."""
     return "aggressive" if tool is not None and tool.effect in ("pure", "read") else "safe"
 
 
-def repair_calls(response: Response, tools: Iterable[Tool], *, policy: Policy | None = None) -> Mended:
+def repair_calls(response: Response, tools: Iterable[Tool], *, policy: RepairPolicy | None = None) -> RepairedResponse:
     """Repair the calls of `response`; by default as far as each tool's effect allows."""
     if response.stop is None and response.fault is None:
-        return Mended(response)
-    mender = CallMender(tools, policy=policy)
+        return RepairedResponse(response)
+    mender = CallRepairer(tools, policy=policy)
     events = [made for event in unfold(response) for made in mender.feed(event)]
-    return Mended(replace(fold(events), created=response.created), tuple(mender.repairs))
+    return RepairedResponse(replace(fold(events), created=response.created), tuple(mender.repairs))
 
 
-class CallMender:
+class CallRepairer:
     """Like `repair_calls`, for the events of a stream."""
 
-    def __init__(self, tools: Iterable[Tool], *, policy: Policy | None = None) -> None:
+    def __init__(self, tools: Iterable[Tool], *, policy: RepairPolicy | None = None) -> None:
         self.repairs: list[CallRepair] = []
         self._tools = {tool.name: tool for tool in tools}
         self._policy = policy
@@ -78,10 +78,10 @@ class CallMender:
             waiting.append(event)
             return []
         del self._held[event.key]
-        mended = self._mend(start, event)
+        mended = self._repair_call(start, event)
         return [*waiting, event] if mended is None else mended
 
-    def _mend(self, start: CallStart, end: CallEnd) -> list[Event] | None:
+    def _repair_call(self, start: CallStart, end: CallEnd) -> list[Event] | None:
         """Return the events of the repaired call, or None if it is unchanged."""
         if end.state == "truncated":
             return None

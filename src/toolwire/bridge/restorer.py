@@ -30,9 +30,9 @@ from ..ir.response import Fault, Stop
 from ..ir.text import escape
 from ..wire.protocol import Capabilities
 from .fit_tools import WRAPPED_INPUT
-from .ids import Ids
-from .lift import Lifter, lift_call
-from .unwrap import Unwrapper, unwrap_call
+from .ids import IdAllocator
+from .lift import ArgumentLifter, lift_call
+from .unwrap import FreeformUnwrapper, unwrap_call
 
 if TYPE_CHECKING:
     from .exchange import Exchange
@@ -47,7 +47,9 @@ _REFUSAL = -1
 class _OpenCall:
     __slots__ = ("choice", "kind", "name", "unwrapper")
 
-    def __init__(self, choice: int, name: str, kind: CallKind, unwrapper: Unwrapper | Lifter | None) -> None:
+    def __init__(
+        self, choice: int, name: str, kind: CallKind, unwrapper: FreeformUnwrapper | ArgumentLifter | None
+    ) -> None:
         self.choice = choice
         self.name = name
         self.kind = kind
@@ -86,7 +88,7 @@ class Restorer:
         self._refusals = client is not None and client.refusals
         self._refused = False
         self._object_arguments = client is not None and client.object_arguments
-        self._ids = Ids()
+        self._ids = IdAllocator()
         self._ids.used.update(exchange.call_ids)
         self._calls: dict[int, int] = {}  # number of calls by choice
         self._open: dict[int, _OpenCall] = {}
@@ -153,9 +155,9 @@ class Restorer:
         self._count(event.choice)
         wrapped, lowered = event.name in self._wrapped, self._lifts.get(event.name)
         kind: CallKind = "freeform" if wrapped else event.kind
-        unwrapper: Unwrapper | Lifter | None = Unwrapper(event.key) if wrapped else None
+        unwrapper: FreeformUnwrapper | ArgumentLifter | None = FreeformUnwrapper(event.key) if wrapped else None
         if lowered is not None and kind == "function":
-            unwrapper = Lifter(event.key, lowered)
+            unwrapper = ArgumentLifter(event.key, lowered)
         self._open[event.key] = _OpenCall(event.choice, event.name, kind, unwrapper)
         self._unwrapping = self._unwrapping or unwrapper is not None
         namespace, name = self._original_name(event.namespace, event.name)
@@ -198,7 +200,7 @@ class Restorer:
                 return None
         elif call.state == "invalid" and self._looks_sound(call.kind, choice):
             self.fault = self._malformed(call.name)
-        call = call.spelled_out()
+        call = call.with_explicit_arguments()
         namespace, name = self._original_name(call.namespace, call.name)
         call_id = self._ids.assign(call.id, call.name)
         if (call_id, name, namespace) == (call.id, call.name, call.namespace):

@@ -16,25 +16,25 @@ from typing import Literal
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError, ProtocolError, StoredStateError
-from ..ir.losses import Loss, Losses, refuse
-from ..ir.parts import what_is
-from ..ir.pointer import JSON, Object, existing, join, split
+from ..ir.losses import Loss, Losses, require_lossless
+from ..ir.parts import part_label
+from ..ir.pointer import JSON, Object, join, nearest_existing, split
 from ..ir.request import Request
 from ..ir.response import Fault, Response
 from ..ir.text import to_bytes
-from ..stream.strict import as_bytes, kind_of, parse, parse_object
+from ..stream.strict import as_bytes, parse, parse_object, type_label
 from ..wire import get, mcp
 from ..wire.protocol import Wire
 from .exchange import Exchange
 from .fit_tools import fit_tools
 from .foreign import report_extra
-from .names import Names
+from .names import NameMap
 from .prepare import Prepared, prepare
 from .readable import readable_tools
 from .report_answer import AnswerReporter
 from .stored import without_stored
 
-__all__ = ["Translation", "parsed", "translate"]
+__all__ = ["Translation", "parse_body", "translate"]
 
 
 class Translation:
@@ -87,42 +87,42 @@ def translate(
     if kind not in list(_KINDS):
         raise ConfigError(f"unknown kind {kind!r}", hint=f"use one of {', '.join(_KINDS)}")
     if source == target and model is None:
-        return _untouched(body, source, kind)
+        return _pass_through(body, source, kind)
     try:
         translation = _KINDS[kind](body, source, target, request if kind in ("response", "error") else model)
     except RecursionError:
         raise ProtocolError("the document is nested too deeply") from None
     except (AttributeError, TypeError):
-        refuse_what_is_not_json(body)
+        require_json(body)
         raise
     if strict:
-        refuse(translation.losses)
+        require_lossless(translation.losses)
     return translation
 
 
-def parsed(body: JSON | bytes | str) -> Object:
+def parse_body(body: JSON | bytes | str) -> Object:
     if isinstance(body, (bytes, str)):
         return parse_object(body)
     if type(body) is not dict:
-        raise ProtocolError(f"expected a JSON object, got {kind_of(body)}")
+        raise ProtocolError(f"expected a JSON object, got {type_label(body)}")
     return body
 
 
-def refuse_what_is_not_json(value: JSON, path: str = "") -> None:
+def require_json(value: JSON, path: str = "") -> None:
     """Refuse parsed values that JSON cannot represent: keys that are not strings, and values of other types."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
                 raise ProtocolError(f"not JSON: key {key!r} is not a string", pointer=path)
-            refuse_what_is_not_json(inner, path + join(key))
+            require_json(inner, path + join(key))
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            refuse_what_is_not_json(inner, path + join(index))
+            require_json(inner, path + join(index))
     elif value is not None and not isinstance(value, (str, bytes, bool, int, float)):
         raise ProtocolError(f"not JSON: value of type {type(value).__name__}", pointer=path)
 
 
-def _untouched(body: JSON, wire: str, kind: str) -> Translation:
+def _pass_through(body: JSON, wire: str, kind: str) -> Translation:
     """Check that a document whose source and target are the same is a valid document."""
     if wire != mcp.NAME:
         get(wire)
@@ -130,26 +130,26 @@ def _untouched(body: JSON, wire: str, kind: str) -> Translation:
         document = parse(body) if kind in ("tools", "error") else parse_object(body)
         return Translation(document, raw=as_bytes(body))
     if kind == "tools" and type(body) not in (dict, list):
-        raise ProtocolError(f"expected an array of tools, got {kind_of(body)}")
-    return Translation(parsed(body) if kind in ("request", "response") else body)
+        raise ProtocolError(f"expected an array of tools, got {type_label(body)}")
+    return Translation(parse_body(body) if kind in ("request", "response") else body)
 
 
 def _translate_request(body: JSON, source: str, target: str, model: JSON) -> Translation:
-    document = parsed(body)
+    document = parse_body(body)
     reader, writer = get(source), get(target)
     canonical = reader.decode_request(document)
-    spoken_by = None
+    history_model = None
     if model is not None:
         if type(model) is not str:
             raise ConfigError(f"model must be a string, got {model!r}")
-        spoken_by = canonical.model if canonical.model != model else None
+        history_model = canonical.model if canonical.model != model else None
         canonical = replace(canonical, model=model)
     if canonical.stream and writer.capabilities.counts_on_request and not reader.capabilities.counts_on_request:
         canonical = replace(canonical, params=replace(canonical.params, include_usage=True))
     try:
-        prepared = prepare(canonical, writer, spoken_by=spoken_by or None)
+        prepared = prepare(canonical, writer, history_model=history_model or None)
     except StoredStateError as error:
-        error.pointer = existing(document, reader.locator(canonical)(error.pointer))
+        error.pointer = nearest_existing(document, reader.locator(canonical)(error.pointer))
         raise
     written, more = writer.encode_request(prepared.request)
     if not len(prepared.losses) and not len(more):
@@ -176,17 +176,17 @@ def _located_in_answer(found: Losses, document: Object, reader: Wire, answer: Re
 def _locate_all(losses: Iterable[Loss], document: Object, locate: Callable[[str], str], into: Losses) -> None:
     """Add the losses to `into`, with pointers into the source document."""
     for loss in losses:
-        into.add(existing(document, locate(loss.path)), loss.concept, loss.action, loss.detail, loss.severity)
+        into.add(nearest_existing(document, locate(loss.path)), loss.concept, loss.action, loss.detail, loss.severity)
 
 
 def _translate_response(body: JSON, source: str, target: str, request: JSON) -> Translation:
-    document = parsed(body)
+    document = parse_body(body)
     reader, writer = get(source), get(target)
     answer = reader.decode_response(document)
     found = Losses()
     response = _exchange(request, writer, reader).restore(answer, found, writer.capabilities)
     if response.fault is not None:
-        return _write_fault(response.fault, writer, _lost_with(answer))
+        return _write_fault(response.fault, writer, _losses_before_fault(answer))
     AnswerReporter(writer.name, found).whole(response)
     written, more = writer.encode_response(response)
     found.extend(more)
@@ -199,15 +199,15 @@ def _translate_response(body: JSON, source: str, target: str, request: JSON) -> 
 def _exchange(request: JSON, client: Wire, upstream: Wire) -> Exchange:
     if request is None:
         return Exchange()
-    return prepare(without_stored(client.decode_request(parsed(request)), upstream.name), upstream).exchange
+    return prepare(without_stored(client.decode_request(parse_body(request)), upstream.name), upstream).exchange
 
 
-def _lost_with(answer: Response) -> Losses:
+def _losses_before_fault(answer: Response) -> Losses:
     """Report the parts before a fault, which do not reach the client."""
     losses = Losses()
     for part in answer.parts:
         detail = "the answer ends in an error, which cannot carry it"
-        losses.add("", what_is(part), "dropped", detail, "error")
+        losses.add("", part_label(part), "dropped", detail, "error")
     return losses
 
 
@@ -239,10 +239,10 @@ def _translate_error(body: JSON, source: str, target: str, request: JSON) -> Tra
 def _translate_tools(body: JSON, source: str, target: str, _: JSON) -> Translation:
     document = parse(body) if isinstance(body, (bytes, str)) else body
     losses, fitting = Losses(), Losses()
-    tools, places = readable_tools(_declarations(document, source), source, losses)
+    tools, indices = readable_tools(_declarations(document, source), source, losses)
     if target != mcp.NAME:
         writer = get(target)
-        names = Names(writer.limits, writer.capabilities.namespaces)
+        names = NameMap(writer.limits, writer.capabilities.namespaces)
         fitted, _ = fit_tools(Request(tools=tools), writer, names, fitting)
         tools = tuple(tool for tool, _ in fitted)
         written, more = writer.encode_tools(tools)
@@ -250,7 +250,7 @@ def _translate_tools(body: JSON, source: str, target: str, _: JSON) -> Translati
         written, more = mcp.encode_tools(tools)
     fitting.extend(more)
     for loss in fitting:
-        losses.add(_declared_at(loss.path, places), loss.concept, loss.action, loss.detail, loss.severity)
+        losses.add(_declared_at(loss.path, indices), loss.concept, loss.action, loss.detail, loss.severity)
     wrapped = type(document) is dict and "tools" in document
     return Translation({"tools": written} if wrapped else written, tuple(losses))
 
@@ -260,15 +260,15 @@ def _declarations(document: JSON, source: str) -> list[JSON]:
         return mcp.declarations(document)
     declared = document.get("tools", [document]) if type(document) is dict else document
     if type(declared) is not list:
-        raise ProtocolError(f"expected an array of tools, got {kind_of(declared)}", pointer="/tools")
+        raise ProtocolError(f"expected an array of tools, got {type_label(declared)}", pointer="/tools")
     return declared
 
 
-def _declared_at(path: str, places: list[int]) -> str:
+def _declared_at(path: str, indices: list[int]) -> str:
     """Replace the index by the tool's index in the document, where unreadable tools were skipped."""
     match split(path):
-        case ["tools", index, *rest] if int(index) < len(places):
-            return join("tools", places[int(index)], *rest)
+        case ["tools", index, *rest] if int(index) < len(indices):
+            return join("tools", indices[int(index)], *rest)
     return path
 
 

@@ -20,7 +20,7 @@ from .exchange import Exchange
 from .prepare import prepare
 from .report_answer import AnswerReporter
 from .stored import without_stored
-from .translate import parsed
+from .translate import parse_body
 
 __all__ = ["StreamTranslation", "translate_stream"]
 
@@ -49,10 +49,10 @@ class StreamTranslation:
         if self._same:
             codec = get(source)
             if request is not None:
-                codec.decode_request(parsed(request))
+                codec.decode_request(parse_body(request))
             return
         reader, writer = get(source), get(target)
-        canonical = None if request is None else writer.decode_request(parsed(request))
+        canonical = None if request is None else writer.decode_request(parse_body(request))
         exchange = Exchange() if canonical is None else prepare(without_stored(canonical, reader.name), reader).exchange
         self._decoder = reader.stream_decoder()
         self._encoder = writer.stream_encoder(canonical)

@@ -15,7 +15,7 @@ from ..ir.parts import ToolCall
 from ..ir.text import unescape
 from .fit_tools import WRAPPED_INPUT
 
-__all__ = ["Unwrapper", "unwrap_call"]
+__all__ = ["FreeformUnwrapper", "unwrap_call"]
 
 _OPENING = re.compile(r'\s*\{\s*"' + WRAPPED_INPUT + r'"\s*:\s*"')
 _LONGEST_OPENING = 1000  # with any amount of optional space
@@ -29,12 +29,12 @@ _LONGEST_ESCAPE = 12
 
 def unwrap_call(call: ToolCall) -> ToolCall:
     """Return the freeform call that `call` encodes."""
-    *_, end = Unwrapper(0).end(CallEnd(0, call.arguments, call.raw, call.state))
+    *_, end = FreeformUnwrapper(0).end(CallEnd(0, call.arguments, call.raw, call.state))
     assert isinstance(end, CallEnd)
     return replace(call, kind="freeform", arguments=None, raw=end.raw, state=end.state)
 
 
-class Unwrapper:
+class FreeformUnwrapper:
     """Unwrap one call of a stream: hold back the opening, pass the inside on, drop the rest."""
 
     __slots__ = ("_feed", "_held", "_key", "_passed")
@@ -67,7 +67,7 @@ class Unwrapper:
             self._feed = self._inside
             return self._inside(inside)
         if len(self._held) > _LONGEST_OPENING:
-            self._feed = self._behind
+            self._feed = self._after_input
         return ()
 
     def _inside(self, text: str) -> tuple[Event, ...]:
@@ -75,12 +75,12 @@ class Unwrapper:
         end = _INSIDE.match(text).end()  # type: ignore[union-attr]  # the pattern matches everywhere
         self._held = text[end:]
         if self._held[:1] not in ("", "\\") or len(self._held) > _LONGEST_ESCAPE:
-            self._feed = self._behind
+            self._feed = self._after_input
         if not end:
             return ()
         self._passed.append(text[:end].encode())
         return (CallDelta(self._key, self._passed[-1]),)
 
-    def _behind(self, text: str) -> tuple[Event, ...]:
+    def _after_input(self, text: str) -> tuple[Event, ...]:
         """Ignore the closing quote and anything unexpected after it; `end` determines the remaining input."""
         return ()

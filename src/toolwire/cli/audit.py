@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
-from .audit_input import Given, load, read_all
+from .audit_input import AuditInput, load, read_all
 from .show import json_text, paint, table
 
 if TYPE_CHECKING:
@@ -122,13 +122,13 @@ def _check_prefixes(prefixes: Sequence[str]) -> None:
             raise ConfigError(f"no rule id starts with {prefix!r}", hint="docs/rules/README.md lists the rules")
 
 
-def _find(given: Given, rules: dict[str, Any]) -> tuple[Finding, ...]:
+def _find(given: AuditInput, rules: dict[str, Any]) -> tuple[Finding, ...]:
     from ..audit.code_rules import audit_code
     from ..audit.config_rules import audit_config
     from ..audit.log_rules import audit_log
     from ..audit.tools import audit_tools
 
-    findings = audit_tools(given.listed, places=given.places, **rules) + audit_log(given.requests, **rules)
+    findings = audit_tools(given.listed, locations=given.places, **rules) + audit_log(given.requests, **rules)
     for file, servers in given.configs:
         findings += audit_config(servers, file, **rules)
     for file, source in given.sources:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ConfigError, ProtocolError
 
 if TYPE_CHECKING:
-    from ..audit.config_rules import Server
-    from ..audit.findings import Place
-    from ..audit.log_rules import Recorded
+    from ..audit.config_rules import ServerEntry
+    from ..audit.findings import SourceLocation
+    from ..audit.log_rules import LoggedRequest
     from ..ir.tools import Tool
 
-__all__ = ["Given", "load", "read_all", "read_bytes"]
+__all__ = ["AuditInput", "load", "read_all", "read_bytes"]
 
 _LOGS = (".jsonl", ".ndjson", ".log")
 _INSIDE = ("request", "body", "payload", "json", "postData", "text")
@@ -26,14 +26,14 @@ _SERVERS = (
 )
 
 
-class Given:
+class AuditInput:
     """The inputs by kind, each with its location."""
 
     def __init__(self) -> None:
         self.listed: list[Tool] = []
-        self.places: list[Place] = []
-        self.requests: list[Recorded] = []
-        self.configs: list[tuple[str, list[Server]]] = []
+        self.places: list[SourceLocation] = []
+        self.requests: list[LoggedRequest] = []
+        self.configs: list[tuple[str, list[ServerEntry]]] = []
         self.sources: list[tuple[str, str]] = []
         self.notes: list[str] = []
 
@@ -48,7 +48,7 @@ class Given:
 
     def _document(self, file: str, document: Any) -> None:
         from ..audit.config_rules import servers_of
-        from ..audit.findings import Place
+        from ..audit.findings import SourceLocation
 
         servers = servers_of(document)
         entries = _har_entries(document)
@@ -56,22 +56,26 @@ class Given:
             self.configs.append((file, servers))
             self.notes.append(_SERVERS.format(file=file))
         elif entries is not None:
-            rows = [(index, Place(file, 0, f"/log/entries/{index}"), entry) for index, entry in enumerate(entries)]
+            rows = [
+                (index, SourceLocation(file, 0, f"/log/entries/{index}"), entry) for index, entry in enumerate(entries)
+            ]
             self._each(file, "entries", rows)
-        elif not self._take(Place(file), document):
+        elif not self._take(SourceLocation(file), document):
             raise ConfigError(f"{file} contains neither tools nor a request", hint="give a list of tools or a request")
 
     def _log(self, file: str, data: bytes) -> None:
-        from ..audit.findings import Place
+        from ..audit.findings import SourceLocation
 
         lines = enumerate(data.split(b"\n"), 1)
-        self._each(file, "lines", [(number, Place(file, number), line) for number, line in lines if line.strip()])
+        self._each(
+            file, "lines", [(number, SourceLocation(file, number), line) for number, line in lines if line.strip()]
+        )
 
-    def _each(self, file: str, what: str, rows: Sequence[tuple[int, Place, Any]]) -> None:
+    def _each(self, file: str, what: str, rows: Sequence[tuple[int, SourceLocation, Any]]) -> None:
         skipped: list[str] = []
-        for number, place, document in rows:
+        for number, location, document in rows:
             try:
-                taken = self._take(place, document)
+                taken = self._take(location, document)
             except ProtocolError:  # a truncated line, or other output of a program
                 taken = False
             if not taken:
@@ -83,9 +87,9 @@ class Given:
             some = ", ".join(skipped[:5]) + (", …" if len(skipped) > 5 else "")
             self.notes.append(f"{file}: {len(skipped)} {what} are neither tools nor requests: {some}")
 
-    def _take(self, place: Place, document: Any, depth: int = 0) -> bool:
+    def _take(self, location: SourceLocation, document: Any, depth: int = 0) -> bool:
         """Take the tools or the request of a document, or of a document inside it; return False if there are none."""
-        from ..audit.log_rules import Recorded
+        from ..audit.log_rules import LoggedRequest
         from ..bridge.detect import detect
         from ..wire import get, mcp
 
@@ -94,27 +98,27 @@ class Given:
         try:
             found = detect(document)
         except ProtocolError:
-            return self._take_inside(place, document, depth)
+            return self._take_inside(location, document, depth)
         if found.kind == "request":
-            self.requests.append(Recorded(place, get(found.wire).decode_request(document), get(found.wire)))
+            self.requests.append(LoggedRequest(location, get(found.wire).decode_request(document), get(found.wire)))
         elif found.kind != "tools":
-            return self._take_inside(place, document, depth)
+            return self._take_inside(location, document, depth)
         elif found.wire == mcp.NAME:
-            self._list(place, mcp.list_tools([document] if "inputSchema" in document else document))
+            self._list(location, mcp.list_tools([document] if "inputSchema" in document else document))
         else:
             declared = document.get("tools", [document]) if type(document) is dict else document
-            self._list(place, get(found.wire).decode_tools(declared))
+            self._list(location, get(found.wire).decode_tools(declared))
         return True
 
-    def _take_inside(self, place: Place, document: Any, depth: int) -> bool:
+    def _take_inside(self, location: SourceLocation, document: Any, depth: int) -> bool:
         if type(document) is not dict or depth >= _DEEPEST:
             return False
         inside = [(key, document[key]) for key in _INSIDE if type(document.get(key)) in (dict, str)]
-        return any(self._take(place._replace(at=f"{place.at}/{key}"), one, depth + 1) for key, one in inside)
+        return any(self._take(location._replace(at=f"{location.at}/{key}"), one, depth + 1) for key, one in inside)
 
-    def _list(self, place: Place, tools: Sequence[Tool]) -> None:
+    def _list(self, location: SourceLocation, tools: Sequence[Tool]) -> None:
         self.listed += tools
-        self.places += [place] * len(tools)
+        self.places += [location] * len(tools)
 
     def tools(self) -> tuple[Tool, ...]:
         """Return each tool once, even if several requests declare it."""
@@ -125,9 +129,9 @@ class Given:
         return (*self.listed, *requested.values())
 
 
-def read_all(files: Sequence[str]) -> Given:
+def read_all(files: Sequence[str]) -> AuditInput:
     """Read all files; for a folder, read the Python source in it."""
-    given = Given()
+    given = AuditInput()
     for file in files:
         folder = Path(file)
         if not folder.is_dir():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ToolwireError
 from ..ir.terminal import neutralise_line
-from .live import Live
+from .live import LivePrinter
 from .run import ask_person, client_of
 from .show import paint
 from .tools_file import load_tools
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     with asyncio.Runner() as runner:
         client = client_of(arguments)
         try:
-            return _talk(Talk(_agent(client, arguments), arguments.system), runner)
+            return _talk(ChatSession(_agent(client, arguments), arguments.system), runner)
         finally:
             runner.run(client.aclose())
 
@@ -72,7 +72,7 @@ def _agent(client: ModelClient, arguments: argparse.Namespace) -> Agent:
     return Agent(client, tools, policy=policy, approve=ask_person)
 
 
-def _talk(talk: Talk, runner: asyncio.Runner) -> int:
+def _talk(talk: ChatSession, runner: asyncio.Runner) -> int:
     answered = True
     while (line := _line()) is not None:
         if not line.strip():
@@ -104,7 +104,7 @@ def _line() -> str | None:
     return None if line.strip() == "/quit" else line
 
 
-class Talk:
+class ChatSession:
     """A conversation. A message without an answer is dropped, so that the conversation can continue."""
 
     def __init__(self, agent: Agent, system: str) -> None:
@@ -120,7 +120,7 @@ class Talk:
         from ..ir.request import Message, Request
 
         request = Request(messages=(*self._messages, Message("user", (Text(line.rstrip("\n")),))))
-        live = Live()
+        live = LivePrinter()
         answer: Answer | None = None
         async for event in self._agent.stream(request):
             answer = live.show(event) or answer

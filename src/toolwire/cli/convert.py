@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ir.errors import ConfigError, LossError, ToolwireError
-from ..ir.losses import Loss, refuse
+from ..ir.losses import Loss, require_lossless
 from ..ir.terminal import neutralise_json, neutralise_line
 from .show import columns, json_text, losses_table, paint
 
@@ -117,7 +117,7 @@ def _convert(data: bytes, source: str, target: str, kind: str, model: str | None
 def _is_lossy(results: dict[str, tuple[Any, tuple[Loss, ...]]]) -> bool:
     try:
         for _, losses in results.values():
-            refuse(losses)
+            require_lossless(losses)
     except LossError:
         return True
     return False

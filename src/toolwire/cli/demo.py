@@ -93,7 +93,7 @@ def _one_function() -> bool:
     return healthy
 
 
-def _a_turn() -> tuple[Any, Any]:
+def _example_turn() -> tuple[Any, Any]:
     """Build a request whose last turn has two parallel calls, and a response with text and two more calls."""
     from ..ir import Message, Request, Response, Stop, Text, ToolCall, Usage
     from ..schema.infer import tool
@@ -120,7 +120,7 @@ def _one_stream(random: Random) -> bool:
     from ..wire import get, names
 
     _title(2, "one stream, split into random chunks 1,000 times")
-    _, response = _a_turn()
+    _, response = _example_turn()
     rows: list[tuple[str, ...]] = []
     healthy = True
     for name in names():
@@ -154,7 +154,7 @@ def _one_turn() -> bool:
     from ..wire import get, names
 
     _title(3, "a turn with two parallel calls, between all pairs of wires")
-    request, response = _a_turn()
+    request, response = _example_turn()
     rows: list[tuple[str, ...]] = []
     healthy = True
     for source in names():

@@ -25,7 +25,7 @@ _MODEL = "smollm2"
 _PATIENCE = 300.0  # seconds; long, because a busy machine is slow
 
 
-class Talk(NamedTuple):
+class DemoAnswer(NamedTuple):
     """One conversation: the model's call, its result and the final answer."""
 
     front: str
@@ -88,7 +88,7 @@ async def _ask_all(url: str) -> None:
         began = perf_counter()
         print(f"  asking through {front} …", end="", flush=True)
         path, call, result, words = await _talk(url, front, runner, transport)
-        talks.append(Talk(front, path, call, result, words, perf_counter() - began))
+        talks.append(DemoAnswer(front, path, call, result, words, perf_counter() - began))
         print(f" {talks[-1].seconds:.1f} s", flush=True)
     runner.close()
     await transport.aclose()

@@ -12,12 +12,12 @@ from .show import paint
 if TYPE_CHECKING:
     from ..net.agent import Answer
 
-__all__ = ["Live"]
+__all__ = ["LivePrinter"]
 
 _WIDE = 200  # characters shown of arguments and results
 
 
-class Live:
+class LivePrinter:
     def __init__(self, *, silent: bool = False) -> None:
         self._silent = silent
         self._calls: dict[int, str] = {}

@@ -49,17 +49,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"toolwire: {neutralise_line(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        _let_go_of_output()  # the reader closed the pipe, for example `head`
+        _discard_stdout()  # the reader closed the pipe, for example `head`
         return 0
     except OSError as error:
-        _let_go_of_output()
+        _discard_stdout()
         print(f"toolwire: cannot write: {error.strerror}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
 
 
-def _let_go_of_output() -> None:
+def _discard_stdout() -> None:
     """Redirect standard output, so that the interpreter does not fail when it flushes it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -105,12 +105,12 @@ def run(arguments: argparse.Namespace) -> int:
 def make_server(arguments: argparse.Namespace) -> Server:
     from pathlib import Path
 
-    from ..mcp.offers import offered_by
+    from ..mcp.offers import find_offers
     from ..mcp.server import Server
     from ..run.toolbox import Toolbox
 
     module = load_tools(arguments.tools)
-    resources, prompts = offered_by(module)
+    resources, prompts = find_offers(module)
     secret = _variable(arguments.secret_env)
     return Server(
         Toolbox() if (resources or prompts) and not _has_tools(module) else Toolbox(module),

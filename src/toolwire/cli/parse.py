@@ -136,9 +136,9 @@ def _print(form: Format, parsed: Parsed, differing: list[int], sizes: str | None
 
 
 def _row(part: Part) -> tuple[str, str, str, str]:
-    from ..ir.parts import Reasoning, Text, ToolCall, what_is
+    from ..ir.parts import Reasoning, Text, ToolCall, part_label
 
     if isinstance(part, ToolCall):
         return "call", part.name, part.state, part.text
     words = part.text if isinstance(part, (Text, Reasoning)) else ""
-    return what_is(part), "", "", words.strip()
+    return part_label(part), "", "", words.strip()

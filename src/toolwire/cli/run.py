@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
 from ..ir.text import dumps
-from .live import Live
+from .live import LivePrinter
 from .show import json_text, paint, table
 from .tools_file import load_tools, store_at
 
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
 async def _answer(arguments: argparse.Namespace) -> int:
     prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     module = load_tools(arguments.tools)
-    live = Live(silent=arguments.json)
+    live = LivePrinter(silent=arguments.json)
     answer: Answer | None = None
     async with client_of(arguments) as client, _servers(arguments) as servers:
         tools: list[ModuleType | Toolbox] = [module] if servers is None else [module, servers.toolbox()]
@@ -152,7 +152,7 @@ def _agent(client: ModelClient, tools: list[ModuleType | Toolbox], arguments: ar
         tools,
         system=arguments.system,
         budget=Budget(iterations=arguments.max_iterations),
-        observers=[_Trace(arguments.trace)] if arguments.trace else [],
+        observers=[_TraceObserver(arguments.trace)] if arguments.trace else [],
         store=None if arguments.store == "none" else store_at(arguments.store),
         policy=Policy() if arguments.yes else Policy(approve=("write", "idempotent")),
         approve=ask_person,
@@ -168,7 +168,7 @@ def ask_person(step: Approve) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-class _Trace:
+class _TraceObserver:
     """An observer that writes JSON lines."""
 
     def __init__(self, file: str) -> None:

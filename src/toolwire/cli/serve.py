@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from . import serve_client, serve_keys, serve_usage
-from .serve_tools import ServedTools
+from .serve_tools import ToolLoader
 from .show import paint
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..gateway.app import Gateway
     from ..gateway.settings import Settings
-    from ..gateway.turn import Turn
+    from ..gateway.turn import RequestLog
 
 __all__ = ["add_to"]
 
@@ -78,30 +78,30 @@ async def _serve(arguments: argparse.Namespace) -> None:
     telemetry = open_telemetry(settings, os.environ, lines=arguments.quiet)
     state = open_state(settings, os.environ)
 
-    tools = ServedTools(telemetry.observers)
+    tools = ToolLoader(telemetry.observers)
 
     def reload() -> Settings:
         telemetry.reopen()
         fresh = _settings(arguments)
-        telemetry.learn(fresh)
+        telemetry.add_secrets(fresh)
         return fresh
 
     try:
         sinks = [*state.sinks, *telemetry.sinks]
         opened = await tools.prepare(settings)
-        tools.take(opened)
+        tools.activate(opened)
         gateway = Gateway(
             settings,
             limiter=state.limiter,
             memory=state.memory,
-            sinks=sinks if arguments.quiet else [*sinks, _Table(telemetry.redactor)],
+            sinks=sinks if arguments.quiet else [*sinks, _RequestTable(telemetry.redactor)],
             metrics=telemetry.metrics,
             transports=telemetry.transports(),
             runners=opened.own.runners,
             publish=opened.own.publish,
             publish_for=opened.own.publish_for,
         )
-        _check_there_is_a_model(gateway, is_demo=arguments.demo)
+        _require_model(gateway, is_demo=arguments.demo)
         listener = bind(settings, port=arguments.port)
         await serve(
             gateway,
@@ -109,8 +109,8 @@ async def _serve(arguments: argparse.Namespace) -> None:
             listener,
             reload=reload,
             apply=lambda fresh: _apply(fresh, gateway, tools),
-            ready=lambda: _tell(listener, settings),
-            app=telemetry.around(gateway),
+            ready=lambda: _print_banner(listener, settings),
+            app=telemetry.wrap(gateway),
         )
     finally:
         await tools.aclose()
@@ -118,18 +118,18 @@ async def _serve(arguments: argparse.Namespace) -> None:
         await telemetry.aclose()
 
 
-async def _apply(settings: Settings, gateway: Gateway, tools: ServedTools) -> None:
+async def _apply(settings: Settings, gateway: Gateway, tools: ToolLoader) -> None:
     """Apply new settings with their tools; the old tools stay open until the last request that may call them ends."""
     opened = await tools.prepare(settings)
     try:
         gateway.apply(settings, opened.own)
     except BaseException:
-        await tools.drop(opened)
+        await tools.abandon(opened)
         raise
-    tools.take(opened, gateway.settled)
+    tools.activate(opened, gateway.drain_previous)
 
 
-def _check_there_is_a_model(gateway: Gateway, *, is_demo: bool) -> None:
+def _require_model(gateway: Gateway, *, is_demo: bool) -> None:
     """Fail at start, not at the first request, if there is no model."""
     if is_demo:
         from ..local import open_model
@@ -145,12 +145,12 @@ def _check_there_is_a_model(gateway: Gateway, *, is_demo: bool) -> None:
 def _settings(arguments: argparse.Namespace) -> Settings:
     from msgspec.structs import replace
 
-    from ..gateway.settings import Settings, load
+    from ..gateway.settings import Settings, load_settings
     from .demo_gateway import demo_settings
 
     settings = Settings()
     if arguments.config is not None or (not arguments.demo and Path(_CONFIG).is_file()):
-        settings = load(Path(arguments.config or _CONFIG))
+        settings = load_settings(Path(arguments.config or _CONFIG))
     if arguments.demo:
         demo = demo_settings()
         upstreams, models = {**settings.upstreams, **demo.upstreams}, {**demo.models, **settings.models}
@@ -160,7 +160,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     return settings
 
 
-def _tell(listener: socket, settings: Settings) -> None:
+def _print_banner(listener: socket, settings: Settings) -> None:
     host, port = listener.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
     url = f"http://{host}:{port}"
@@ -170,37 +170,37 @@ def _tell(listener: socket, settings: Settings) -> None:
     print(flush=True)
 
 
-class _Table:
+class _RequestTable:
     """Print one line per request. `clean` redacts names that clients choose."""
 
     def __init__(self, clean: Callable[[str], str]) -> None:
         self._rows = 0
         self._clean = clean
 
-    def __call__(self, turn: Turn) -> None:
-        if turn.status and not turn.model and turn.error is None:
+    def __call__(self, request_log: RequestLog) -> None:
+        if request_log.status and not request_log.model and request_log.error is None:
             return  # health checks and model lists
         if self._rows % 20 == 0:
             head = f"{'time':8}  {'client':17} {'model':24} {'answered by':26} {'':3} {'ms':>7} {'tokens':>9}  calls, losses"
             print(paint(head, "dim"), flush=True)
         self._rows += 1
-        print(_row(turn, self._clean), flush=True)
+        print(_row(request_log, self._clean), flush=True)
 
 
-def _row(turn: Turn, clean: Callable[[str], str]) -> str:
+def _row(request_log: RequestLog, clean: Callable[[str], str]) -> str:
     from time import localtime, strftime
 
     from ..ir.terminal import neutralise_line
 
-    status = paint(f"{turn.status}", "red" if turn.error else "green")
-    tokens = "" if turn.usage is None else f"{turn.usage.input or 0}+{turn.usage.output or 0}"
-    by = clean(f"{turn.upstream}/{turn.upstream_model}") if turn.upstream else "-"
-    told = list(turn.calls)
-    losses = sum(loss.severity != "info" for loss in turn.losses)
+    status = paint(f"{request_log.status}", "red" if request_log.error else "green")
+    tokens = "" if request_log.usage is None else f"{request_log.usage.input or 0}+{request_log.usage.output or 0}"
+    by = clean(f"{request_log.upstream}/{request_log.upstream_model}") if request_log.upstream else "-"
+    told = list(request_log.calls)
+    losses = sum(loss.severity != "info" for loss in request_log.losses)
     if losses:
         told.append("1 loss" if losses == 1 else f"{losses} losses")
-    if turn.error:
-        told.append(turn.error)
-    clock = strftime("%H:%M:%S", localtime(turn.started))
-    cells = f"{clock}  {turn.front:17} {neutralise_line(clean(turn.model))[:24]:24} {neutralise_line(by)[:26]:26} {status} {turn.seconds * 1000:7.0f} {tokens:>9}"
+    if request_log.error:
+        told.append(request_log.error)
+    clock = strftime("%H:%M:%S", localtime(request_log.started))
+    cells = f"{clock}  {request_log.front:17} {neutralise_line(clean(request_log.model))[:24]:24} {neutralise_line(by)[:26]:26} {status} {request_log.seconds * 1000:7.0f} {tokens:>9}"
     return f"{cells}  {neutralise_line(clean(', '.join(told)))[:60]}"

@@ -82,9 +82,9 @@ def _new(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from ..gateway.settings import load
+    from ..gateway.settings import load_settings
 
-    keys = load(_file(arguments.config or CONFIG)).keys
+    keys = load_settings(_file(arguments.config or CONFIG)).keys
     if arguments.json:
         import msgspec
 
@@ -120,11 +120,11 @@ def _file(name: str) -> Path:
 
 def _read(path: Path, missing: str | None = None) -> tuple[str, dict[str, Any]]:
     """Return a settings file as text and as a document; `missing` is the text to use if it does not exist."""
-    from ..gateway.settings import load
+    from ..gateway.settings import load_settings
 
     if not path.exists() and missing is not None:
         return missing, {}
-    load(path)  # report existing errors first, so that they are not attributed to the new key
+    load_settings(path)  # report existing errors first, so that they are not attributed to the new key
     text = path.read_bytes().decode("utf-8")
     return text, tomllib.loads(text)
 
@@ -160,7 +160,7 @@ def _is_header(line: str, name: str) -> bool:
 
 def _write(path: Path, text: str, wanted: dict[str, Any]) -> None:
     """Replace the file, but only if the new text parses to exactly the wanted document."""
-    from ..gateway.settings import from_document
+    from ..gateway.settings import parse_settings
 
     try:
         said: dict[str, Any] | None = {"keys": {}, **tomllib.loads(text)}
@@ -171,7 +171,7 @@ def _write(path: Path, text: str, wanted: dict[str, Any]) -> None:
             f"cannot edit the keys in {path.name}",
             hint="write each key as a separate table: [keys.NAME]",
         )
-    from_document(said)
+    parse_settings(said)
     _replace(path.resolve(), text)
 
 

@@ -15,14 +15,14 @@ from ..ir.terminal import neutralise_line
 from .tools_file import load_tools
 
 if TYPE_CHECKING:
-    from ..gateway.app import OwnTools
+    from ..gateway.app import ToolBindings
     from ..gateway.settings import Settings, ToolsRow
     from ..mcp.server import Server
     from ..net.runner import Runner
     from ..run.observe import Observer
     from ..run.toolbox import Source
 
-__all__ = ["ServedTools"]
+__all__ = ["ToolLoader"]
 
 
 class _OpenRow(NamedTuple):
@@ -34,28 +34,28 @@ class _OpenRow(NamedTuple):
     stack: AsyncExitStack
 
 
-class _Opened(NamedTuple):
+class _LoadedTools(NamedTuple):
     rows: dict[str, _OpenRow] = {}
     server: Server | None = None
 
     @property
-    def own(self) -> OwnTools:
-        from ..gateway.app import OwnTools
+    def own(self) -> ToolBindings:
+        from ..gateway.app import ToolBindings
 
         published = next((pattern for pattern, one in self.rows.items() if one.row.publish), "*")
-        return OwnTools({pattern: one.runner for pattern, one in self.rows.items()}, self.server, published)
+        return ToolBindings({pattern: one.runner for pattern, one in self.rows.items()}, self.server, published)
 
 
-class ServedTools:
-    """The current tools. `prepare` opens the tools of new settings and may fail; then `take` or `drop` them."""
+class ToolLoader:
+    """The current tools. `prepare` opens the tools of new settings and may fail; then `activate` or `abandon` them."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
-        self._now = _Opened()
+        self._now = _LoadedTools()
         self._left: list[_OpenRow] = []
         self._leaving: set[asyncio.Task[None]] = set()
 
-    async def prepare(self, settings: Settings) -> _Opened:
+    async def prepare(self, settings: Settings) -> _LoadedTools:
         """Open the tools of new settings, reusing unchanged rows; on an error the current tools stay unchanged."""
         rows: dict[str, _OpenRow] = {}
         try:
@@ -63,12 +63,12 @@ class ServedTools:
                 before = self._now.rows.get(pattern)
                 same = before is not None and (before.row, before.content) == (row, _content(row))
                 rows[pattern] = before if same and before is not None else await self._open(row)
-            return _Opened(rows, self._server(rows))
+            return _LoadedTools(rows, self._server(rows))
         except BaseException:
             await _close(rows.values(), self._now.rows.values())
             raise
 
-    def take(self, opened: _Opened, unused: Callable[[], Awaitable[None]] | None = None) -> None:
+    def activate(self, opened: _LoadedTools, unused: Callable[[], Awaitable[None]] | None = None) -> None:
         """Make the prepared tools current; close the replaced ones after `unused` returns."""
         before, self._now = self._now, opened
         left = [one for one in before.rows.values() if not any(one is kept for kept in opened.rows.values())]
@@ -83,7 +83,7 @@ class ServedTools:
         self._left = [one for one in self._left if not any(one is gone for gone in rows)]
         await _close(rows, ())
 
-    async def drop(self, opened: _Opened) -> None:
+    async def abandon(self, opened: _LoadedTools) -> None:
         """Close prepared tools that are not used."""
         await _close(opened.rows.values(), self._now.rows.values())
 

@@ -65,11 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _sums(config: str, by: str, since: float) -> list[UsageSum]:
-    from ..gateway.settings import load
+    from ..gateway.settings import load_settings
     from ..gateway.state import usage_address
     from ..gateway.usage_stores import open_usage
 
-    address = usage_address(load(Path(config)), os.environ)
+    address = usage_address(load_settings(Path(config)), os.environ)
     if address is None:
         raise ConfigError(f"{config} does not record usage", hint='add [state] usage = "usage.db"')
     store = open_usage(address)

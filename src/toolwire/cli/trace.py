@@ -110,7 +110,7 @@ async def _serve(settings: Settings, port: int | None) -> int:
         listener = bind(settings, port=port)
         host, number = listener.getsockname()[:2]
         print(f"recording into {settings.trace.record}: http://{host}:{number}   (Ctrl-C stops it)", flush=True)
-        await serve(gateway, settings, listener, app=telemetry.around(gateway))
+        await serve(gateway, settings, listener, app=telemetry.wrap(gateway))
     finally:
         await telemetry.aclose()
     return 0
@@ -120,18 +120,18 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     """Build the gateway settings from the arguments of `trace record`."""
     from msgspec.structs import replace
 
-    from ..gateway.settings import TraceRow, from_document, load
+    from ..gateway.settings import TraceRow, load_settings, parse_settings
 
     if bool(arguments.config) == bool(arguments.upstream):
         raise ConfigError(
             "give either --config or --upstream", hint="use --config FILE, or --upstream with a provider or URL"
         )
     if arguments.config:
-        settings = load(Path(arguments.config))
+        settings = load_settings(Path(arguments.config))
     else:
         upstreams = dict(_upstream(one, arguments.key_env) for one in arguments.upstream)
         models = {"*": {"upstream": next(iter(upstreams))}}
-        settings = from_document({"upstreams": upstreams, "models": models, "log": {"remove": arguments.remove}})
+        settings = parse_settings({"upstreams": upstreams, "models": models, "log": {"remove": arguments.remove}})
     return replace(
         settings,
         trace=TraceRow(otel=False, record=arguments.folder, shorten_media=arguments.shorten_media),

@@ -24,10 +24,10 @@ __all__ = ["replay"]
 
 
 def replay(arguments: argparse.Namespace) -> int:
-    from ..gateway.trace import load
+    from ..gateway.trace import load_recording
     from ..wire import names
 
-    trace = load(Path(arguments.file))
+    trace = load_recording(Path(arguments.file))
     request = request_of(trace)
     if request is None:
         raise ConfigError(f"the request in {arguments.file} is not a valid {trace.ingress.wire} request")
@@ -116,13 +116,13 @@ def _calls(response: Response) -> list[tuple[str, str]]:
 def _print_json(model: str, before: Response | None, after: Response, losses: Losses, *, alike: bool) -> None:
     import msgspec
 
-    def told(response: Response | None) -> Any:
+    def summarise(response: Response | None) -> Any:
         return None if response is None else msgspec.to_builtins(response)
 
     document = {
         "model": model,
-        "recorded": told(before),
-        "answer": told(after),
+        "recorded": summarise(before),
+        "answer": summarise(after),
         "losses": [msgspec.to_builtins(loss) for loss in losses],
         "same_calls": alike,
     }

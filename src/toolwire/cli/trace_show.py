@@ -14,7 +14,7 @@ from ..ir.text import dumps
 from .show import columns, json_text, losses_table, paint, table
 
 if TYPE_CHECKING:
-    from ..gateway.trace import Answer, Exchange, Trace
+    from ..gateway.trace import RecordedAnswer, RecordedExchange, Trace
     from ..ir.parts import Part
     from ..ir.request import Request
     from ..ir.response import Response
@@ -25,9 +25,9 @@ _WIDE = 80  # characters shown of arguments and results
 
 
 def show(arguments: argparse.Namespace) -> int:
-    from ..gateway.trace import load
+    from ..gateway.trace import load_recording
 
-    trace = load(Path(arguments.file))
+    trace = load_recording(Path(arguments.file))
     if arguments.json:
         print(json_text(_document(trace)))
         return 0
@@ -48,7 +48,7 @@ def request_of(trace: Trace) -> Request | None:
     """Decode the client's request; return None if it is not valid."""
     from msgspec.structs import replace
 
-    from ..gateway.fronts import place_of
+    from ..gateway.fronts import match_route
     from ..stream.strict import parse_object
     from ..wire import get
 
@@ -56,11 +56,11 @@ def request_of(trace: Trace) -> Request | None:
         request = get(trace.ingress.wire).decode_request(parse_object(trace.ingress.data))
     except ToolwireError:
         return None
-    place = place_of("POST", trace.ingress.path, {})
+    place = match_route("POST", trace.ingress.path, {})
     return replace(request, model=place.model) if place is not None and place.model else request
 
 
-def answer_of(exchange: Exchange) -> Response | None:
+def answer_of(exchange: RecordedExchange) -> Response | None:
     """Decode the response; return None for an error or a truncated response."""
     from ..ir.fold import fold
     from ..stream.strict import parse_object
@@ -102,7 +102,7 @@ def _times(trace: Trace) -> list[tuple[str, str]]:
     return [(f"{ms:.1f}", what) for ms, what in sorted(rows, key=lambda row: row[0])]
 
 
-def _answer_times(answer: Answer, who: str) -> list[tuple[float, str]]:
+def _answer_times(answer: RecordedAnswer, who: str) -> list[tuple[float, str]]:
     if not answer.status:
         return [(answer.ms, f"{who}: {answer.error or 'no response'}")]
     rows = [(answer.ms, f"{who}: {answer.status}, {len(answer.data)} bytes")]
@@ -151,11 +151,11 @@ def _short(text: str) -> str:
 
 def _print_bodies(trace: Trace) -> None:
     asked = {f"{trace.ingress.wire} request": _body(trace.ingress.body)}
-    said = {f"{trace.ingress.wire} answer": _said(trace.ingress.answer)}
+    said = {f"{trace.ingress.wire} answer": _answer_text(trace.ingress.answer)}
     for number, exchange in enumerate(trace.upstreams, 1):
         name = f"{exchange.upstream} {number}" if len(trace.upstreams) > 1 else exchange.upstream
         asked[f"{name} ({exchange.wire}) request"] = _body(exchange.body)
-        said[f"{name} ({exchange.wire}) answer"] = _said(exchange.answer)
+        said[f"{name} ({exchange.wire}) answer"] = _answer_text(exchange.answer)
     for side in (asked, said):
         print()
         print("\n".join(columns(side)).rstrip())
@@ -165,7 +165,7 @@ def _body(body: Any) -> str:
     return body if isinstance(body, str) else json_text(body)
 
 
-def _said(answer: Answer | None) -> str:
+def _answer_text(answer: RecordedAnswer | None) -> str:
     if answer is None:
         return ""
     if answer.pieces:

@@ -28,40 +28,40 @@ from ..net.transports import open_transport
 from ..run.observe import Retriever
 from ..stream.strict import parse_object
 from ..wire import get
-from .answering import Answering, Means
-from .asgi import Call, Receive, Scope, Send, uncancel
-from .asked import Asked
+from .answering import Dependencies, RequestHandler
+from .asgi import HttpExchange, Receive, Scope, Send, uncancel
+from .asked import ClientRequest
 from .cache import AnswerCache
-from .faults import Refused, fault_from
-from .fronts import FRONTS, Front, Place, dialect_of, methods_of, place_of
-from .guard import Guard
-from .keys import Caller, Keys
-from .limits import InProcess, Limiter
+from .faults import RequestRefused, fault_from
+from .fronts import INGRESSES, Ingress, Route, allowed_methods, guess_ingress, match_route
+from .guard import OriginPolicy
+from .keys import Caller, ClientKeys
+from .limits import InProcessLimiter, Limiter
 from .listing import VERSION, count_reply, model_entry, model_list
-from .memory import Memory, in_memory
+from .memory import ContinuationStore, open_in_memory
 from .routing import Router, UnknownModel
 from .settings import LimitsRow, Settings
-from .turn import Opening, Sink, Turn
-from .under_way import UnderWay
-from .upstreams import Upstream, from_environment
+from .turn import BeginSink, RequestLog, Sink
+from .under_way import InFlight
+from .upstreams import ConfiguredUpstream, from_environment
 
 if TYPE_CHECKING:
     from ..mcp.server import Server
-    from .published import Published
+    from .published import McpMount
 
-__all__ = ["Gateway", "OwnTools"]
+__all__ = ["Gateway", "ToolBindings"]
 
 _log = getLogger("toolwire.gateway")
 _JSON = {"content-type": "application/json"}
-_LAST_WORDS = 1.0  # seconds
+_SHUTDOWN_GRACE = 1.0  # seconds
 _PROCESS = token_hex(8)
 _numbers = count()
 _MCP = "/mcp"
-_LARGE = 64 * 1024  # bytes
-_GONE = 499  # nginx's status for a client that closed the connection
+_TOKENIZER_LIMIT = 64 * 1024  # bytes
+_CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that closed the connection
 
 
-class OwnTools(Struct, frozen=True):
+class ToolBindings(Struct, frozen=True):
     """Tools run by the gateway, by model pattern, and the server for MCP clients at `/mcp`."""
 
     runners: Mapping[str, Runner] = {}
@@ -86,7 +86,7 @@ class Gateway:
         transports: Mapping[str, Transport] | None = None,
         sinks: Sequence[Sink] = (),
         limiter: Limiter | None = None,
-        memory: Memory | None = None,
+        memory: ContinuationStore | None = None,
         metrics: Callable[[], bytes] | None = None,
         runners: Mapping[str, Runner] | None = None,
         retriever: Retriever | None = None,
@@ -97,41 +97,41 @@ class Gateway:
         self._http = open_transport(self._environment, connections=settings.limits.connections)
         self._transports = transports or {}
         self._sinks = tuple(sinks)
-        self._openings = tuple(sink.begin for sink in sinks if isinstance(sink, Opening))
+        self._begin_sinks = tuple(sink.begin for sink in sinks if isinstance(sink, BeginSink))
         self._metrics = metrics
-        self._limiter: Limiter = InProcess(time.monotonic) if limiter is None else limiter
-        self._memory: Memory = in_memory(settings.state) if memory is None else memory
+        self._limiter: Limiter = InProcessLimiter(time.monotonic) if limiter is None else limiter
+        self._memory: ContinuationStore = open_in_memory(settings.state) if memory is None else memory
         self._runners = runners or {}
         self._retriever = retriever
         self._publish_for = publish_for
         self._published = None if publish is None else self._publish(publish)
-        self._replaced: list[Published] = []
-        self._is_up = False
-        self._under_way, self._era = UnderWay(), UnderWay()
+        self._retired: list[McpMount] = []
+        self._started = False
+        self._in_flight, self._generation = InFlight(), InFlight()
         self._draining = False
         self.apply(settings)
 
-    def apply(self, settings: Settings, own: OwnTools | None = None) -> None:
+    def apply(self, settings: Settings, own: ToolBindings | None = None) -> None:
         """Apply new settings to future requests; on ConfigError the old ones stay in place.
 
-        `own` replaces the gateway's tools. The old tools can be closed after `settled` returns.
+        `own` replaces the gateway's tools. The old tools can be closed after `drain_previous` returns.
         """
         rows = settings.upstreams or from_environment(self._environment)
         upstreams = {
-            name: Upstream(name, row, self._transports.get(name, self._http), self._environment)
+            name: ConfiguredUpstream(name, row, self._transports.get(name, self._http), self._environment)
             for name, row in rows.items()
         }
         router = Router(upstreams, settings.models, cooldown=settings.limits.cooldown, clock=time.monotonic)
-        keys = Keys(settings.keys)
+        keys = ClientKeys(settings.keys)
         server = settings.server
         self._settings, self._keys, self._router = settings, keys, router
         if own is not None:
             self._runners = own.runners
             self._publish_for = own.publish_for
             self._replace_published(own.publish)
-        self._guard = Guard(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
+        self._guard = OriginPolicy(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
         cache = AnswerCache(time.monotonic)  # requests on the old settings keep the old cache
-        self._means = Means(
+        self._dependencies = Dependencies(
             router, self._memory, settings.limits, time.monotonic, cache, self._runners, self._retriever
         )
 
@@ -140,18 +140,18 @@ class Gateway:
         if server is (None if before is None else before.server):
             return
         if before is not None:
-            self._replaced.append(before)
+            self._retired.append(before)
         self._published = None if server is None else self._publish(server)
-        if self._published is not None and self._is_up:
+        if self._published is not None and self._started:
             self._published.start()
 
-    async def settled(self) -> None:
+    async def drain_previous(self) -> None:
         """Wait until the current requests are over, then close the replaced servers."""
-        era, self._era = self._era, UnderWay()
-        replaced, self._replaced = self._replaced, []
+        era, self._generation = self._generation, InFlight()
+        replaced, self._retired = self._retired, []
         for published in replaced:
             await published.end_sessions()
-        await era.over.wait()
+        await era.idle.wait()
         for published in replaced:
             await published.aclose()
 
@@ -171,17 +171,17 @@ class Gateway:
         if self._published is not None:
             self._ending = asyncio.ensure_future(self._published.end_sessions())
 
-    def _publish(self, server: Server) -> Published:
-        from .published import Published
+    def _publish(self, server: Server) -> McpMount:
+        from .published import McpMount
 
-        return Published(server, lambda: (self._guard, self._keys, self._publish_for))
+        return McpMount(server, lambda: (self._guard, self._keys, self._publish_for))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             if self._published is not None and scope["path"].rstrip("/") == _MCP:
                 await self._mcp_request(self._published, scope, receive, send)
                 return
-            await self._http_request(Call(scope, receive, send), scope)
+            await self._http_request(HttpExchange(scope, receive, send), scope)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
 
@@ -189,109 +189,111 @@ class Gateway:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
-                self._is_up = True
+                self._started = True
                 if self._published is not None:
                     self._published.start()
                 await send({"type": "lifespan.startup.complete"})
             else:
-                await self._until_idle()
+                await self._wait_until_idle()
                 if self._published is not None:
                     await self._published.aclose()
                 await self._http.aclose()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    async def _mcp_request(self, published: Published, scope: Scope, receive: Receive, send: Send) -> None:
-        call = Call(scope, receive, send)
-        turn = Turn(_request_id(call), time.time(), "mcp", action="mcp")
-        with self._counted(call, turn):
+    async def _mcp_request(self, published: McpMount, scope: Scope, receive: Receive, send: Send) -> None:
+        call = HttpExchange(scope, receive, send)
+        request_log = RequestLog(_request_id(call), time.time(), "mcp", action="mcp")
+        with self._track_request(call, request_log):
             try:
-                caller = self._keys.known(call.headers)
+                caller = self._keys.caller_or_none(call.headers)
                 if caller is not None and caller.name:
-                    turn.caller = caller.name
+                    request_log.caller = caller.name
                     await self._limiter.admit(caller)
-                await published(scope, call.received_within(self._settings.limits.slow_client), call.sent)
-                if call.gone:
-                    turn.status, turn.error = _GONE, "client_gone"
+                await published(scope, call.bounded_receive(self._settings.limits.slow_client), call.tracked_send)
+                if call.disconnected:
+                    request_log.status, request_log.error = _CLIENT_CLOSED_REQUEST, "client_gone"
             except ToolwireError as error:
-                await self._refuse(call, FRONTS["openai_chat"], turn, fault_from(error))
+                await self._refuse(call, INGRESSES["openai_chat"], request_log, fault_from(error))
             except asyncio.CancelledError:
                 if not self._draining:
                     raise
                 uncancel()  # a stream that stays open as long as the server runs
 
     @contextmanager
-    def _counted(self, call: Call, turn: Turn) -> Iterator[None]:
+    def _track_request(self, call: HttpExchange, request_log: RequestLog) -> Iterator[None]:
         """Count a request while it is answered, then notify the sinks."""
         began = time.perf_counter()
-        era = self._era
+        era = self._generation
         era.begin()
-        self._under_way.begin()
+        self._in_flight.begin()
         try:
             yield
         finally:
             era.end()
-            self._under_way.end()
+            self._in_flight.end()
             call.unwatch()
-            turn.seconds = time.perf_counter() - began
-            turn.status = turn.status or call.status
-            self._tell(turn)
+            request_log.seconds = time.perf_counter() - began
+            request_log.status = request_log.status or call.status
+            self._notify_sinks(request_log)
 
-    async def _until_idle(self) -> None:
+    async def _wait_until_idle(self) -> None:
         """Give cancelled requests time to write their final event."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WORDS):
-                await self._under_way.over.wait()
+            async with asyncio.timeout(_SHUTDOWN_GRACE):
+                await self._in_flight.idle.wait()
 
-    async def _http_request(self, call: Call, scope: Scope) -> None:
-        front = dialect_of(call.path, call.headers)
-        turn = Turn(_request_id(call), time.time(), front.wire)
-        with self._counted(call, turn):
+    async def _http_request(self, call: HttpExchange, scope: Scope) -> None:
+        front = guess_ingress(call.path, call.headers)
+        request_log = RequestLog(_request_id(call), time.time(), front.wire)
+        with self._track_request(call, request_log):
             try:
                 self._guard.check(scope["headers"])
-                place = self._place(call)
-                front, turn.front, turn.action = place.front, place.front.wire, place.action
-                await self._handle(call, place, turn)
+                route = self._find_route(call)
+                front, request_log.front, request_log.action = route.front, route.front.wire, route.action
+                await self._handle(call, route, request_log)
             except asyncio.CancelledError:
-                if not call.gone:
-                    turn.error = "cancelled"
+                if not call.disconnected:
+                    request_log.error = "cancelled"
                     raise
-                turn.status, turn.error = _GONE, "client_gone"
+                request_log.status, request_log.error = _CLIENT_CLOSED_REQUEST, "client_gone"
                 uncancel()
             except ToolwireError as error:
-                await self._refuse(call, front, turn, fault_from(error))
+                await self._refuse(call, front, request_log, fault_from(error))
             except Exception:  # noqa: BLE001  # a bug of ours ends only this request
-                _log.exception("request %s failed", turn.id)
-                await self._refuse(call, front, turn, Fault("server", "the gateway failed; see its log", 500))
+                _log.exception("request %s failed", request_log.id)
+                await self._refuse(call, front, request_log, Fault("server", "the gateway failed; see its log", 500))
 
-    def _tell(self, turn: Turn) -> None:
+    def _notify_sinks(self, request_log: RequestLog) -> None:
         for sink in self._sinks:
             try:
-                sink(turn)
+                sink(request_log)
             except Exception:  # noqa: BLE001  # a failing sink must not affect the request
-                _log.exception("a sink failed at the end of request %s", turn.id)
+                _log.exception("a sink failed at the end of request %s", request_log.id)
 
-    def _begin(self, turn: Turn, asked: Asked, headers: Mapping[str, str]) -> None:
-        turn.begun = True
-        for begin in self._openings:
+    def _notify_begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str]) -> None:
+        request_log.begun = True
+        for begin in self._begin_sinks:
             try:
-                begin(turn, asked, headers)
+                begin(request_log, client_request, headers)
             except Exception:  # noqa: BLE001  # a failing sink must not affect the request
-                _log.exception("a sink failed at the beginning of request %s", turn.id)
+                _log.exception("a sink failed at the beginning of request %s", request_log.id)
 
-    def _place(self, call: Call) -> Place:
-        place = place_of(call.method, call.path, call.headers)
-        if place is not None:
-            return place
-        methods = methods_of(call.path)
+    def _find_route(self, call: HttpExchange) -> Route:
+        route = match_route(call.method, call.path, call.headers)
+        if route is not None:
+            return route
+        methods = allowed_methods(call.path)
         if methods:
-            raise Refused(f"{call.method} is not allowed for this path", hint=f"use {' or '.join(methods)}", status=405)
+            raise RequestRefused(
+                f"{call.method} is not allowed for this path", hint=f"use {' or '.join(methods)}", status=405
+            )
         raise UnknownModel("unknown path", hint="see docs/gateway.md for the paths")
 
-    async def _handle(self, call: Call, place: Place, turn: Turn) -> None:
-        if place.action == "alive":
+    async def _handle(self, call: HttpExchange, route: Route, request_log: RequestLog) -> None:
+        if route.action == "alive":
             await call.respond(200, _JSON, b'{"status":"ok"}')
-        elif place.action == "ready":
+        elif route.action == "ready":
             await call.respond(
                 503 if self._draining else 200,
                 _JSON,
@@ -299,85 +301,85 @@ class Gateway:
             )
         else:
             caller = self._keys.caller(call.headers, call.query)
-            turn.caller = caller.name
+            request_log.caller = caller.name
             try:
-                if place.action == "generate":
-                    await self._generate(call, place, caller, turn)
+                if route.action == "generate":
+                    await self._generate(call, route, caller, request_log)
                 else:
-                    await self._look_up(call, place, caller)
+                    await self._serve_metadata(call, route, caller)
             except UnknownModel as error:
-                error.pointer, error.hint = place.model_at, error.hint or place.where_models_are
+                error.pointer, error.hint = route.model_pointer, error.hint or route.models_hint
                 raise
 
-    async def _generate(self, call: Call, place: Place, caller: Caller, turn: Turn) -> None:
-        asked = await self._read(call, place)
-        turn.model, turn.stream = asked.model, asked.stream
-        caller.check(asked.model)
+    async def _generate(self, call: HttpExchange, route: Route, caller: Caller, request_log: RequestLog) -> None:
+        client_request = await self._read(call, route)
+        request_log.model, request_log.stream = client_request.model, client_request.stream
+        caller.check(client_request.model)
         if caller.name:
             await self._limiter.admit(caller)
-        self._begin(turn, asked, call.headers)
+        self._notify_begin(request_log, client_request, call.headers)
         call.watch()
         try:
-            await Answering(self._means, call, asked, turn).run()
+            await RequestHandler(self._dependencies, call, client_request, request_log).run()
         finally:
             call.unwatch()
-            if caller.name and turn.usage is not None:
-                await self._limiter.spend(caller, turn.usage.total)
+            if caller.name and request_log.usage is not None:
+                await self._limiter.spend(caller, request_log.usage.total)
 
-    async def _read(self, call: Call, place: Place) -> Asked:
+    async def _read(self, call: HttpExchange, route: Route) -> ClientRequest:
         limits = self._settings.limits
-        return Asked(place, await call.body(limits.body, limits.slow_client), call.headers, call.query)
+        return ClientRequest(route, await call.body(limits.body, limits.slow_client), call.headers, call.query)
 
-    async def _look_up(self, call: Call, place: Place, caller: Caller) -> None:
-        if place.action == "metrics" and self._metrics is not None:
+    async def _serve_metadata(self, call: HttpExchange, route: Route, caller: Caller) -> None:
+        if route.action == "metrics" and self._metrics is not None:
             await call.respond(200, {"content-type": "text/plain; version=0.0.4; charset=utf-8"}, self._metrics())
             return
-        if place.action == "count":
-            asked = await self._read(call, place)
-            caller.check(asked.model)
+        if route.action == "count":
+            client_request = await self._read(call, route)
+            caller.check(client_request.model)
             if caller.name:
                 await self._limiter.admit(caller)
-            body: Object = count_reply(place.front.wire, _estimated(asked.body))
-        elif place.action == "version":
+            body: Object = count_reply(route.front.wire, _estimate_tokens(client_request.body))
+        elif route.action == "version":
             body = {"version": VERSION}
-        elif place.action == "models":
-            body = model_list(place.front.wire, self._names(caller))
+        elif route.action == "models":
+            body = model_list(route.front.wire, self._names(caller))
         else:
-            body = await self._entry(call, place, caller)
+            body = await self._entry(call, route, caller)
         await call.respond(200, _JSON, to_bytes(body))
 
-    async def _entry(self, call: Call, place: Place, caller: Caller) -> Object:
-        name = place.model or ""
-        if place.front.wire == "ollama":
+    async def _entry(self, call: HttpExchange, route: Route, caller: Caller) -> Object:
+        name = route.model or ""
+        if route.front.wire == "ollama":
             limits = self._settings.limits
             document = parse_object(await call.body(limits.body, limits.slow_client))
             named: JSON = document.get("model", document.get("name"))
             name = named if isinstance(named, str) else ""
         caller.check(name)
         self._router.plan(name, tools=False)  # raises UnknownModel if no upstream has it
-        return model_entry(place.front.wire, name)
+        return model_entry(route.front.wire, name)
 
     def _names(self, caller: Caller) -> list[str]:
         return [name for name in self._router.names if caller.may_use(name)]
 
-    async def _refuse(self, call: Call, front: Front, turn: Turn, fault: Fault) -> None:
-        turn.error = fault.kind
-        if call.started or call.gone:
+    async def _refuse(self, call: HttpExchange, front: Ingress, request_log: RequestLog, fault: Fault) -> None:
+        request_log.error = fault.kind
+        if call.started or call.disconnected:
             return  # the connection is closed, so the client sees that the answer is incomplete
-        status, body, headers = get(front.wire).encode_error(replace(fault, request_id=turn.id))
-        await call.respond(status, {**_JSON, "x-request-id": turn.id, **headers}, to_bytes(body))
+        status, body, headers = get(front.wire).encode_error(replace(fault, request_id=request_log.id))
+        await call.respond(status, {**_JSON, "x-request-id": request_log.id, **headers}, to_bytes(body))
 
 
-def _estimated(body: bytes) -> int:
+def _estimate_tokens(body: bytes) -> int:
     """Estimate tokens without the provider's tokenizer; for a large body, from its size only."""
-    if len(body) > _LARGE:
+    if len(body) > _TOKENIZER_LIMIT:
         return len(body) // 4
     from ..audit.tokens import count_tokens
 
     return count_tokens(body.decode("utf-8"))
 
 
-def _request_id(call: Call) -> str:
+def _request_id(call: HttpExchange) -> str:
     given: str = call.headers.get("x-request-id", "")
     if given and len(given) <= 64 and given.isascii() and given.replace("-", "").replace("_", "").isalnum():
         return given

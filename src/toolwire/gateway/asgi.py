@@ -11,35 +11,45 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from ..ir.errors import ToolwireError
-from ..net.deadlines import Due, SharedTimers
+from ..net.deadlines import DeadlineHandle, SharedTimers
 
-__all__ = ["App", "Call", "Message", "Receive", "Scope", "Send", "SlowClient", "TooLarge", "uncancel"]
+__all__ = [
+    "AsgiApp",
+    "AsgiMessage",
+    "BodyTimeout",
+    "BodyTooLarge",
+    "HttpExchange",
+    "Receive",
+    "Scope",
+    "Send",
+    "uncancel",
+]
 
 Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+AsgiMessage: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[AsgiMessage]]
+Send: TypeAlias = Callable[[AsgiMessage], Awaitable[None]]
+AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_CallLater: TypeAlias = Callable[[float, Callable[[], object]], "Due | asyncio.TimerHandle"]
+_CallLater: TypeAlias = Callable[[float, Callable[[], object]], "DeadlineHandle | asyncio.TimerHandle"]
 
-_SOON = 0.02  # seconds
+_WATCH_DELAY = 0.02  # seconds
 _TIMERS = SharedTimers()
 
 
-class TooLarge(ToolwireError):
+class BodyTooLarge(ToolwireError):
     """The body exceeds the limit."""
 
     default_status = 413
 
 
-class SlowClient(ToolwireError):
+class BodyTimeout(ToolwireError):
     """The body did not arrive in time."""
 
     default_status = 408
 
 
-class Call:
+class HttpExchange:
     """A request, and the methods to answer it."""
 
     __slots__ = (
@@ -48,8 +58,8 @@ class Call:
         "_task",
         "_timer",
         "_watch",
+        "disconnected",
         "ended",
-        "gone",
         "headers",
         "method",
         "path",
@@ -66,23 +76,23 @@ class Call:
         self.status = 0
         self.started = False
         self.ended = False
-        self.gone = False
+        self.disconnected = False
         self._receive = receive
         self._send = send
         self._task: asyncio.Task[Any] | None = None
-        self._timer: Due | None = None
+        self._timer: DeadlineHandle | None = None
         self._watch: asyncio.Task[None] | None = None
 
     async def body(self, limit: int, seconds: float) -> bytes:
         """Read the whole body."""
         declared = self.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > limit:
-            raise TooLarge(f"the body has {declared} bytes; the limit is {limit}")
+            raise BodyTooLarge(f"the body has {declared} bytes; the limit is {limit}")
         message = await self._receive_within(seconds, _TIMERS.call_later)
         first: bytes = message.get("body", b"")
         if not message.get("more_body"):
             if len(first) > limit:
-                raise TooLarge(f"the body has more than {limit} bytes")
+                raise BodyTooLarge(f"the body has more than {limit} bytes")
             return first
         return await self._rest(first, limit, seconds)
 
@@ -95,18 +105,18 @@ class Call:
             pieces.append(message.get("body", b""))
             size += len(pieces[-1])
             if size > limit:
-                raise TooLarge(f"the body has more than {limit} bytes")
+                raise BodyTooLarge(f"the body has more than {limit} bytes")
             more = message.get("more_body", False)
         return b"".join(pieces)
 
-    async def _receive_within(self, seconds: float, call_later: _CallLater | None = None) -> Message:
-        message = await self._received_within(seconds, call_later)
+    async def _receive_within(self, seconds: float, call_later: _CallLater | None = None) -> AsgiMessage:
+        message = await self._await_message(seconds, call_later)
         if message["type"] == "http.disconnect":
-            self.gone = True
+            self.disconnected = True
             raise asyncio.CancelledError
         return message
 
-    async def _received_within(self, seconds: float, call_later: _CallLater | None = None) -> Message:
+    async def _await_message(self, seconds: float, call_later: _CallLater | None = None) -> AsgiMessage:
         task = asyncio.current_task()
         assert task is not None
         late = False
@@ -123,30 +133,30 @@ class Call:
             if not late:
                 raise
             task.uncancel()
-            raise SlowClient("the body did not arrive in time") from None
+            raise BodyTimeout("the body did not arrive in time") from None
         finally:
             timer.cancel()
 
-    def received_within(self, seconds: float) -> Receive:
+    def bounded_receive(self, seconds: float) -> Receive:
         """Return `receive` for a mounted app; a body that is incomplete at the deadline counts as a disconnect."""
         whole = False
         deadline = asyncio.get_running_loop().time() + seconds
 
-        async def receive() -> Message:
+        async def receive() -> AsgiMessage:
             nonlocal whole
             if whole:
                 return await self._receive()
             try:
-                message = await self._received_within(deadline - asyncio.get_running_loop().time())
-            except SlowClient:
+                message = await self._await_message(deadline - asyncio.get_running_loop().time())
+            except BodyTimeout:
                 return {"type": "http.disconnect"}
             whole = not message.get("more_body", False)
-            self.gone = message["type"] == "http.disconnect"
+            self.disconnected = message["type"] == "http.disconnect"
             return message
 
         return receive
 
-    async def sent(self, message: Message) -> None:
+    async def tracked_send(self, message: AsgiMessage) -> None:
         """Send a message of a mounted app, and note its status."""
         if message["type"] == "http.response.start":
             self.started, self.status = True, message["status"]
@@ -155,17 +165,17 @@ class Call:
     def watch(self) -> None:
         """Cancel the running task if the client disconnects; watch after a delay, because most answers are faster."""
         self._task = asyncio.current_task()
-        self._timer = _TIMERS.call_later(_SOON, self._begin_to_watch)
+        self._timer = _TIMERS.call_later(_WATCH_DELAY, self._start_watching)
 
-    def _begin_to_watch(self) -> None:
-        self._watch = asyncio.ensure_future(self._until_gone())
+    def _start_watching(self) -> None:
+        self._watch = asyncio.ensure_future(self._wait_for_disconnect())
 
-    async def _until_gone(self) -> None:
+    async def _wait_for_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         if self.ended:
             return  # a server also reports a disconnect after the whole answer was sent
-        self.gone = True
+        self.disconnected = True
         if self._task is not None:
             self._task.cancel()
 

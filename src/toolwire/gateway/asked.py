@@ -9,24 +9,24 @@ from msgspec.structs import replace
 
 from ..bridge.stored import find_stored
 from ..ir.errors import ConfigError, ProtocolError, StoredStateError, ToolwireError
-from ..ir.pointer import Object, existing, join
+from ..ir.pointer import Object, join, nearest_existing
 from ..ir.request import Request
 from ..stream.strict import parse_object
 from ..wire import get
 from ..wire.protocol import Wire
-from .fronts import Place
+from .fronts import Route
 
-__all__ = ["Asked"]
+__all__ = ["ClientRequest"]
 
 # fields that other gateways read as the address of an upstream, or as its key
-_NOT_THE_CLIENTS_TO_SAY = ("api_base", "base_url", "api_key", "extra_headers", "custom_llm_provider")
+_FORBIDDEN_FIELDS = ("api_base", "base_url", "api_key", "extra_headers", "custom_llm_provider")
 _LONGEST_NAME = 512  # names are cached
 # protocol headers of a provider's own clients, forwarded to an upstream of the same wire
 _SAME_WIRE_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
 _CALL_MARKS = (b"tool_use", b"tool_calls", b"unction", b"custom_tool_call")  # of every wire, in any spelling
 
 
-class Asked:
+class ClientRequest:
     """A request as bytes, as a document and, on demand, as a value."""
 
     __slots__ = (
@@ -43,22 +43,22 @@ class Asked:
         "wire",
     )
 
-    def __init__(self, place: Place, body: bytes, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
-        self.front = place.front
-        self.wire: Wire = get(place.front.wire)
+    def __init__(self, route: Route, body: bytes, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
+        self.front = route.front
+        self.wire: Wire = get(route.front.wire)
         self.body = body.removeprefix(BOM_UTF8)  # an upstream may not accept the byte order mark
         self.document = _document(self.body, headers)
         self._request: Request | None = None
-        self.model = _model(place, self.document)
-        if place.stream is None:
-            stream = self.document.get("stream", self.front.streams_unless_told)
+        self.model = _model(route, self.document)
+        if route.stream is None:
+            stream = self.document.get("stream", self.front.streams_by_default)
             if not isinstance(stream, bool | None):
                 self.wire.decode_request(self.document)  # raises the error for this field
             self.stream = bool(stream)
         else:
-            self.stream = place.stream
+            self.stream = route.stream
         self.has_tools = bool(self.document.get("tools") or self.document.get("functions"))
-        self.as_array = place.stream is True and query.get("alt") != "sse"  # a stream as one JSON array
+        self.as_array = route.stream is True and query.get("alt") != "sse"  # a stream as one JSON array
         self.strict = headers.get("x-toolwire-strict", "") == "1"  # a loss is an error
         self.headers = {name: headers[name] for name in _SAME_WIRE_HEADERS if name in headers}
 
@@ -71,7 +71,7 @@ class Asked:
         return self._request
 
     @property
-    def readable(self) -> Request | None:
+    def request_or_none(self) -> Request | None:
         """The decoded request, or None if it cannot be decoded: a request that is only passed through need not be."""
         try:
             return self.request
@@ -80,10 +80,10 @@ class Asked:
 
     def stored_state(self, target: str) -> StoredStateError | None:
         """Return the error for a reference that `target` cannot carry, with a pointer into the client's document."""
-        request = self.readable
+        request = self.request_or_none
         error = None if request is None else find_stored(request, target)
         if request is not None and error is not None:
-            error.pointer = existing(self.document, self.wire.locator(request)(error.pointer))
+            error.pointer = nearest_existing(self.document, self.wire.locator(request)(error.pointer))
         return error
 
     def may_have_calls(self) -> bool:
@@ -95,18 +95,18 @@ def _document(body: bytes, headers: Mapping[str, str]) -> Object:
     if headers.get("content-encoding", "identity") != "identity":
         raise ProtocolError("compressed bodies are not supported", hint="send the body uncompressed", status=415)
     document = parse_object(body)
-    for name in _NOT_THE_CLIENTS_TO_SAY:
+    for name in _FORBIDDEN_FIELDS:
         if name in document:
             hint = "configure upstreams and their keys in the gateway's settings"
             raise ConfigError(f"{name} must not be set by a client", pointer=join(name), hint=hint)
     return document
 
 
-def _model(place: Place, document: Object) -> str:
-    model = place.model or document.get("model")
+def _model(route: Route, document: Object) -> str:
+    model = route.model or document.get("model")
     if not isinstance(model, str) or not model:
-        raise ProtocolError("the request names no model", pointer=place.model_at, hint=place.where_models_are)
+        raise ProtocolError("the request names no model", pointer=route.model_pointer, hint=route.models_hint)
     if len(model) > _LONGEST_NAME:
         words = f"the model name has more than {_LONGEST_NAME} characters"
-        raise ProtocolError(words, pointer=place.model_at)
+        raise ProtocolError(words, pointer=route.model_pointer)
     return model

@@ -9,11 +9,11 @@ from math import inf
 from typing import Protocol
 
 from ..stream.sse import SSEDecoder
-from .asgi import Call
+from .asgi import HttpExchange
 
 __all__ = ["ArrayFrames", "Downstream", "Frames"]
 
-_SECOND_LOOK = 0.05  # seconds
+_IDLE_RECHECK = 0.05  # seconds
 
 
 class Frames(Protocol):
@@ -43,7 +43,7 @@ class ArrayFrames:
 
 
 class Downstream:
-    """A stream to a client. `spoke` is set by the first output; after it, no other target can be tried.
+    """A stream to a client. `has_written` is set by the first output; after it, no other target can be tried.
 
     `ping` is sent after `every` seconds without output. After `silence` seconds without data from the upstream, the
     task that waits for it is cancelled.
@@ -51,7 +51,7 @@ class Downstream:
 
     def __init__(
         self,
-        call: Call,
+        call: HttpExchange,
         headers: Mapping[str, str],
         ping: bytes,
         *,
@@ -59,47 +59,47 @@ class Downstream:
         silence: float,
         frames: Frames | None = None,
     ) -> None:
-        self.spoke = False
-        self.gave_up = False
-        self.first_after: float | None = None  # seconds
+        self.has_written = False
+        self.idle_timed_out = False
+        self.time_to_first_chunk: float | None = None  # seconds
         self._call = call
         self.headers = dict(headers)
         self._ping = ping
-        self._every = every
-        self._silence = silence
+        self._ping_interval = every
+        self._idle_timeout = silence
         self._frames = frames
         self._is_writing = False
-        self._is_late = False
+        self._idle_suspected = False
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
-        self._began = self._heard = self._written = self._loop.time()
+        self._began = self._last_received = self._last_sent = self._loop.time()
         self._pinging: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(min(every, silence), self._wake)
+        self._timer = self._loop.call_later(min(every, silence), self._on_timer)
 
-    def heard(self) -> None:
+    def note_activity(self) -> None:
         """Note a sign of life from the upstream."""
-        self._heard = self._loop.time()
-        self._is_late = False
+        self._last_received = self._loop.time()
+        self._idle_suspected = False
 
-    def wait_again(self) -> None:
+    def restart_idle_timer(self) -> None:
         """Restart the timers for another target, after one that was silent for too long."""
-        self.gave_up = False
-        self.heard()
-        self._timer = self._loop.call_later(min(self._every, self._silence), self._wake)
+        self.idle_timed_out = False
+        self.note_activity()
+        self._timer = self._loop.call_later(min(self._ping_interval, self._idle_timeout), self._on_timer)
 
     @contextmanager
-    def patient(self) -> Iterator[None]:
+    def suspend_idle_timeout(self) -> Iterator[None]:
         """Ignore the upstream's silence while it cannot send anything."""
-        self._heard = inf
+        self._last_received = inf
         try:
             yield
         finally:
-            self.heard()
+            self.note_activity()
 
     async def write(self, data: bytes) -> None:
-        if not self.spoke:
-            self.spoke = True
-            self.first_after = self._loop.time() - self._began
+        if not self.has_written:
+            self.has_written = True
+            self.time_to_first_chunk = self._loop.time() - self._began
         if self._frames is not None:
             data = self._frames.feed(data)
         await self._put(data)
@@ -108,7 +108,7 @@ class Downstream:
         self._timer.cancel()
         if self._frames is not None:
             await self._put(self._frames.close())
-        await self._until_quiet()
+        await self._wait_for_ping()
         if not self._call.started:
             await self._call.start(200, self.headers)
         await self._call.end()
@@ -118,7 +118,7 @@ class Downstream:
         if self._pinging is not None:
             self._pinging.cancel()
 
-    async def _until_quiet(self) -> None:
+    async def _wait_for_ping(self) -> None:
         """Wait until a ping in progress has been sent."""
         if self._pinging is not None:
             await asyncio.wait({self._pinging})  # a cancellation here must not cancel the ping, which may be half sent
@@ -128,41 +128,41 @@ class Downstream:
         self._is_writing = True  # no ping starts from here on
         try:
             if self._pinging is not None:
-                await self._until_quiet()
+                await self._wait_for_ping()
             if not self._call.started:
                 await self._call.start(200, self.headers)
             await self._call.write(data)
         finally:
-            self._is_writing = self._is_late = False
-            self._written = self._heard = self._loop.time()
+            self._is_writing = self._idle_suspected = False
+            self._last_sent = self._last_received = self._loop.time()
 
-    def _wake(self) -> None:
+    def _on_timer(self) -> None:
         now = self._loop.time()
         if self._is_writing:
-            self.heard()  # data has arrived and waits for the client
-        if now - self._heard >= self._silence:
-            self._lose_patience()
+            self.note_activity()  # data has arrived and waits for the client
+        if now - self._last_received >= self._idle_timeout:
+            self._on_idle()
             return
         can_ping = self._ping and not self._is_writing and (self._pinging is None or self._pinging.done())
-        if can_ping and now - self._written >= self._every:
-            self._pinging = asyncio.ensure_future(self._say_something())
-            self._written = now
-        next_ping = self._written + self._every if can_ping else now + self._every
-        next_silence = self._heard + self._silence
-        self._timer = self._loop.call_later(max(min(next_ping, next_silence) - now, 0.01), self._wake)
+        if can_ping and now - self._last_sent >= self._ping_interval:
+            self._pinging = asyncio.ensure_future(self._send_ping())
+            self._last_sent = now
+        next_ping = self._last_sent + self._ping_interval if can_ping else now + self._ping_interval
+        next_silence = self._last_received + self._idle_timeout
+        self._timer = self._loop.call_later(max(min(next_ping, next_silence) - now, 0.01), self._on_timer)
 
-    def _lose_patience(self) -> None:
+    def _on_idle(self) -> None:
         """Give up at the second check: after this process was suspended, data that has arrived is not yet read."""
-        if not self._is_late:
-            self._is_late = True
-            self._timer = self._loop.call_later(_SECOND_LOOK, self._wake)
+        if not self._idle_suspected:
+            self._idle_suspected = True
+            self._timer = self._loop.call_later(_IDLE_RECHECK, self._on_timer)
             return
-        self.gave_up = True
-        self._is_late = False
+        self.idle_timed_out = True
+        self._idle_suspected = False
         if self._task is not None:
             self._task.cancel()
 
-    async def _say_something(self) -> None:
+    async def _send_ping(self) -> None:
         if not self._call.started:
             await self._call.start(200, self.headers)
         await self._call.write(self._ping)

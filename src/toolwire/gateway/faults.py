@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from ..ir.errors import StoredStateError, ToolwireError, UpstreamError
 from ..ir.response import Fault, FaultKind
 
-__all__ = ["RateLimited", "Refused", "fault_from", "is_ours_to_settle", "settled"]
+__all__ = ["RateLimited", "RequestRefused", "as_gateway_fault", "fault_from", "is_gateway_fault"]
 
 _KINDS: dict[int, FaultKind] = {
     401: "authentication",
@@ -20,7 +20,7 @@ _KINDS: dict[int, FaultKind] = {
 _OURS = frozenset({"authentication", "permission", "billing"})
 
 
-class Refused(ToolwireError):
+class RequestRefused(ToolwireError):
     """The client is not allowed to do this."""
 
     default_status = 403
@@ -46,18 +46,18 @@ def fault_from(error: ToolwireError) -> Fault:
     return Fault(kind, str(error), error.status, code, param=error.pointer or None, retry_after=wait)
 
 
-def is_ours_to_settle(fault: Fault) -> bool:
+def is_gateway_fault(fault: Fault) -> bool:
     """Check whether the upstream refuses the gateway rather than its client, by kind or by status."""
     return fault.kind in _OURS or fault.status in (401, 402)
 
 
-def settled(fault: Fault, upstream: str) -> Fault:
+def as_gateway_fault(fault: Fault, upstream: str) -> Fault:
     """Convert a refusal of our own key: the client, whose key is valid, cannot do anything about it.
 
     Missing credit is reported as such, because it is not a transient failure. A 500 of the upstream becomes a 502: a
     500 from here is always the gateway's own.
     """
-    if is_ours_to_settle(fault):
+    if is_gateway_fault(fault):
         message = f"the upstream {upstream} refuses the gateway: {fault.message}"
         if fault.kind == "billing":
             return Fault("billing", message, 402, fault.code, retryable=False)

@@ -8,54 +8,54 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["FRONTS", "Front", "Place", "dialect_of", "methods_of", "place_of"]
+__all__ = ["INGRESSES", "Ingress", "Route", "allowed_methods", "guess_ingress", "match_route"]
 
-Action: TypeAlias = Literal["generate", "count", "models", "model", "alive", "ready", "metrics", "version"]
+RouteAction: TypeAlias = Literal["generate", "count", "models", "model", "alive", "ready", "metrics", "version"]
 
 
-class Front(Struct, frozen=True):
+class Ingress(Struct, frozen=True):
     """A protocol as the gateway serves it."""
 
     wire: str
     stream_type: str = "text/event-stream"
     ping: bytes = b": ping\n\n"  # a keep-alive that its clients skip
-    streams_unless_told: bool = False
-    event_ends: tuple[bytes, ...] = (b"\n\n", b"\r\n\r\n", b"\r\r")
-    last_words: bytes = b""  # after the end of an answer; clients may wait for them
+    streams_by_default: bool = False
+    event_terminators: tuple[bytes, ...] = (b"\n\n", b"\r\n\r\n", b"\r\r")
+    end_marker: bytes = b""  # after the end of an answer; clients may wait for them
     models: str = "/v1/models"  # the path that lists the models
 
 
-FRONTS = {
-    "openai_chat": Front("openai_chat", last_words=b"data: [DONE]\n\n"),
-    "openai_responses": Front("openai_responses"),
-    "anthropic": Front("anthropic", ping=b'event: ping\ndata: {"type":"ping"}\n\n'),
-    "gemini": Front("gemini", models="/v1beta/models"),
+INGRESSES = {
+    "openai_chat": Ingress("openai_chat", end_marker=b"data: [DONE]\n\n"),
+    "openai_responses": Ingress("openai_responses"),
+    "anthropic": Ingress("anthropic", ping=b'event: ping\ndata: {"type":"ping"}\n\n'),
+    "gemini": Ingress("gemini", models="/v1beta/models"),
     # its clients parse every line as an object, so no keep-alive would be skipped
-    "ollama": Front(
-        "ollama", "application/x-ndjson", b"", streams_unless_told=True, event_ends=(b"\n",), models="/api/tags"
+    "ollama": Ingress(
+        "ollama", "application/x-ndjson", b"", streams_by_default=True, event_terminators=(b"\n",), models="/api/tags"
     ),
 }
 
 
-class Place(Struct, frozen=True):
+class Route(Struct, frozen=True):
     """The meaning of a path. `model` and `stream` are None if the body contains them."""
 
-    action: Action
-    front: Front
+    action: RouteAction
+    front: Ingress
     model: str | None = None
     stream: bool | None = None
 
     @property
-    def model_at(self) -> str:
+    def model_pointer(self) -> str:
         """A pointer to the model's name; empty if it is in the path."""
         return "" if self.model is not None else "/model"
 
     @property
-    def where_models_are(self) -> str:
+    def models_hint(self) -> str:
         return f"see `{self.front.models}` for the available models"
 
 
-_ROWS: tuple[tuple[str, str, Action, str], ...] = (
+_ROWS: tuple[tuple[str, str, RouteAction, str], ...] = (
     ("POST", r"(?:/v1)?/chat/completions", "generate", "openai_chat"),
     ("POST", r"(?:/v1)?/responses", "generate", "openai_responses"),
     ("POST", r"(?:/v1)?/messages", "generate", "anthropic"),
@@ -80,20 +80,20 @@ _ROWS: tuple[tuple[str, str, Action, str], ...] = (
     ("GET", r"/(?:ready|readyz)", "ready", "openai_chat"),
     ("GET", r"/metrics", "metrics", "openai_chat"),
 )
-_USUAL = 1024  # characters of a path that is worth caching
-_ROUTES = [(method, re.compile(path), action, FRONTS[wire]) for method, path, action, wire in _ROWS]
+_MAX_CACHED_PATH = 1024  # characters of a path that is worth caching
+_ROUTES = [(method, re.compile(path), action, INGRESSES[wire]) for method, path, action, wire in _ROWS]
 
 
-def place_of(method: str, path: str, headers: dict[str, str]) -> Place | None:
+def match_route(method: str, path: str, headers: dict[str, str]) -> Route | None:
     """Find the meaning of a request's path; None for an unknown path."""
     method = "GET" if method == "HEAD" else method
-    found = _by_pattern(method, path) if len(path) <= _USUAL else _matched(method, path)
+    found = _by_pattern(method, path) if len(path) <= _MAX_CACHED_PATH else _match(method, path)
     if found is not None and found.action in ("models", "model") and "anthropic-version" in headers:
-        return Place(found.action, FRONTS["anthropic"], found.model)
+        return Route(found.action, INGRESSES["anthropic"], found.model)
     return found
 
 
-def _matched(method: str, path: str) -> Place | None:
+def _match(method: str, path: str) -> Route | None:
     for wanted, pattern, action, front in _ROUTES:
         match = pattern.fullmatch(path) if method == wanted else None
         if match is not None:
@@ -101,24 +101,24 @@ def _matched(method: str, path: str) -> Place | None:
             model = named.get("model")
             verb = named.get("verb")
             stream = None if verb is None else verb.startswith("stream")
-            return Place(action, front, model, stream)
+            return Route(action, front, model, stream)
     return None
 
 
-_by_pattern = lru_cache(1024)(_matched)
+_by_pattern = lru_cache(1024)(_match)
 
 
-def methods_of(path: str) -> list[str]:
+def allowed_methods(path: str) -> list[str]:
     """List the methods of a path."""
     return sorted({method for method, pattern, _, _ in _ROUTES if pattern.fullmatch(path)})
 
 
-def dialect_of(path: str, headers: dict[str, str]) -> Front:
+def guess_ingress(path: str, headers: dict[str, str]) -> Ingress:
     """Choose the protocol of the error for an unknown path."""
     if "anthropic-version" in headers or path.startswith("/v1/messages"):
-        return FRONTS["anthropic"]
+        return INGRESSES["anthropic"]
     if path.startswith(("/v1beta", "/v1alpha")) or "x-goog-api-key" in headers:
-        return FRONTS["gemini"]
+        return INGRESSES["gemini"]
     if path.startswith("/api/"):
-        return FRONTS["ollama"]
-    return FRONTS["openai_responses" if path.endswith("/responses") else "openai_chat"]
+        return INGRESSES["ollama"]
+    return INGRESSES["openai_responses" if path.endswith("/responses") else "openai_chat"]

@@ -7,16 +7,16 @@ from urllib.parse import urlsplit
 
 from ..ir.errors import ProtocolError
 from ..wire.loopback import is_loopback
-from .faults import Refused
+from .faults import RequestRefused
 
-__all__ = ["Guard"]
+__all__ = ["OriginPolicy"]
 
 _ONCE = frozenset(
     {b"host", b"content-length", b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key", b"content-type"}
 )
 
 
-class Guard:
+class OriginPolicy:
     """Checks of the Host and Origin headers, and of repeated headers.
 
     `hosts` are names of the gateway besides those of this machine. `origins` are pages that may send requests.
@@ -42,11 +42,11 @@ class Guard:
             elif name == b"origin":
                 origin = value
         if not self._open and not self._is_ours(host.decode("latin-1")):
-            raise Refused(
+            raise RequestRefused(
                 "the Host header names an unknown host", hint="set server.hosts to the names that clients use"
             )
         if origin and not self._may_ask(origin.decode("latin-1").lower()):
-            raise Refused(
+            raise RequestRefused(
                 "the Origin header names an unknown origin",
                 hint="set server.origins to the origins that may send requests",
             )

@@ -22,15 +22,15 @@ from ..ir.parts import Part, ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Fault, Response, Stop, Usage
 from ..net.runner import Runner
-from .seen import Kept, fingerprint
+from .seen import Continuation, call_fingerprint
 
-__all__ = ["Hosting", "TurnEvents", "add_usage", "offered"]
+__all__ = ["GatewayTools", "TurnEvents", "add_usage", "with_gateway_tools"]
 
 _MOST_TURNS = 16
 _KEY_SPACE = 1_000_000  # keys of one turn; those of the next turn follow them
 
 
-def offered(request: Request, runner: Runner) -> Request:
+def with_gateway_tools(request: Request, runner: Runner) -> Request:
     """Add the gateway's tools to `request`; a client's tool of the same name takes precedence."""
     own = {tool.name for tool in request.tools}
     more = tuple(tool for tool in runner.box.tools if tool.name not in own)
@@ -38,13 +38,13 @@ def offered(request: Request, runner: Runner) -> Request:
     return request if forbidden or not more else replace(request, tools=(*request.tools, *more))
 
 
-class Hosting:
+class GatewayTools:
     """The turns of one request. `request` is the next request to the model."""
 
     def __init__(self, runner: Runner, client: Request, run_id: str) -> None:
-        self.request = offered(client, runner)
-        self.kept: dict[str, Kept] = {}
-        self.before: tuple[Part, ...] = ()  # parts sent to the client in earlier turns
+        self.request = with_gateway_tools(client, runner)
+        self.continuations: dict[str, Continuation] = {}
+        self.earlier_parts: tuple[Part, ...] = ()  # parts sent to the client in earlier turns
         self.usage: Usage | None = None
         self.turns = 0
         self._runner = runner
@@ -53,32 +53,32 @@ class Hosting:
         self._earlier: list[ToolCall] = []
 
     @property
-    def has_acted(self) -> bool:
+    def has_run_tools(self) -> bool:
         """True if tools have run: starting over could run them twice."""
         return bool(self._earlier)
 
-    def hosts(self, name: str) -> bool:
+    def owns(self, name: str) -> bool:
         return name in self._names
 
-    def own(self, response: Response) -> list[ToolCall]:
-        return [call for call in response.calls if self.hosts(call.name)]
+    def own_calls(self, response: Response) -> list[ToolCall]:
+        return [call for call in response.calls if self.owns(call.name)]
 
-    def is_for_the_client(self, response: Response) -> bool:
+    def is_client_visible(self, response: Response) -> bool:
         """Check whether the client gets the response: it has no call of ours, or also one of the client's."""
-        return len(self.own(response)) == 0 or len(self.own(response)) < len(response.calls)
+        return len(self.own_calls(response)) == 0 or len(self.own_calls(response)) < len(response.calls)
 
     async def run(self, response: Response) -> bool:
         """Run our calls of this turn. Return whether the model must be asked again."""
-        calls = self.own(response)
+        calls = self.own_calls(response)
         if not calls:
             return False
         earlier = tuple(self._earlier)
         self._earlier += calls
         results = await self._runner.run(calls, run_id=self._run_id, earlier=earlier)
-        if self.is_for_the_client(response):
-            theirs = next(call for call in response.calls if not self.hosts(call.name))
-            called = fingerprint(theirs.name, theirs.arguments, theirs.raw)
-            self.kept[theirs.id] = Kept(calls=tuple(calls), results=tuple(results), call=called)
+        if self.is_client_visible(response):
+            theirs = next(call for call in response.calls if not self.owns(call.name))
+            called = call_fingerprint(theirs.name, theirs.arguments, theirs.raw)
+            self.continuations[theirs.id] = Continuation(calls=tuple(calls), results=tuple(results), call=called)
             return False
         self.turns += 1
         if self.turns >= _MOST_TURNS:
@@ -90,63 +90,63 @@ class Hosting:
     def _append(self, response: Response, results: list[ToolResult]) -> None:
         said, told = Message("assistant", response.parts), Message("user", tuple(results))
         self.request = replace(self.request, messages=(*self.request.messages, said, told))
-        self.before = (*self.before, *self.visible(response).parts)
+        self.earlier_parts = (*self.earlier_parts, *self.client_view(response).parts)
         self.usage = add_usage(self.usage, response.usage)
 
-    def counted(self, response: Response) -> Usage | None:
+    def total_usage(self, response: Response) -> Usage | None:
         """Add up the usage of all turns so far, including this one."""
         return add_usage(self.usage, response.usage)
 
-    def visible(self, response: Response) -> Response:
+    def client_view(self, response: Response) -> Response:
         """Remove our calls from a turn."""
-        parts = tuple(part for part in response.parts if not (isinstance(part, ToolCall) and self.hosts(part.name)))
+        parts = tuple(part for part in response.parts if not (isinstance(part, ToolCall) and self.owns(part.name)))
         stop = response.stop
         if stop is not None and stop.reason == "tool_calls" and not any(isinstance(one, ToolCall) for one in parts):
             stop = replace(stop, reason="stop")
         return replace(response, parts=parts, stop=stop)
 
-    def whole(self, response: Response) -> Response:
+    def merged_response(self, response: Response) -> Response:
         """Return the last turn, with the visible parts of the earlier turns."""
-        seen = self.visible(response)
-        return replace(seen, parts=(*self.before, *seen.parts), usage=add_usage(self.usage, seen.usage))
+        seen = self.client_view(response)
+        return replace(seen, parts=(*self.earlier_parts, *seen.parts), usage=add_usage(self.usage, seen.usage))
 
 
 class TurnEvents:
     """The events of one turn for the client, who gets one response for any number of turns."""
 
-    def __init__(self, hosting: Hosting) -> None:
+    def __init__(self, gateway_tools: GatewayTools) -> None:
         self.response: Response | None = None  # the turn, once it is complete
-        self._hosting = hosting
+        self._gateway_tools = gateway_tools
         self._folder = Folder()
         self._hidden: set[int] = set()
-        self._theirs = False
+        self._has_client_call = False
 
     def feed(self, event: Event) -> list[Event]:
         self._folder.feed(event)
         if isinstance(event, ResponseStart):
-            return [] if self._hosting.turns else [event]
+            return [] if self._gateway_tools.turns else [event]
         if isinstance(event, ResponseEnd):
             return self._end(event)
         if isinstance(event, UsageUpdate):
-            return [UsageUpdate(add_usage(self._hosting.usage, event.usage) or event.usage)]
+            return [UsageUpdate(add_usage(self._gateway_tools.usage, event.usage) or event.usage)]
         key = getattr(event, "key", None)
         if key is None:
             return [event]
         if isinstance(event, CallStart):
-            if self._hosting.hosts(event.name):
+            if self._gateway_tools.owns(event.name):
                 self._hidden.add(key)
             else:
-                self._theirs = True
+                self._has_client_call = True
         if key in self._hidden:
             return []
-        return [replace(event, key=key + self._hosting.turns * _KEY_SPACE)]
+        return [replace(event, key=key + self._gateway_tools.turns * _KEY_SPACE)]
 
     def _end(self, event: ResponseEnd) -> list[Event]:
         self.response = self._folder.response()
-        if not self._hosting.is_for_the_client(self.response):
+        if not self._gateway_tools.is_client_visible(self.response):
             return []
         stops = event.stops
-        if self._hidden and not self._theirs:
+        if self._hidden and not self._has_client_call:
             stops = tuple(Stop("stop") if stop.reason == "tool_calls" else stop for stop in stops)
         return [replace(event, stops=stops)]
 

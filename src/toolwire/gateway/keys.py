@@ -10,13 +10,13 @@ from secrets import token_urlsafe
 from msgspec import Struct
 
 from ..ir.errors import ToolwireError
-from .faults import Refused
+from .faults import RequestRefused
 from .settings import KeyRow
 
-__all__ = ["ANYBODY", "Caller", "Keys", "Unknown", "digest", "given_keys", "new_key"]
+__all__ = ["ANONYMOUS", "Caller", "ClientKeys", "UnknownKey", "digest", "keys_in_request", "new_key"]
 
 
-class Unknown(ToolwireError):
+class UnknownKey(ToolwireError):
     """The key is missing or unknown."""
 
     default_status = 401
@@ -37,40 +37,40 @@ class Caller(Struct, frozen=True):
 
     def check(self, model: str) -> None:
         if not self.may_use(model):
-            raise Refused(f"the key {self.name!r} does not allow the model {model[:200]!r}")
+            raise RequestRefused(f"the key {self.name!r} does not allow the model {model[:200]!r}")
 
 
-ANYBODY = Caller("", KeyRow(""))
+ANONYMOUS = Caller("", KeyRow(""))
 
 
-class Keys:
+class ClientKeys:
     def __init__(self, rows: Mapping[str, KeyRow]) -> None:
         self._by_hash = {row.hash: Caller(name, row) for name, row in rows.items()}
 
     def __len__(self) -> int:
         return len(self._by_hash)
 
-    def known(self, headers: Mapping[str, str]) -> Caller | None:
+    def caller_or_none(self, headers: Mapping[str, str]) -> Caller | None:
         """Like `caller`, but return None instead of raising."""
         try:
             return self.caller(headers, {})
-        except Unknown:
+        except UnknownKey:
             return None
 
     def caller(self, headers: Mapping[str, str], query: Mapping[str, str]) -> Caller:
         """Identify the client; Unknown if keys are required and none of those given is known."""
         if not self._by_hash:
-            return ANYBODY
-        given = given_keys(headers, query)
+            return ANONYMOUS
+        given = keys_in_request(headers, query)
         for key in given:
             found = self._by_hash.get(digest(key))
             if found is not None:
                 return found
         words = "unknown key" if given else "no key"
-        raise Unknown(words, hint="send Authorization: Bearer …, x-api-key, x-goog-api-key, api-key or ?key=")
+        raise UnknownKey(words, hint="send Authorization: Bearer …, x-api-key, x-goog-api-key, api-key or ?key=")
 
 
-def given_keys(headers: Mapping[str, str], query: Mapping[str, str]) -> list[str]:
+def keys_in_request(headers: Mapping[str, str], query: Mapping[str, str]) -> list[str]:
     """Collect the keys in a request, from every place that clients use."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     given = [token.strip() if scheme.lower() == "bearer" else ""]

@@ -20,11 +20,11 @@ from msgspec import Struct
 from .faults import RateLimited
 from .keys import Caller
 
-__all__ = ["SLICES", "InProcess", "Limit", "Limiter", "limits_of", "over"]
+__all__ = ["SLICES", "InProcessLimiter", "Limit", "Limiter", "limits_of", "rate_limited"]
 
-Counted: TypeAlias = Literal["requests", "tokens", "day"]
+LimitName: TypeAlias = Literal["requests", "tokens", "day"]
 SLICES = 60
-_WORDS = {"requests": "requests per minute", "tokens": "tokens per minute", "day": "tokens per day"}
+_LIMIT_LABELS = {"requests": "requests per minute", "tokens": "tokens per minute", "day": "tokens per day"}
 
 
 class Limiter(Protocol):
@@ -40,7 +40,7 @@ class Limiter(Protocol):
 class Limit(Struct, frozen=True):
     """At most `most` of something in `seconds`."""
 
-    name: Counted
+    name: LimitName
     most: int
     seconds: float
 
@@ -61,7 +61,7 @@ def limits_of(caller: Caller) -> tuple[Limit, ...]:
 
 @lru_cache(1024)
 def _limits(requests: int | None, tokens: int | None, day: int | None) -> tuple[Limit, ...]:
-    limits: tuple[tuple[Counted, int | None, float], ...] = (
+    limits: tuple[tuple[LimitName, int | None, float], ...] = (
         ("requests", requests, 60.0),
         ("tokens", tokens, 60.0),
         ("day", day, 86_400.0),
@@ -69,7 +69,7 @@ def _limits(requests: int | None, tokens: int | None, day: int | None) -> tuple[
     return tuple(Limit(name, most, seconds) for name, most, seconds in limits if most is not None)
 
 
-class InProcess:
+class InProcessLimiter:
     """Limits of one process. Check and increment share no `await`, so no lock is needed."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -82,7 +82,7 @@ class InProcess:
         for limit, window in found:
             wait = window.wait(limit.most, now)
             if wait > 0:
-                raise over(caller, limit, wait)
+                raise rate_limited(caller, limit, wait)
         for limit, window in found:
             if limit.counts_requests:
                 window.add(1, now)
@@ -152,7 +152,7 @@ def _are_over(windows: dict[str, _Window], now: float) -> bool:
     return all(window.is_over(now) for window in windows.values())
 
 
-def over(caller: Caller, limit: Limit, wait: float) -> RateLimited:
+def rate_limited(caller: Caller, limit: Limit, wait: float) -> RateLimited:
     """Build the error for an exceeded limit, in whole seconds rounded up: all clients read them, and none is early."""
-    words = f"the key {caller.name!r} has used its {limit.most} {_WORDS[limit.name]}"
+    words = f"the key {caller.name!r} has used its {limit.most} {_LIMIT_LABELS[limit.name]}"
     return RateLimited(words, retry_after=ceil(wait))

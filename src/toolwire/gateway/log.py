@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_json
-from .turn import Turn
+from .turn import RequestLog
 
-__all__ = ["AccessLog", "LogFile", "LogLines", "Write", "to_logger", "to_stderr"]
+__all__ = ["AccessLog", "JsonLogHandler", "LogFile", "Write", "to_logger", "to_stderr"]
 
 _PROBES = frozenset({"alive", "ready", "metrics"})
 _LONGEST = 200  # characters of a name from outside
@@ -37,7 +37,7 @@ class Tokens(Struct, frozen=True, omit_defaults=True):
     output: int | None = None
 
 
-class Line(Struct, frozen=True, omit_defaults=True):
+class AccessLogLine(Struct, frozen=True, omit_defaults=True):
     """The log line of a request; unknown values are omitted."""
 
     ts: datetime
@@ -74,48 +74,48 @@ class AccessLog:
         self._write = write
         self._clean = lru_cache(4096)(lambda text: clean(text[:_LONGEST]))
 
-    def __call__(self, turn: Turn, /) -> None:
-        if turn.action not in _PROBES:
-            self._write(neutralise_json(_encode(self.line(turn)).decode()))
+    def __call__(self, request_log: RequestLog, /) -> None:
+        if request_log.action not in _PROBES:
+            self._write(neutralise_json(_encode(self.line(request_log)).decode()))
 
-    def line(self, turn: Turn) -> Line:
-        clean, usage = self._clean, turn.usage
-        return Line(
-            datetime.fromtimestamp(round(turn.started, 3), UTC),
-            _level(turn),
+    def line(self, request_log: RequestLog) -> AccessLogLine:
+        clean, usage = self._clean, request_log.usage
+        return AccessLogLine(
+            datetime.fromtimestamp(round(request_log.started, 3), UTC),
+            _level(request_log),
             "request",
-            turn.id if _is_our_own(turn.id) else clean(turn.id),
-            turn.front,
-            turn.status,
-            round(turn.seconds * 1000, 3),
-            turn.action,
-            turn.upstream,
-            clean(turn.model),
-            clean(turn.upstream_model),
-            turn.caller,
-            turn.stream,
-            turn.passed,
-            None if turn.first is None else round(turn.first * 1000, 3),
-            round(turn.overhead * 1000, 3) if turn.attempts else None,
+            request_log.id if _is_our_own(request_log.id) else clean(request_log.id),
+            request_log.front,
+            request_log.status,
+            round(request_log.seconds * 1000, 3),
+            request_log.action,
+            request_log.upstream,
+            clean(request_log.model),
+            clean(request_log.upstream_model),
+            request_log.caller,
+            request_log.stream,
+            request_log.passed,
+            None if request_log.first is None else round(request_log.first * 1000, 3),
+            round(request_log.overhead * 1000, 3) if request_log.attempts else None,
             None if usage is None else Tokens(usage.input, usage.output),
-            turn.stop,
-            len(turn.calls),
-            len(turn.losses),
-            tuple(sorted({clean(loss.concept) for loss in turn.losses})) if turn.losses else (),
-            len(turn.repairs),
-            turn.attempts,
-            turn.failures,
-            turn.error,
+            request_log.stop,
+            len(request_log.calls),
+            len(request_log.losses),
+            tuple(sorted({clean(loss.concept) for loss in request_log.losses})) if request_log.losses else (),
+            len(request_log.repairs),
+            request_log.attempts,
+            request_log.failures,
+            request_log.error,
         )
 
 
-def _level(turn: Turn) -> str:
-    if turn.status >= 500 or (turn.error is not None and turn.status < 400):
+def _level(request_log: RequestLog) -> str:
+    if request_log.status >= 500 or (request_log.error is not None and request_log.status < 400):
         return "error"
-    return "warning" if turn.status >= 400 else "info"
+    return "warning" if request_log.status >= 400 else "info"
 
 
-class LogLines(Handler):
+class JsonLogHandler(Handler):
     """A handler that writes other records under `toolwire` as lines of the same form."""
 
     def __init__(self, write: Write) -> None:

@@ -17,26 +17,32 @@ from msgspec.structs import replace
 
 from ..ir.parts import Artefact, Part, Reasoning, ToolCall
 from ..ir.request import Message, Request
-from .seen import Kept, fingerprint
+from .seen import Continuation, call_fingerprint
 from .settings import StateRow
 
-__all__ = ["InMemory", "Memory", "calls_to_recall", "in_memory", "put_back"]
+__all__ = [
+    "ContinuationStore",
+    "InMemoryContinuations",
+    "calls_without_artefacts",
+    "open_in_memory",
+    "restore_continuations",
+]
 
 
-class Memory(Protocol):
+class ContinuationStore(Protocol):
     @property
     def has_any(self) -> bool:
         """True if a lookup can find anything."""
         ...
 
-    async def keep(self, caller: str, kept: Mapping[str, Kept]) -> None: ...
+    async def save(self, caller: str, kept: Mapping[str, Continuation]) -> None: ...
 
-    async def recall(self, caller: str, call_ids: list[str]) -> dict[str, Kept]:
+    async def load(self, caller: str, call_ids: list[str]) -> dict[str, Continuation]:
         """Return the stored entries of these calls."""
         ...
 
 
-class InMemory:
+class InMemoryContinuations:
     """The memory of one process: the newest `most` entries, in at most `size` bytes, each for `seconds`."""
 
     def __init__(self, most: int, size: int, seconds: float, clock: Callable[[], float]) -> None:
@@ -45,13 +51,13 @@ class InMemory:
         self._used = 0
         self._seconds = seconds
         self._clock = clock
-        self._entries: OrderedDict[tuple[str, str], tuple[float, Kept]] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str], tuple[float, Continuation]] = OrderedDict()
 
     @property
     def has_any(self) -> bool:
         return bool(self._entries)
 
-    async def keep(self, caller: str, kept: Mapping[str, Kept]) -> None:
+    async def save(self, caller: str, kept: Mapping[str, Continuation]) -> None:
         until = self._clock() + self._seconds
         for call_id, one in kept.items():
             self._forget((caller, call_id))
@@ -65,17 +71,17 @@ class InMemory:
         if entry is not None:
             self._used -= entry[1].size
 
-    async def recall(self, caller: str, call_ids: list[str]) -> dict[str, Kept]:
+    async def load(self, caller: str, call_ids: list[str]) -> dict[str, Continuation]:
         now = self._clock()
         found = {call_id: self._entries.get((caller, call_id)) for call_id in call_ids}
         return {call_id: entry[1] for call_id, entry in found.items() if entry is not None and entry[0] > now}
 
 
-def in_memory(row: StateRow) -> InMemory:
-    return InMemory(row.signatures, row.signature_bytes, row.signature_seconds, monotonic)
+def open_in_memory(row: StateRow) -> InMemoryContinuations:
+    return InMemoryContinuations(row.signatures, row.signature_bytes, row.signature_seconds, monotonic)
 
 
-def calls_to_recall(request: Request) -> list[str]:
+def calls_without_artefacts(request: Request) -> list[str]:
     """List the calls of the history that have no signature."""
     return [
         part.id
@@ -86,12 +92,12 @@ def calls_to_recall(request: Request) -> list[str]:
     ]
 
 
-def put_back(request: Request, known: Mapping[str, Kept], provider: str, origin: str) -> Request:
+def restore_continuations(request: Request, known: Mapping[str, Continuation], provider: str, origin: str) -> Request:
     """Restore what `provider` made at `origin` and the client dropped, and the gateway's calls in the client's turns.
 
     Return the same object if there is nothing to restore.
     """
-    known = {call_id: one if one.origin == origin else one.elsewhere() for call_id, one in known.items()}
+    known = {call_id: one if one.origin == origin else one.portable() for call_id, one in known.items()}
     messages: list[Message] = []
     waiting: tuple[Part, ...] = ()  # our results, for the message after the calls
     for message in request.messages:
@@ -106,20 +112,20 @@ def put_back(request: Request, known: Mapping[str, Kept], provider: str, origin:
     return replace(request, messages=tuple(messages)) if changed else request
 
 
-def _results(message: Message, known: Mapping[str, Kept]) -> tuple[Part, ...]:
+def _results(message: Message, known: Mapping[str, Continuation]) -> tuple[Part, ...]:
     found = [_kept(part, known) for part in message.parts]
     return tuple(result for kept in found if kept is not None for result in kept.results)
 
 
-def _kept(part: Part, known: Mapping[str, Kept]) -> Kept | None:
+def _kept(part: Part, known: Mapping[str, Continuation]) -> Continuation | None:
     """Return the entry of a part, if the part is the call that it was stored for."""
     kept = known.get(part.id) if isinstance(part, ToolCall) else None
     if kept is None or not isinstance(part, ToolCall):
         return None
-    return kept if kept.call == fingerprint(part.name, part.arguments, part.raw) else None
+    return kept if kept.call == call_fingerprint(part.name, part.arguments, part.raw) else None
 
 
-def _completed(message: Message, known: Mapping[str, Kept], provider: str) -> Message:
+def _completed(message: Message, known: Mapping[str, Continuation], provider: str) -> Message:
     parts: list[Part] = []
     signed = any(isinstance(part, Reasoning) and part.artefacts for part in message.parts)
     changed = False

@@ -13,8 +13,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from .asked import Asked
-from .turn import Turn
+from .asked import ClientRequest
+from .turn import RequestLog
 
 if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
@@ -25,7 +25,7 @@ OTHER = "other"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _OVERHEAD = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 _PROBES = frozenset({"alive", "ready", "metrics"})
-_ROUTE = ("ingress", "upstream", "model")
+_SERIES_LABELS = ("ingress", "upstream", "model")
 _LONGEST = 120  # characters of a label
 _REMEMBERED = 4096  # routes by the client's names
 
@@ -51,7 +51,7 @@ class _Histogram:
         return found
 
 
-class _Route:
+class _SeriesCounts:
     """The figures for one front, upstream and model."""
 
     __slots__ = ("duration", "first", "overhead", "statuses", "tokens")
@@ -63,16 +63,16 @@ class _Route:
         self.first = _Histogram(_SECONDS)
         self.overhead = _Histogram(_OVERHEAD)
 
-    def add(self, turn: Turn) -> None:
-        self.statuses[turn.status] = self.statuses.get(turn.status, 0) + 1
-        if turn.action != "generate":
+    def add(self, request_log: RequestLog) -> None:
+        self.statuses[request_log.status] = self.statuses.get(request_log.status, 0) + 1
+        if request_log.action != "generate":
             return
-        self.duration.observe(turn.seconds)
-        if turn.first is not None:
-            self.first.observe(turn.first)
-        if turn.attempts:
-            self.overhead.observe(turn.overhead)
-        usage, tokens = turn.usage, self.tokens
+        self.duration.observe(request_log.seconds)
+        if request_log.first is not None:
+            self.first.observe(request_log.first)
+        if request_log.attempts:
+            self.overhead.observe(request_log.overhead)
+        usage, tokens = request_log.usage, self.tokens
         if usage is not None:
             tokens["input"] += usage.input or 0
             tokens["output"] += usage.output or 0
@@ -117,8 +117,8 @@ class Metrics:
     def __init__(self, *, most: int = 200, clean: Callable[[str], str] = str) -> None:
         self._most = most
         self._clean = clean
-        self._routes: dict[tuple[str, str, str], _Route] = {}  # by the requested model; several may share one
-        self._named: dict[tuple[str, str, str], _Route] = {}
+        self._series: dict[tuple[str, str, str], _SeriesCounts] = {}  # by the requested model; several may share one
+        self._named: dict[tuple[str, str, str], _SeriesCounts] = {}
         self._models: set[str] = set()
         self._in_flight = 0
         self._attempts = _Counts(1, most, clean)
@@ -127,28 +127,28 @@ class Metrics:
         self._repairs = _Counts(0, most, clean)
         self._page: Callable[[], bytes] | None = None
 
-    def begin(self, turn: Turn, asked: Asked, headers: Mapping[str, str], /) -> None:
+    def begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str], /) -> None:
         self._in_flight += 1
 
-    def __call__(self, turn: Turn, /) -> None:
-        if turn.action in _PROBES:
+    def __call__(self, request_log: RequestLog, /) -> None:
+        if request_log.action in _PROBES:
             return
-        if turn.begun:
+        if request_log.begun:
             self._in_flight -= 1
         # an unknown model is a text from the client, and must not become a label
-        key = (turn.front, turn.upstream, turn.model if turn.upstream else "")
-        route = self._routes.get(key)
+        key = (request_log.front, request_log.upstream, request_log.model if request_log.upstream else "")
+        route = self._series.get(key)
         if route is None:
-            route = self._route(*key)
-        route.add(turn)
-        if turn.attempts:
-            self._add_attempts(turn)
-        if turn.calls:
-            self._add_calls(turn)
-        for loss in turn.losses:
-            self._losses.add(loss.concept, turn.front, turn.upstream)
+            route = self._series_for(*key)
+        route.add(request_log)
+        if request_log.attempts:
+            self._add_attempts(request_log)
+        if request_log.calls:
+            self._add_calls(request_log)
+        for loss in request_log.losses:
+            self._losses.add(loss.concept, request_log.front, request_log.upstream)
 
-    def _route(self, front: str, upstream: str, model: str) -> _Route:
+    def _series_for(self, front: str, upstream: str, model: str) -> _SeriesCounts:
         name = self._clean(model[:_LONGEST])
         own = name in self._models or len(self._models) < self._most
         if own:
@@ -156,24 +156,24 @@ class Metrics:
         labels = (front, upstream, name if own else OTHER)
         route = self._named.get(labels)
         if route is None:
-            route = self._named[labels] = _Route()
-        if own and len(self._routes) < _REMEMBERED:  # other names, also those that share a label, are unbounded
-            self._routes[front, upstream, model] = route
+            route = self._named[labels] = _SeriesCounts()
+        if own and len(self._series) < _REMEMBERED:  # other names, also those that share a label, are unbounded
+            self._series[front, upstream, model] = route
         return route
 
-    def _add_attempts(self, turn: Turn) -> None:
+    def _add_attempts(self, request_log: RequestLog) -> None:
         add = self._attempts.add
-        for upstream, kind in turn.failures:
+        for upstream, kind in request_log.failures:
             add(upstream, kind)
-        if len(turn.failures) < turn.attempts and turn.upstream:  # else nothing was sent
-            add(turn.upstream, turn.error or "ok")
+        if len(request_log.failures) < request_log.attempts and request_log.upstream:  # else nothing was sent
+            add(request_log.upstream, request_log.error or "ok")
 
-    def _add_calls(self, turn: Turn) -> None:
-        mended = {repair.name: "broken" if repair.problems else "repaired" for repair in turn.repairs}
-        usual = "ok" if turn.error is None else "cut"
-        for name in turn.calls:
+    def _add_calls(self, request_log: RequestLog) -> None:
+        mended = {repair.name: "broken" if repair.problems else "repaired" for repair in request_log.repairs}
+        usual = "ok" if request_log.error is None else "cut"
+        for name in request_log.calls:
             self._calls.add(name, mended.get(name, usual))
-        for repair in turn.repairs:
+        for repair in request_log.repairs:
             for step in repair.steps:
                 self._repairs.add(step.name)
 
@@ -212,7 +212,9 @@ class Metrics:
     def _requests(self) -> CounterMetricFamily:
         from prometheus_client.core import CounterMetricFamily
 
-        family = CounterMetricFamily("toolwire_requests", "requests, without probes", labels=(*_ROUTE, "status"))
+        family = CounterMetricFamily(
+            "toolwire_requests", "requests, without probes", labels=(*_SERIES_LABELS, "status")
+        )
         for labels, route in self._named.items():
             for status, count in route.statuses.items():
                 family.add_metric((*labels, str(status)), count)
@@ -222,17 +224,17 @@ class Metrics:
         from prometheus_client.core import CounterMetricFamily
 
         about = "tokens, as counted by upstreams; input includes cached, output includes reasoning"
-        family = CounterMetricFamily("toolwire_tokens", about, labels=(*_ROUTE, "kind"))
+        family = CounterMetricFamily("toolwire_tokens", about, labels=(*_SERIES_LABELS, "kind"))
         for labels, route in self._named.items():
             for kind, count in route.tokens.items():
                 if count:
                     family.add_metric((*labels, kind), count)
         return family
 
-    def _histogram(self, name: str, about: str, pick: Callable[[_Route], _Histogram]) -> HistogramMetricFamily:
+    def _histogram(self, name: str, about: str, pick: Callable[[_SeriesCounts], _Histogram]) -> HistogramMetricFamily:
         from prometheus_client.core import HistogramMetricFamily
 
-        family = HistogramMetricFamily(f"toolwire_{name}", about, labels=_ROUTE)
+        family = HistogramMetricFamily(f"toolwire_{name}", about, labels=_SERIES_LABELS)
         for labels, route in self._named.items():
             found = pick(route)
             if any(found.counts):

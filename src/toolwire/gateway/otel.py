@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..ir.errors import MissingExtra, ToolwireError
 from ..ir.request import Request
-from ..net.otel import Instruments, OtelObserver, asked_for, spent
-from .asked import Asked
-from .turn import Turn
+from ..net.otel import Instruments, OtelObserver, request_attributes, usage_attributes
+from .asked import ClientRequest
+from .turn import RequestLog
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -37,43 +37,47 @@ class OtelSink:
         self._instruments = Instruments(tracers, meters)
         self._clean = clean
 
-    def begin(self, turn: Turn, asked: Asked, headers: Mapping[str, str], /) -> None:
+    def begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str], /) -> None:
         from opentelemetry.context import Context as Nothing
         from opentelemetry.context import attach
         from opentelemetry.trace import SpanKind, set_span_in_context
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         propagator = TraceContextTextMapPropagator()
-        model = self._clean(asked.model[:200])
+        model = self._clean(client_request.model[:200])
         span = self._instruments.tracer.start_span(
             f"chat {model}",
             propagator.extract(headers, Nothing()),
             SpanKind.CLIENT,
-            {"gen_ai.operation.name": "chat", **asked_for(_readable(asked), ""), "gen_ai.request.model": model},
-            start_time=round(turn.started * 1e9),
+            {
+                "gen_ai.operation.name": "chat",
+                **request_attributes(_readable(client_request), ""),
+                "gen_ai.request.model": model,
+            },
+            start_time=round(request_log.started * 1e9),
         )
         forward: dict[str, str] = {}
         around = set_span_in_context(span)
         propagator.inject(forward, around)
         # work for this request, such as running tools, belongs below its span
-        turn.forward, turn.span = forward, (span, attach(around))
+        request_log.forward, request_log.span = forward, (span, attach(around))
 
-    def __call__(self, turn: Turn, /) -> None:
+    def __call__(self, request_log: RequestLog, /) -> None:
         from opentelemetry.context import detach
 
-        if turn.span is None:
+        if request_log.span is None:
             return
-        span, token = cast("tuple[Span, Token[Context]]", turn.span)
+        span, token = cast("tuple[Span, Token[Context]]", request_log.span)
         detach(token)
-        model = self._clean(turn.model[:200])
-        about = asked_for(Request(model if turn.upstream else ""), turn.provider)
+        model = self._clean(request_log.model[:200])
+        about = request_attributes(Request(model if request_log.upstream else ""), request_log.provider)
         about["gen_ai.operation.name"] = "chat"
-        if turn.error is not None:
-            about["error.type"] = turn.error
-        self._close(span, turn, about)
-        self._instruments.answered(about, turn.seconds, turn.usage, turn.first)
+        if request_log.error is not None:
+            about["error.type"] = request_log.error
+        self._close(span, request_log, about)
+        self._instruments.record_answer(about, request_log.seconds, request_log.usage, request_log.first)
 
-    def _close(self, span: Span, turn: Turn, about: Mapping[str, Any]) -> None:
+    def _close(self, span: Span, request_log: RequestLog, about: Mapping[str, Any]) -> None:
         from opentelemetry.trace import Status, StatusCode
 
         if not span.is_recording():  # dropped by the sampler
@@ -81,34 +85,34 @@ class OtelSink:
         span.set_attributes(
             {
                 **about,
-                "gen_ai.request.model": self._clean(turn.model[:200]),
-                **spent(turn.usage),
-                "toolwire.ingress": turn.front,
-                "toolwire.upstream": turn.upstream,
-                "toolwire.request.id": self._clean(turn.id),
-                "toolwire.attempts": turn.attempts,
-                "toolwire.losses": len(turn.losses),
-                "http.response.status_code": turn.status,
+                "gen_ai.request.model": self._clean(request_log.model[:200]),
+                **usage_attributes(request_log.usage),
+                "toolwire.ingress": request_log.front,
+                "toolwire.upstream": request_log.upstream,
+                "toolwire.request.id": self._clean(request_log.id),
+                "toolwire.attempts": request_log.attempts,
+                "toolwire.losses": len(request_log.losses),
+                "http.response.status_code": request_log.status,
             }
         )
-        for name, value in (("id", turn.answer_id), ("model", turn.answer_model)):
+        for name, value in (("id", request_log.answer_id), ("model", request_log.answer_model)):
             if value:
                 span.set_attribute(f"gen_ai.response.{name}", self._clean(value[:200]))
-        if turn.stop is not None:
-            span.set_attribute("gen_ai.response.finish_reasons", (turn.stop,))
-        if turn.first is not None:
-            span.set_attribute("gen_ai.response.time_to_first_chunk", turn.first)
-        if turn.error is not None:
+        if request_log.stop is not None:
+            span.set_attribute("gen_ai.response.finish_reasons", (request_log.stop,))
+        if request_log.first is not None:
+            span.set_attribute("gen_ai.response.time_to_first_chunk", request_log.first)
+        if request_log.error is not None:
             span.set_status(Status(StatusCode.ERROR))
-        span.end(round((turn.started + turn.seconds) * 1e9))
+        span.end(round((request_log.started + request_log.seconds) * 1e9))
 
 
-def _readable(asked: Asked) -> Request:
+def _readable(client_request: ClientRequest) -> Request:
     """Decode a request if possible; its errors are reported elsewhere."""
     try:
-        return asked.request
+        return client_request.request
     except ToolwireError:
-        return Request(asked.model, stream=asked.stream or None)
+        return Request(client_request.model, stream=client_request.stream or None)
 
 
 def from_environment(clean: Callable[[str], str]) -> tuple[OtelSink, OtelObserver, Callable[[], None]]:

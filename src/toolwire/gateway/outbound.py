@@ -1,7 +1,7 @@
 """A client's request to one target, and the conversion of the answer: bytes in, bytes out. No I/O here.
 
-`Passing` if client and upstream use the same wire and nothing has to be adapted: bytes are forwarded and observed.
-`Translating` for everything else.
+`PassThroughRequest` if client and upstream use the same wire and nothing has to be adapted: bytes are forwarded and observed.
+`TranslatedRequest` for everything else.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from ..bridge.emulate import Emulation
-from ..bridge.repair import CallMender, CallRepair, repair_calls
+from ..bridge.repair import CallRepair, CallRepairer, repair_calls
 from ..bridge.report_answer import AnswerReporter
 from ..ir.errors import ProtocolError, UpstreamError
 from ..ir.fold import unfold
-from ..ir.losses import Losses, refuse
+from ..ir.losses import Losses, require_lossless
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import JSON
 from ..ir.request import Request
 from ..ir.response import Fault, Response, Usage
 from ..ir.text import finite_to_bytes
 from ..net.endpoint import Endpoint
-from ..net.question import Question, without
+from ..net.question import EndpointRequest, redact_key
 from ..stream.strict import parse_object
 from ..wire.protocol import StreamEncoder
-from .asked import Asked
-from .hosting import Hosting, TurnEvents, add_usage
+from .asked import ClientRequest
+from .hosting import GatewayTools, TurnEvents, add_usage
 from .routing import Target
-from .seen import Seen
+from .seen import AnswerStats
 from .splice import with_model
-from .streams import PassingStream, Stream, TranslatingStream, choices_of
+from .streams import PassThroughStream, Stream, TranslatedStream, expected_choices
 
-__all__ = ["Outbound", "Passing", "Translating", "outbound"]
+__all__ = ["OutboundRequest", "PassThroughRequest", "TranslatedRequest", "make_outbound"]
 
 
-class Outbound(Protocol):
+class OutboundRequest(Protocol):
     @property
     def endpoint(self) -> Endpoint: ...
     @property
@@ -46,29 +46,29 @@ class Outbound(Protocol):
     @property
     def losses(self) -> Losses: ...
     @property
-    def seen(self) -> Seen: ...
+    def stats(self) -> AnswerStats: ...
     @property
     def repairs(self) -> list[CallRepair]: ...
 
     def fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault: ...
 
-    def again(self, data: bytes) -> Outbound | None:
+    def retry_request(self, data: bytes) -> OutboundRequest | None:
         """Return the request to send instead of accepting this whole answer, at most once."""
         ...
 
-    def take(self, data: bytes) -> None:
+    def read_answer(self, data: bytes) -> None:
         """Accept a whole answer."""
         ...
 
-    async def following(self) -> Outbound | None:
+    async def next_request(self) -> OutboundRequest | None:
         """Return the request to send after this answer, whole or streamed, before the client's answer ends."""
         ...
 
-    def written(self) -> bytes:
+    def encode_answer(self) -> bytes:
         """Encode the accepted answer for the client."""
         ...
 
-    def unfolded(self) -> bytes:
+    def encode_stream(self) -> bytes:
         """Encode the accepted answer as the stream that the client requested."""
         ...
 
@@ -77,101 +77,107 @@ class Outbound(Protocol):
         ...
 
 
-def outbound(asked: Asked, changed: Request | None, target: Target, hosting: Hosting | None = None) -> Outbound:
+def make_outbound(
+    client_request: ClientRequest, changed: Request | None, target: Target, gateway_tools: GatewayTools | None = None
+) -> OutboundRequest:
     """Prepare a request. `changed` is the request with additions of the gateway; `hosting` runs the gateway's tools."""
     endpoint = target.upstream.endpoint(target.model)
-    if changed is None and _passes(asked, target, endpoint):
-        return Passing(asked, endpoint)
-    return Translating(asked, asked.request if changed is None else changed, target, hosting)
+    if changed is None and _can_pass_through(client_request, target, endpoint):
+        return PassThroughRequest(client_request, endpoint)
+    return TranslatedRequest(
+        client_request, client_request.request if changed is None else changed, target, gateway_tools
+    )
 
 
-def _passes(asked: Asked, target: Target, endpoint: Endpoint) -> bool:
+def _can_pass_through(client_request: ClientRequest, target: Target, endpoint: Endpoint) -> bool:
     vendor = endpoint.vendor
     return (
-        endpoint.wire.name == asked.wire.name
+        endpoint.wire.name == client_request.wire.name
         and target.row.emulate is None
         and target.row.repair is None
         and vendor.dialect is None
         and vendor.id is None
-        and not any(field in asked.document for field in vendor.fields)
+        and not any(field in client_request.document for field in vendor.fields)
     )
 
 
-class Passing:
+class PassThroughRequest:
     """A request between equal wires, forwarded unchanged."""
 
-    def __init__(self, asked: Asked, endpoint: Endpoint) -> None:
+    def __init__(self, client_request: ClientRequest, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self.body = with_model(asked.body, asked.document, endpoint.model)
-        self.headers = {**endpoint.headers, **asked.headers}
+        self.body = with_model(client_request.body, client_request.document, endpoint.model)
+        self.headers = {**endpoint.headers, **client_request.headers}
         self.losses = Losses()
-        self.seen = Seen()
+        self.stats = AnswerStats()
         self.repairs: list[CallRepair] = []
-        self._asked = asked
+        self._client_request = client_request
 
     def fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
-        return without(self.endpoint.key, self.endpoint.wire.decode_error(status, _document(data), headers))
+        return redact_key(self.endpoint.key, self.endpoint.wire.decode_error(status, _document(data), headers))
 
-    def again(self, data: bytes) -> Outbound | None:
+    def retry_request(self, data: bytes) -> OutboundRequest | None:
         return None
 
-    def take(self, data: bytes) -> None:
+    def read_answer(self, data: bytes) -> None:
         self._data = data
         self._response = self.endpoint.wire.decode_response(parse_object(data))
         if self._response.fault is not None:
-            raise UpstreamError(without(self.endpoint.key, self._response.fault))
-        self.seen.whole(self._response)
+            raise UpstreamError(redact_key(self.endpoint.key, self._response.fault))
+        self.stats.add_response(self._response)
 
-    async def following(self) -> Outbound | None:
+    async def next_request(self) -> OutboundRequest | None:
         return None
 
-    def written(self) -> bytes:
+    def encode_answer(self) -> bytes:
         return self._data
 
-    def unfolded(self) -> bytes:
-        encoder = self.endpoint.wire.stream_encoder(self._asked.readable)
+    def encode_stream(self) -> bytes:
+        encoder = self.endpoint.wire.stream_encoder(self._client_request.request_or_none)
         return b"".join([encoder.feed(event) for event in unfold(self._response)])
 
     def stream(self) -> Stream:
-        endpoint, asked = self.endpoint, self._asked
-        return PassingStream(endpoint.wire, asked.readable, self.seen, asked.front, endpoint.key)
+        endpoint, client_request = self.endpoint, self._client_request
+        return PassThroughStream(
+            endpoint.wire, client_request.request_or_none, self.stats, client_request.front, endpoint.key
+        )
 
 
-class Translating:
+class TranslatedRequest:
     """A request to another wire, or to the same one with adaptations. `before` is the previous turn."""
 
     def __init__(
         self,
-        asked: Asked,
+        client_request: ClientRequest,
         request: Request,
         target: Target,
-        hosting: Hosting | None = None,
+        gateway_tools: GatewayTools | None = None,
         *,
         emulation: Emulation | None = None,
-        before: Translating | None = None,
+        before: TranslatedRequest | None = None,
     ) -> None:
         self.endpoint = target.upstream.endpoint(target.model)
         self.losses: Losses = Losses() if before is None else before.losses
-        self.seen: Seen = Seen() if before is None else before.seen
+        self.stats: AnswerStats = AnswerStats() if before is None else before.stats
         self.repairs: list[CallRepair] = [] if before is None else before.repairs
-        self._asked = asked
+        self._client_request = client_request
         self._request = request
         self._target = target
-        self._hosting = hosting
-        self._events = None if hosting is None else TurnEvents(hosting)
-        self._question = Question(
+        self._gateway_tools = gateway_tools
+        self._events = None if gateway_tools is None else TurnEvents(gateway_tools)
+        self._endpoint_request = EndpointRequest(
             request,
             self.endpoint,
-            stream=asked.stream,
+            stream=client_request.stream,
             text=_format(target, request) if emulation is None else None,
             losses=self.losses,
             emulation=emulation,
-            client=asked.wire.capabilities,
+            client=client_request.wire.capabilities,
             is_alias=True,
         )
-        if asked.strict:
-            refuse(self.losses)
-        self.body = self._question.body
+        if client_request.strict:
+            require_lossless(self.losses)
+        self.body = self._endpoint_request.body
         self.headers = self.endpoint.headers
         self._spent: Usage | None = (
             None if emulation is None or before is None else before._spent
@@ -181,30 +187,32 @@ class Translating:
     @property
     def _encoder(self) -> StreamEncoder:
         if self._written_by is None:
-            self._written_by = self._asked.wire.stream_encoder(self._request)
+            self._written_by = self._client_request.wire.stream_encoder(self._request)
             self._written_by.losses = self.losses
         return self._written_by
 
     def fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
-        return self._question.fault(status, data, headers)
+        return self._endpoint_request.fault(status, data, headers)
 
-    def again(self, data: bytes) -> Outbound | None:
-        emulation = self._question.emulation
+    def retry_request(self, data: bytes) -> OutboundRequest | None:
+        emulation = self._endpoint_request.emulation
         if emulation is None:
             return None
-        said = self._question.whole(data)
+        said = self._endpoint_request.decode_answer(data)
         retry = emulation.retry(said)
         if retry is None:
             return None
         self._spent = add_usage(self._spent, said.usage)
-        self.seen.usage = add_usage(None if self._hosting is None else self._hosting.usage, self._spent)
-        return Translating(self._asked, self._request, self._target, self._hosting, emulation=retry, before=self)
+        self.stats.usage = add_usage(None if self._gateway_tools is None else self._gateway_tools.usage, self._spent)
+        return TranslatedRequest(
+            self._client_request, self._request, self._target, self._gateway_tools, emulation=retry, before=self
+        )
 
-    def take(self, data: bytes) -> None:
-        question = self._question
-        response = question.restored(question.whole(data))
+    def read_answer(self, data: bytes) -> None:
+        question = self._endpoint_request
+        response = question.restore_calls(question.decode_answer(data))
         if response.fault is not None:
-            raise UpstreamError(question.own(response.fault))
+            raise UpstreamError(question.sanitise_fault(response.fault))
         if self._target.row.repair is not None:
             mended = repair_calls(response, self._request.tools, policy=self._target.row.repair)
             response = mended.response
@@ -212,47 +220,49 @@ class Translating:
         if self._spent is not None:
             response = replace(response, usage=add_usage(self._spent, response.usage))
         self._response = response
-        self.seen.usage = response.usage if self._hosting is None else self._hosting.counted(response)
+        self.stats.usage = response.usage if self._gateway_tools is None else self._gateway_tools.total_usage(response)
 
-    async def following(self) -> Outbound | None:
-        hosting = self._hosting
-        if hosting is None:
+    async def next_request(self) -> OutboundRequest | None:
+        gateway_tools = self._gateway_tools
+        if gateway_tools is None:
             return None
         response = self._response if self._events is None or self._events.response is None else self._events.response
-        if not await hosting.run(response):
-            self.seen.also(hosting.kept)
+        if not await gateway_tools.run(response):
+            self.stats.add_gateway_calls(gateway_tools.continuations)
             return None
-        return Translating(self._asked, hosting.request, self._target, hosting, before=self)
+        return TranslatedRequest(self._client_request, gateway_tools.request, self._target, gateway_tools, before=self)
 
-    def written(self) -> bytes:
-        written, more = self._asked.wire.encode_response(self._for_the_client())
+    def encode_answer(self) -> bytes:
+        written, more = self._client_request.wire.encode_response(self._client_response())
         self.losses.extend(more)
         return finite_to_bytes(written)
 
-    def unfolded(self) -> bytes:
-        return b"".join([self._encoder.feed(event) for event in unfold(self._for_the_client())])
+    def encode_stream(self) -> bytes:
+        return b"".join([self._encoder.feed(event) for event in unfold(self._client_response())])
 
-    def _for_the_client(self) -> Response:
-        response = self._response if self._hosting is None else self._hosting.whole(self._response)
-        AnswerReporter(self._asked.wire.name, self.losses).whole(response)
-        self.seen.whole(response)
+    def _client_response(self) -> Response:
+        response = (
+            self._response if self._gateway_tools is None else self._gateway_tools.merged_response(self._response)
+        )
+        AnswerReporter(self._client_request.wire.name, self.losses).whole(response)
+        self.stats.add_response(response)
         return response
 
     def stream(self) -> Stream:
         mender = None
         if self._target.row.repair is not None:
-            mender = CallMender(self._request.tools, policy=self._target.row.repair)
+            mender = CallRepairer(self._request.tools, policy=self._target.row.repair)
             mender.repairs = self.repairs
         steps = [step.feed for step in (mender, self._events) if step is not None]
-        is_first = self._hosting is None or self._hosting.turns == 0
-        return TranslatingStream(
-            self._question,
-            self._asked.wire.name,
+        is_first = self._gateway_tools is None or self._gateway_tools.turns == 0
+        return TranslatedStream(
+            self._endpoint_request,
+            self._client_request.wire.name,
             self._encoder,
-            self.seen,
+            self.stats,
             steps,
             is_first=is_first,
-            choices=choices_of(self._request, self.endpoint.wire),
+            choices=expected_choices(self._request, self.endpoint.wire),
         )
 
 

@@ -6,53 +6,53 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from ..ir.errors import ToolwireError
-from ..mcp.guard import Denied
+from ..mcp.guard import AccessDenied
 from ..mcp.guard import Guard as McpGuard
 from ..mcp.http import HttpApp
 from ..mcp.server import Server
 from .asgi import Receive, Scope, Send
-from .faults import Refused
-from .guard import Guard
-from .keys import Keys
+from .faults import RequestRefused
+from .guard import OriginPolicy
+from .keys import ClientKeys
 
-__all__ = ["Published"]
+__all__ = ["McpMount"]
 
 
-class Published:
+class McpMount:
     """An MCP server with the access checks of the gateway.
 
     `doors` returns the current checks and the model pattern of the tools. A key that allows none of these models does
     not allow the tools either.
     """
 
-    def __init__(self, server: Server, doors: Callable[[], tuple[Guard, Keys, str]]) -> None:
+    def __init__(self, server: Server, access: Callable[[], tuple[OriginPolicy, ClientKeys, str]]) -> None:
         self.server = server
-        self._app = HttpApp(server, path=None, guard=_Doors(doors))
-        self._tidying: asyncio.Task[None] | None = None
+        self._app = HttpApp(server, path=None, guard=_GatewayAccess(access))
+        self._sweep_task: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
 
     def start(self) -> None:
-        self._tidying = asyncio.ensure_future(self.server.keep_tidy())
+        self._sweep_task = asyncio.ensure_future(self.server.sweep_periodically())
 
     async def end_sessions(self) -> None:
         """Close streams that would stay open as long as the server runs."""
         await self._app.close()
 
     async def aclose(self) -> None:
-        if self._tidying is not None:
-            self._tidying.cancel()
+        if self._sweep_task is not None:
+            self._sweep_task.cancel()
         await self._app.close()
         self.server.close()
 
 
-class _Doors(McpGuard):
+class _GatewayAccess(McpGuard):
     """The access checks of the gateway, for MCP clients."""
 
-    def __init__(self, doors: Callable[[], tuple[Guard, Keys, str]]) -> None:
+    def __init__(self, access: Callable[[], tuple[OriginPolicy, ClientKeys, str]]) -> None:
         super().__init__()
-        self._doors = doors
+        self._doors = access
 
     def check_address(self, address: Sequence[object] | None) -> None:
         """Accept every address: without keys the gateway listens on this machine only."""
@@ -63,8 +63,8 @@ class _Doors(McpGuard):
             guard.check([(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()])
             caller = keys.caller(headers, {})
             if not caller.may_use_some(models):
-                raise Refused(f"the key {caller.name!r} does not allow the models that have these tools")
+                raise RequestRefused(f"the key {caller.name!r} does not allow the models that have these tools")
             return caller.name
         except ToolwireError as error:
             challenge = ((b"www-authenticate", b'Bearer realm="mcp"'),) if error.status == 401 else ()
-            raise Denied(error.status, str(error), challenge) from None
+            raise AccessDenied(error.status, str(error), challenge) from None

@@ -26,21 +26,21 @@ from ..ir.errors import ConfigError
 from ..ir.losses import Loss
 from ..ir.pointer import JSON
 from ..net.http import Reply, Transport
-from .asgi import App, Message, Receive, Scope, Send
-from .fronts import dialect_of
-from .keys import given_keys
+from .asgi import AsgiApp, AsgiMessage, Receive, Scope, Send
+from .fronts import guess_ingress
+from .keys import keys_in_request
 from .sanitise import Sanitiser
-from .trace import VERSION, Answer, Exchange, Outcome, Trace, pieces_of
-from .turn import Turn
+from .trace import VERSION, RecordedAnswer, RecordedExchange, RecordedOutcome, Trace, pieces_of
+from .turn import RequestLog
 
-__all__ = ["Recorder", "into"]
+__all__ = ["Recorder", "trace_writer"]
 
 _log = getLogger("toolwire.gateway")
 _MOST = 16 * 1024 * 1024  # bytes of one body that are kept
 _STREAMS = ("text/event-stream", "application/x-ndjson")
 
 
-class _Half:
+class _SideRecording:
     """One side of an exchange in progress."""
 
     def __init__(self, began: float, wire: str, path: str, headers: Mapping[str, str], **more: str) -> None:
@@ -73,9 +73,9 @@ class _Half:
             self.error = "too large to be recorded"
         return self._left >= 0
 
-    def cleaned(self, sanitiser: Sanitiser) -> Exchange:
+    def cleaned(self, sanitiser: Sanitiser) -> RecordedExchange:
         path = sanitiser.text(self.path)
-        return Exchange(
+        return RecordedExchange(
             self.wire,
             path,
             ms=round(self.at * 1000, 3),
@@ -86,10 +86,10 @@ class _Half:
             **self.more,
         )
 
-    def _answer(self, sanitiser: Sanitiser) -> Answer:
+    def _answer(self, sanitiser: Sanitiser) -> RecordedAnswer:
         kind = self.answer_headers.get("content-type", "").partition(";")[0]
         streamed = kind in _STREAMS
-        return Answer(
+        return RecordedAnswer(
             self.status,
             round(self.head_at * 1000, 3),
             sanitiser.headers(self.answer_headers),
@@ -99,14 +99,14 @@ class _Half:
         )
 
 
-class _Taking:
+class _Recording:
     """An exchange in progress."""
 
-    def __init__(self, front: _Half) -> None:
+    def __init__(self, front: _SideRecording) -> None:
         self.front = front
-        self.upstreams: list[_Half] = []
+        self.upstreams: list[_SideRecording] = []
         self.secrets: list[str] = []
-        self.turn: Turn | None = None
+        self.turn: RequestLog | None = None
 
 
 class Recorder:
@@ -115,24 +115,24 @@ class Recorder:
     def __init__(self, keep: Callable[[Trace], None], sanitiser: Sanitiser) -> None:
         self._keep = keep
         self._sanitiser = sanitiser
-        self._now: ContextVar[_Taking | None] = ContextVar("toolwire_recording", default=None)
+        self._now: ContextVar[_Recording | None] = ContextVar("toolwire_recording", default=None)
 
-    def __call__(self, turn: Turn, /) -> None:
+    def __call__(self, request_log: RequestLog, /) -> None:
         taking = self._now.get()
         if taking is not None:
-            taking.turn = turn
+            taking.turn = request_log
 
-    def around(self, app: App) -> App:
+    def wrap(self, app: AsgiApp) -> AsgiApp:
         """Wrap the application to record its exchanges."""
 
         async def overheard(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http" or scope["method"] != "POST":
                 await app(scope, receive, send)
                 return
-            taking = _taking(scope)
+            taking = _start_recording(scope)
             token = self._now.set(taking)
             try:
-                await app(scope, _hearing(receive, taking.front), _saying(send, taking.front))
+                await app(scope, _recording_receive(receive, taking.front), _recording_send(send, taking.front))
             finally:
                 self._now.reset(token)
                 try:
@@ -144,29 +144,29 @@ class Recorder:
 
     def transport(self, inner: Transport, upstream: str, wire: str) -> Transport:
         """Wrap the transport to an upstream to record its exchanges."""
-        return _Overheard(inner, upstream, wire, self._now)
+        return _RecordingTransport(inner, upstream, wire, self._now)
 
-    def _finish(self, taking: _Taking) -> None:
-        turn = taking.turn
-        if turn is None or turn.action != "generate":
+    def _finish(self, taking: _Recording) -> None:
+        request_log = taking.turn
+        if request_log is None or request_log.action != "generate":
             return
-        sanitiser = self._sanitiser.knowing(taking.secrets)
-        taking.front.wire = turn.front
-        recorded = datetime.fromtimestamp(turn.started, UTC).isoformat(timespec="milliseconds")
+        sanitiser = self._sanitiser.with_more_secrets(taking.secrets)
+        taking.front.wire = request_log.front
+        recorded = datetime.fromtimestamp(request_log.started, UTC).isoformat(timespec="milliseconds")
         self._keep(
             Trace(
                 VERSION,
-                sanitiser.text(turn.id),
+                sanitiser.text(request_log.id),
                 recorded.replace("+00:00", "Z"),
                 taking.front.cleaned(sanitiser),
                 tuple(half.cleaned(sanitiser) for half in taking.upstreams),
-                _outcome(turn, sanitiser),
+                _outcome(request_log, sanitiser),
             )
         )
 
 
-class _Overheard:
-    def __init__(self, inner: Transport, upstream: str, wire: str, now: ContextVar[_Taking | None]) -> None:
+class _RecordingTransport:
+    def __init__(self, inner: Transport, upstream: str, wire: str, now: ContextVar[_Recording | None]) -> None:
         self._inner = inner
         self._upstream = upstream
         self._wire = wire
@@ -180,30 +180,32 @@ class _Overheard:
         if taking is None:
             return posting
         parts = urlsplit(url)
-        half = _Half(taking.front.began, self._wire, parts.path, {**headers, **secrets}, upstream=self._upstream)
+        half = _SideRecording(
+            taking.front.began, self._wire, parts.path, {**headers, **secrets}, upstream=self._upstream
+        )
         half.query = dict(parse_qsl(parts.query))
         half.hear(body)
         taking.upstreams.append(half)
         taking.secrets += [value.rpartition(" ")[2] for value in secrets.values()]
-        return _overhear(posting, half)
+        return _record_post(posting, half)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
 @asynccontextmanager
-async def _overhear(posting: AbstractAsyncContextManager[Reply], half: _Half) -> AsyncIterator[Reply]:
+async def _record_post(posting: AbstractAsyncContextManager[Reply], half: _SideRecording) -> AsyncIterator[Reply]:
     try:
         async with posting as reply:
             half.head(reply.status, reply.headers)
-            yield _HeardReply(reply, half)
+            yield _RecordingReply(reply, half)
     except (TimeoutError, ConnectionError) as error:
         half.error = f"{type(error).__name__}: {error}"
         raise
 
 
-class _HeardReply:
-    def __init__(self, reply: Reply, half: _Half) -> None:
+class _RecordingReply:
+    def __init__(self, reply: Reply, half: _SideRecording) -> None:
         self.status = reply.status
         self.headers = reply.headers
         self._reply = reply
@@ -215,17 +217,17 @@ class _HeardReply:
         return data
 
 
-def _taking(scope: Scope) -> _Taking:
+def _start_recording(scope: Scope) -> _Recording:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     path: str = scope["path"]
-    taking = _Taking(_Half(time.perf_counter(), dialect_of(path, headers).wire, path, headers))
+    taking = _Recording(_SideRecording(time.perf_counter(), guess_ingress(path, headers).wire, path, headers))
     taking.front.query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-    taking.secrets = given_keys(headers, taking.front.query)
+    taking.secrets = keys_in_request(headers, taking.front.query)
     return taking
 
 
-def _hearing(receive: Receive, half: _Half) -> Receive:
-    async def hear() -> Message:
+def _recording_receive(receive: Receive, half: _SideRecording) -> Receive:
+    async def hear() -> AsgiMessage:
         message = await receive()
         half.hear(message.get("body", b""))
         return message
@@ -233,8 +235,8 @@ def _hearing(receive: Receive, half: _Half) -> Receive:
     return hear
 
 
-def _saying(send: Send, half: _Half) -> Send:
-    async def say(message: Message) -> None:
+def _recording_send(send: Send, half: _SideRecording) -> Send:
+    async def say(message: AsgiMessage) -> None:
         if message["type"] == "http.response.start":
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
             half.head(message["status"], headers)
@@ -251,31 +253,31 @@ def _body(data: bytes, sanitiser: Sanitiser) -> JSON:
     try:
         return sanitiser.body(msgspec.json.decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return sanitiser.broken(data)
+        return sanitiser.non_json(data)
 
 
-def _outcome(turn: Turn, sanitiser: Sanitiser) -> Outcome:
-    return Outcome(
-        sanitiser.text(turn.model),
-        turn.upstream,
-        sanitiser.text(turn.upstream_model),
-        turn.status,
-        turn.error,
-        turn.stream,
-        turn.passed,
-        turn.attempts,
-        round(turn.seconds * 1000, 3),
-        None if turn.first is None else round(turn.first * 1000, 3),
-        round(turn.overhead * 1000, 3),
-        turn.stop,
-        turn.usage,
-        tuple(sanitiser.text(name) for name in turn.calls),
-        tuple(msgspec.convert(sanitiser.document(msgspec.to_builtins(loss)), Loss) for loss in turn.losses),
-        tuple(str(step) for repair in turn.repairs for step in repair.steps),
+def _outcome(request_log: RequestLog, sanitiser: Sanitiser) -> RecordedOutcome:
+    return RecordedOutcome(
+        sanitiser.text(request_log.model),
+        request_log.upstream,
+        sanitiser.text(request_log.upstream_model),
+        request_log.status,
+        request_log.error,
+        request_log.stream,
+        request_log.passed,
+        request_log.attempts,
+        round(request_log.seconds * 1000, 3),
+        None if request_log.first is None else round(request_log.first * 1000, 3),
+        round(request_log.overhead * 1000, 3),
+        request_log.stop,
+        request_log.usage,
+        tuple(sanitiser.text(name) for name in request_log.calls),
+        tuple(msgspec.convert(sanitiser.document(msgspec.to_builtins(loss)), Loss) for loss in request_log.losses),
+        tuple(str(step) for repair in request_log.repairs for step in repair.steps),
     )
 
 
-def into(folder: Path) -> Callable[[Trace], None]:
+def trace_writer(folder: Path) -> Callable[[Trace], None]:
     """Write each exchange to a file of its own, readable only by its owner."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

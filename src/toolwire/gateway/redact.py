@@ -25,7 +25,7 @@ _SHORTEST = 8  # characters; a shorter text is not a secret, and is part of many
 _WORD = "[A-Za-z0-9_-]"
 
 
-class _Look(NamedTuple):
+class _SecretPattern(NamedTuple):
     """The shape of a secret. `mark` is quick to search for, and in lower case if case does not matter."""
 
     mark: str
@@ -34,23 +34,23 @@ class _Look(NamedTuple):
     any_case: bool = False
 
 
-def _prefix(mark: str, rest: str) -> _Look:
+def _prefix(mark: str, rest: str) -> _SecretPattern:
     """Match a key with this prefix, at the start of a word."""
     literal = re.escape(mark)  # first, so that it is searched for and not tried at every position
-    return _Look(mark, re.compile(f"{literal}(?<![A-Za-z0-9]{literal}){rest}"), REMOVED)
+    return _SecretPattern(mark, re.compile(f"{literal}(?<![A-Za-z0-9]{literal}){rest}"), REMOVED)
 
 
-def _behind(mark: str, before: str, then: str = r"""[^\s"'&,;@]+""") -> _Look:
+def _after_marker(mark: str, before: str, then: str = r"""[^\s"'&,;@]+""") -> _SecretPattern:
     """Match a value after a prefix that stays."""
-    return _Look(mark, re.compile(f"(?i)({before}){then}"), rf"\1{REMOVED}", any_case=True)
+    return _SecretPattern(mark, re.compile(f"(?i)({before}){then}"), rf"\1{REMOVED}", any_case=True)
 
 
-def _header(mark: str, name: str) -> _Look:
-    return _behind(mark, rf"""{name}["']?\s{{0,8}}[:=]\s{{0,8}}["']?(?!\s{{0,8}}(?:bearer|basic)\s)""")
+def _header(mark: str, name: str) -> _SecretPattern:
+    return _after_marker(mark, rf"""{name}["']?\s{{0,8}}[:=]\s{{0,8}}["']?(?!\s{{0,8}}(?:bearer|basic)\s)""")
 
 
 # Text is untrusted and may be crafted to be slow: no two of the repetitions here can match the same characters.
-_LOOKS = (
+_SECRET_PATTERNS = (
     *(_prefix(mark, _WORD + "{8,}") for mark in ("sk-", "rk-", "pk-", "xai-", "pplx-", "nvapi-")),
     *(_prefix(mark, _WORD + "{16,}") for mark in ("gsk_", "hf_", "r8_", "tgp_", "csk_", "fw_", "github_pat_")),
     *(_prefix(f"gh{kind}_", "[A-Za-z0-9]{20,}") for kind in "pousr"),
@@ -58,18 +58,18 @@ _LOOKS = (
     *(_prefix(mark, "[0-9A-Z]{16}(?![0-9A-Za-z])") for mark in ("AKIA", "ASIA")),
     _prefix("AIza", _WORD + "{20,}"),
     _prefix("ya29.", "[0-9A-Za-z_.-]{10,}"),
-    _Look("eyJ", re.compile(rf"eyJ(?<!{_WORD}eyJ){_WORD}{{8,}}\.{_WORD}{{8,}}(?:\.{_WORD}*)?"), REMOVED),
-    _Look(
+    _SecretPattern("eyJ", re.compile(rf"eyJ(?<!{_WORD}eyJ){_WORD}{{8,}}\.{_WORD}{{8,}}(?:\.{_WORD}*)?"), REMOVED),
+    _SecretPattern(
         "-----BEGIN", re.compile(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*KEY-----|\Z)"), REMOVED
     ),
-    *(_behind(mark, rf"\b{mark}\s{{1,8}}", "[A-Za-z0-9._~+/=-]{8,}") for mark in ("bearer", "basic")),
-    _behind("key=", r"""[?&'"](?:key|api_key|apikey)="""),
-    _behind("token=", r"""[?&'"](?:token|access_token)="""),
+    *(_after_marker(mark, rf"\b{mark}\s{{1,8}}", "[A-Za-z0-9._~+/=-]{8,}") for mark in ("bearer", "basic")),
+    _after_marker("key=", r"""[?&'"](?:key|api_key|apikey)="""),
+    _after_marker("token=", r"""[?&'"](?:token|access_token)="""),
     _header("api-key", "(?:x-)?(?:goog-)?api-key"),
     _header("api_key", "api_key"),
     _header("authorization", "authorization"),
     _header("cookie", "cookie"),
-    _behind("://", r"""://[^/\s:@"']*:""", r"""[^/\s@"']+(?=@)"""),
+    _after_marker("://", r"""://[^/\s:@"']*:""", r"""[^/\s@"']+(?=@)"""),
 )
 
 
@@ -79,9 +79,9 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
         self._secrets: tuple[str, ...] = ()  # the longest first: one may be the prefix of another
         self._patterns = [re.compile(pattern, re.DOTALL) for pattern in patterns]
-        self.learn(secrets)
+        self.add_secrets(secrets)
 
-    def learn(self, secrets: Iterable[str]) -> None:
+    def add_secrets(self, secrets: Iterable[str]) -> None:
         """Add secrets. The old ones stay known, because they may still be in use."""
         known = {*self._secrets, *(secret for secret in secrets if len(secret) >= _SHORTEST)}
         self._secrets = tuple(sorted(known, key=len, reverse=True))
@@ -98,16 +98,16 @@ class Redactor:
         for pattern in self._patterns:
             text = pattern.sub(REMOVED, text)
         lower = text.lower()
-        for look in _LOOKS:
+        for look in _SECRET_PATTERNS:
             if look.mark in (lower if look.any_case else text):
                 text = look.find.sub(look.leaves, text)
         return text
 
     @contextmanager
-    def guarding(self) -> Iterator[None]:
+    def installed(self) -> Iterator[None]:
         """Redact all records of loggers under `toolwire`, for all handlers, and those of the HTTP server."""
         ours = logging.getLogger("toolwire")
-        guard = _Guard(self)
+        guard = _RedactingHandler(self)
         ours.handlers.insert(0, guard)  # before any other handler sees a record, including those of the root logger
         # the handlers of these loggers run before the guard
         known = [name for name in logging.root.manager.loggerDict if f"{name}.".startswith("toolwire.")]
@@ -136,7 +136,7 @@ class Redactor:
         return True
 
 
-class _Guard(logging.Handler):
+class _RedactingHandler(logging.Handler):
     """A handler without output, which redacts records."""
 
     def __init__(self, redactor: Redactor) -> None:

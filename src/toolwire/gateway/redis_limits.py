@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ..ir.errors import StoreError
 from .keys import Caller
-from .limits import SLICES, Limit, Limiter, limits_of, over
+from .limits import SLICES, Limit, Limiter, limits_of, rate_limited
 from .redis_link import Command, RedisLink
 
 __all__ = ["RedisLimiter"]
@@ -91,7 +91,7 @@ class RedisLimiter:
             await self._meanwhile.admit(caller)
             return
         if at:
-            raise over(caller, limits[at - 1], float(wait))
+            raise rate_limited(caller, limits[at - 1], float(wait))
 
     async def spend(self, caller: Caller, tokens: int) -> None:
         limits = [limit for limit in limits_of(caller) if not limit.counts_requests]

@@ -26,10 +26,10 @@ except ImportError:
 __all__ = ["Command", "RedisLink"]
 
 Command: TypeAlias = tuple[str | bytes | int | float, ...]
-_Asked: TypeAlias = tuple[tuple[Command, ...], asyncio.Future[list[Any]]]
+_QueuedCommands: TypeAlias = tuple[tuple[Command, ...], asyncio.Future[list[Any]]]
 _log = getLogger("toolwire.gateway")
-_PATIENCE = 1.0  # seconds for a batch
-_REST = 1.0  # seconds after a failure
+_TIMEOUT = 1.0  # seconds for a batch
+_COOLDOWN = 1.0  # seconds after a failure
 _BATCH = 100  # requests
 
 
@@ -39,20 +39,20 @@ class RedisLink:
     def __init__(self, url: str, clock: Callable[[], float]) -> None:
         self._url = url
         self._clock = clock
-        self._resting_until: float | None = None
-        self._waiting: list[_Asked] = []
+        self._cooldown_until: float | None = None
+        self._waiting: list[_QueuedCommands] = []
         self._sending: asyncio.Task[None] | None = None
         try:
             # retry once: the server may have closed an idle connection
-            self.client: Any = Redis.from_url(url, socket_timeout=_PATIENCE, retry=Retry(NoBackoff(), 1))
+            self.client: Any = Redis.from_url(url, socket_timeout=_TIMEOUT, retry=Retry(NoBackoff(), 1))
         except (ValueError, RedisError):
             hint = "use redis://user:password@host:6379/0, rediss:// with TLS, unix:// for a socket"
             raise ConfigError(f"invalid state.url: {name_of(url)}", hint=hint) from None
 
     async def ask(self, *commands: Command) -> list[Any]:
         """Return the replies; StoreError, with a message fit for a client, unless each command has one."""
-        if self._resting_until is not None and self._clock() < self._resting_until:
-            raise _away()
+        if self._cooldown_until is not None and self._clock() < self._cooldown_until:
+            raise _unavailable_error()
         answers: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((commands, answers))
         if self._sending is None or self._sending.done():
@@ -64,12 +64,12 @@ class RedisLink:
             batch, self._waiting = self._waiting[:_BATCH], self._waiting[_BATCH:]
             found: list[Any] | Exception
             try:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(_TIMEOUT):
                     found = await self._exchange([command for commands, _ in batch for command in commands])
             except Exception as error:  # noqa: BLE001  # whatever the error is, no caller may wait forever
                 found = error
                 batch, self._waiting = [*batch, *self._waiting], []  # they would wait in vain
-            self._hand_out(batch, found)
+            self._deliver_replies(batch, found)
 
     async def _exchange(self, commands: list[Command]) -> list[Any]:
         async with self.client.pipeline(transaction=False) as pipeline:
@@ -78,27 +78,27 @@ class RedisLink:
             answers: list[Any] = await pipeline.execute(raise_on_error=False)
         return answers
 
-    def _hand_out(self, batch: list[_Asked], found: list[Any] | Exception) -> None:
+    def _deliver_replies(self, batch: list[_QueuedCommands], found: list[Any] | Exception) -> None:
         for commands, answers in batch:
             mine = [found] if isinstance(found, Exception) else [found.pop(0) for _ in commands]
             fault = next((one for one in mine if isinstance(one, Exception)), None)
             if fault is not None:
-                self._rest(fault)
-            elif self._resting_until is not None:
-                self._resting_until = None
+                self._start_cooldown(fault)
+            elif self._cooldown_until is not None:
+                self._cooldown_until = None
                 _log.warning("the shared state at %s is available again", name_of(self._url))
             if answers.done():
                 continue  # the caller was cancelled
             if fault is None:
                 answers.set_result(mine)
             else:
-                answers.set_exception(_away())
+                answers.set_exception(_unavailable_error())
 
-    def _rest(self, fault: Exception) -> None:
-        if self._resting_until is None:
+    def _start_cooldown(self, fault: Exception) -> None:
+        if self._cooldown_until is None:
             words = redact(str(fault), self._url) or type(fault).__name__
             _log.error("the shared state at %s is unavailable: %s", name_of(self._url), words)
-        self._resting_until = self._clock() + _REST
+        self._cooldown_until = self._clock() + _COOLDOWN
 
     async def aclose(self) -> None:
         if self._sending is not None:
@@ -106,5 +106,5 @@ class RedisLink:
         await self.client.aclose()
 
 
-def _away() -> StoreError:
+def _unavailable_error() -> StoreError:
     return StoreError("the shared state of the gateways is unavailable", hint="try again in a moment")

@@ -11,20 +11,20 @@ from hashlib import sha256
 import msgspec
 
 from ..ir.errors import StoreError
-from .memory import Memory
+from .memory import ContinuationStore
 from .redis_link import Command, RedisLink
-from .seen import Kept
+from .seen import Continuation
 
-__all__ = ["RedisMemory"]
+__all__ = ["RedisContinuations"]
 
 _encode = msgspec.json.encode  # MessagePack has no integers beyond 64 bits
-_decoder = msgspec.json.Decoder(Kept)
+_decoder = msgspec.json.Decoder(Continuation)
 
 
-class RedisMemory:
+class RedisContinuations:
     """A memory in Redis. Entries are also kept in `near`, which is used while Redis is unavailable, unless `strict`."""
 
-    def __init__(self, link: RedisLink, near: Memory, seconds: float, *, strict: bool) -> None:
+    def __init__(self, link: RedisLink, near: ContinuationStore, seconds: float, *, strict: bool) -> None:
         self._link = link
         self._near = near
         self._milliseconds = int(seconds * 1000)
@@ -34,24 +34,24 @@ class RedisMemory:
     def has_any(self) -> bool:
         return True  # this machine cannot know otherwise
 
-    async def keep(self, caller: str, kept: Mapping[str, Kept]) -> None:
-        await self._near.keep(caller, kept)
+    async def save(self, caller: str, kept: Mapping[str, Continuation]) -> None:
+        await self._near.save(caller, kept)
         try:
             await self._link.ask(*(self._command(caller, call_id, one) for call_id, one in kept.items()))
         except StoreError:
             pass  # already logged; the client gets its answer anyway
 
-    def _command(self, caller: str, call_id: str, one: Kept) -> Command:
+    def _command(self, caller: str, call_id: str, one: Continuation) -> Command:
         return ("SET", _name(caller, call_id), _encode(one), "PX", self._milliseconds)
 
-    async def recall(self, caller: str, call_ids: list[str]) -> dict[str, Kept]:
+    async def load(self, caller: str, call_ids: list[str]) -> dict[str, Continuation]:
         names = [_name(caller, call_id) for call_id in call_ids]
         try:
             [found] = await self._link.ask(("MGET", *names))
         except StoreError:
             if self._strict:
                 raise
-            return await self._near.recall(caller, call_ids)
+            return await self._near.load(caller, call_ids)
         read = {call_id: _read(data) for call_id, data in zip(call_ids, found, strict=True)}
         return {call_id: one for call_id, one in read.items() if one is not None}
 
@@ -60,7 +60,7 @@ def _name(caller: str, call_id: str) -> str:
     return "toolwire:kept:" + sha256(_encode((caller, call_id))).hexdigest()
 
 
-def _read(data: bytes | None) -> Kept | None:
+def _read(data: bytes | None) -> Continuation | None:
     """Decode an entry; None for one that another version has written."""
     try:
         return None if data is None else _decoder.decode(data)

@@ -16,9 +16,9 @@ from random import Random
 from msgspec import Struct
 
 from ..ir.errors import ToolwireError
-from .asked import Asked
+from .asked import ClientRequest
 from .settings import ModelRow, TargetRow
-from .upstreams import Upstream
+from .upstreams import ConfiguredUpstream
 
 __all__ = ["NoTarget", "Router", "Target", "UnknownModel", "able_targets"]
 
@@ -40,7 +40,7 @@ class NoTarget(ToolwireError):
 class Target(Struct, frozen=True):
     """A model at an upstream, and its settings."""
 
-    upstream: Upstream
+    upstream: ConfiguredUpstream
     model: str
     row: ModelRow
 
@@ -52,7 +52,7 @@ class Target(Struct, frozen=True):
 class Router:
     def __init__(
         self,
-        upstreams: Mapping[str, Upstream],
+        upstreams: Mapping[str, ConfiguredUpstream],
         models: Mapping[str, ModelRow],
         *,
         cooldown: float,
@@ -66,7 +66,7 @@ class Router:
         self._clock = clock
         self._random = random or Random()
         self._alone: dict[str, Target] = {}  # models with a single target, where there is no choice
-        self._resting: dict[str, float] = {}  # end of the cooldown, by label
+        self._cooldown_until: dict[str, float] = {}  # end of the cooldown, by label
 
     @property
     def upstreams(self) -> list[str]:
@@ -95,18 +95,18 @@ class Router:
             self._alone[model] = plan[0]
             return able
         now = self._clock()
-        return sorted(able, key=lambda target: self._resting.get(target.label, 0.0) > now)
+        return sorted(able, key=lambda target: self._cooldown_until.get(target.label, 0.0) > now)
 
     def failed(self, target: Target, wait: float | None = None) -> None:
         """Start the cooldown of a target, for the time that it asked for or the default."""
         now = self._clock()
-        if len(self._resting) >= _REMEMBERED:
-            resting = {label: until for label, until in self._resting.items() if until > now}
-            self._resting = resting if len(resting) < _REMEMBERED else {}
-        self._resting[target.label] = now + (self._cooldown if wait is None else wait)
+        if len(self._cooldown_until) >= _REMEMBERED:
+            resting = {label: until for label, until in self._cooldown_until.items() if until > now}
+            self._cooldown_until = resting if len(resting) < _REMEMBERED else {}
+        self._cooldown_until[target.label] = now + (self._cooldown if wait is None else wait)
 
     def succeeded(self, target: Target) -> None:
-        self._resting.pop(target.label, None)
+        self._cooldown_until.pop(target.label, None)
 
     def _find(self, model: str) -> tuple[str, ModelRow]:
         head, mark, rest = _split(model)
@@ -135,7 +135,7 @@ class Router:
         return [target for _, target in sorted(drawn, key=lambda pair: pair[0], reverse=True)]
 
 
-def able_targets(plan: list[Target], asked: Asked) -> list[Target]:
+def able_targets(plan: list[Target], asked: ClientRequest) -> list[Target]:
     """List the targets that can resolve every reference of the request; StoredStateError if there is none."""
     able, refused = [], None
     for target in plan:

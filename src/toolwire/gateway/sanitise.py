@@ -21,16 +21,22 @@ from ..ir.text import dumps, to_bytes
 from ..wire import get
 from .redact import REMOVED, Redactor
 
-__all__ = ["Piece", "Sanitiser"]
+__all__ = ["Sanitiser", "TimedChunk"]
 
-Piece: TypeAlias = tuple[float, bytes]  # seconds since the request, and the data
+TimedChunk: TypeAlias = tuple[float, bytes]  # seconds since the request, and the data
 
 _HEADERS = frozenset(
     "accept accept-encoding anthropic-beta anthropic-version cache-control content-encoding content-length content-type date "
     "openai-beta retry-after retry-after-ms traceparent transfer-encoding user-agent x-request-id x-should-retry".split()
 )
 _HEADER_FAMILIES = ("anthropic-ratelimit-", "x-ratelimit-", "x-toolwire-", "x-stainless-")
-_PEOPLE = ("user", "safety_identifier", "prompt_cache_key", "metadata", "labels")  # top-level fields of a request
+_PERSONAL_FIELDS = (
+    "user",
+    "safety_identifier",
+    "prompt_cache_key",
+    "metadata",
+    "labels",
+)  # top-level fields of a request
 _SECRETS = frozenset(
     "password passwd passphrase secret clientsecret apikey accesstoken refreshtoken idtoken authtoken bearertoken token "
     "sessiontoken privatekey secretkey authorization cookie setcookie credential credentials xapikey".split()
@@ -50,7 +56,7 @@ class Sanitiser:
         self._redact = redactor
         self._shorten = shorten_media
 
-    def knowing(self, secrets: Sequence[str]) -> Sanitiser:
+    def with_more_secrets(self, secrets: Sequence[str]) -> Sanitiser:
         return Sanitiser(self._redact.with_secrets(secrets), shorten_media=self._shorten)
 
     def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
@@ -66,7 +72,7 @@ class Sanitiser:
     def text(self, text: str) -> str:
         return self._redact(text)
 
-    def broken(self, data: bytes) -> str:
+    def non_json(self, data: bytes) -> str:
         """Sanitise a body that is not JSON."""
         return _NAMED.sub(rf"\1{REMOVED}", self._redact(data.decode("utf-8", "replace")))
 
@@ -74,8 +80,8 @@ class Sanitiser:
         """Sanitise a request or an answer; some answers repeat their request."""
         cleaned = self.document(document)
         if isinstance(cleaned, dict):
-            _forget_people(cleaned)
-            _forget_people(cleaned.get("response"))
+            _drop_personal_fields(cleaned)
+            _drop_personal_fields(cleaned.get("response"))
         return cleaned
 
     def document(self, value: JSON) -> JSON:
@@ -106,14 +112,14 @@ class Sanitiser:
         cleaned = self.document(inner)
         return text if cleaned == inner else dumps(cleaned)
 
-    def pieces(self, pieces: Sequence[Piece], wire: str | None) -> list[Piece]:
+    def pieces(self, pieces: Sequence[TimedChunk], wire: str | None) -> list[TimedChunk]:
         """Sanitise the pieces of a stream, with the original boundaries.
 
         If a value to remove spans several events, the stream is encoded again, one piece per event.
         """
         data = b"".join(piece for _, piece in pieces)
         events, whole = ([], True) if wire is None else _events(data, wire)
-        if all(self.document(said) == said for said in _said(events)):
+        if all(self.document(said) == said for said in _stream_values(events)):
             return self._line_by_line(pieces, data)
         if wire is None or not whole:
             return [(pieces[-1][0], REMOVED.encode())]  # an incomplete stream cannot be encoded again
@@ -123,9 +129,9 @@ class Sanitiser:
         last = len(pieces) - 1
         return [(pieces[min(number, last)][0], one) for number, one in enumerate(written) if one]
 
-    def _line_by_line(self, pieces: Sequence[Piece], data: bytes) -> list[Piece]:
+    def _line_by_line(self, pieces: Sequence[TimedChunk], data: bytes) -> list[TimedChunk]:
         lines = [(line, self._line(line)) for line in data.splitlines(keepends=True)]
-        return list(pieces) if all(old == new for old, new in lines) else _cut_again(pieces, lines)
+        return list(pieces) if all(old == new for old, new in lines) else _resplit(pieces, lines)
 
     def _line(self, line: bytes) -> bytes:
         head, payload, end = _LINE(line).groups()  # type: ignore[union-attr]  # matches every line
@@ -138,8 +144,8 @@ class Sanitiser:
         return line if cleaned == document else bytes(head + to_bytes(cleaned) + end)
 
 
-def _forget_people(body: JSON) -> None:
-    for name in _PEOPLE if isinstance(body, dict) else ():
+def _drop_personal_fields(body: JSON) -> None:
+    for name in _PERSONAL_FIELDS if isinstance(body, dict) else ():
         if body.get(name):
             body[name] = _anonymous(body[name])
 
@@ -161,7 +167,7 @@ def _events(data: bytes, wire: str) -> tuple[list[Event], bool]:
     return events, True
 
 
-def _said(events: list[Event]) -> Iterator[JSON]:
+def _stream_values(events: list[Event]) -> Iterator[JSON]:
     """Collect the contents of a stream from its pieces."""
     words: dict[tuple[type[Event], int], list[str]] = {}
     for event in events:
@@ -175,7 +181,7 @@ def _said(events: list[Event]) -> Iterator[JSON]:
         yield "".join(pieces)
 
 
-def _cut_again(pieces: Sequence[Piece], lines: Sequence[tuple[bytes, bytes]]) -> list[Piece]:
+def _resplit(pieces: Sequence[TimedChunk], lines: Sequence[tuple[bytes, bytes]]) -> list[TimedChunk]:
     """Apply the boundaries of the old lines to the new ones; one inside a changed line moves to its end."""
     ends: list[tuple[int, float]] = []
     for seconds, piece in pieces:

@@ -28,7 +28,7 @@ from ..ir.parts import Artefact, Reasoning, ToolCall, ToolResult
 from ..ir.pointer import JSON, Object
 from ..ir.response import Response, Usage
 
-__all__ = ["Kept", "Seen", "fingerprint"]
+__all__ = ["AnswerStats", "Continuation", "call_fingerprint"]
 
 _BYTES_A_TOKEN = 4
 _ENTRY = 500  # bytes of overhead besides the text
@@ -38,7 +38,7 @@ _TOKENS_OF_MEDIA = 1000  # the approximate cost of a picture of any size
 _MOST_TOKENS = 10**9  # of one answer; more is an error, which must not be charged to any account
 
 
-class Kept(Struct, frozen=True):
+class Continuation(Struct, frozen=True):
     """Data that belongs to a call but is not part of it.
 
     It has the call's signatures, the reasoning before it, and the gateway's own calls and results in the same turn.
@@ -60,7 +60,7 @@ class Kept(Struct, frozen=True):
         ours = sum(len(one.text) for one in self.calls) + sum(len(one.text) for one in self.results)
         return _ENTRY + _size(self.artefacts) + thoughts + ours
 
-    def by(self, model: str, origin: str) -> Kept:
+    def bind(self, model: str, origin: str) -> Continuation:
         """Bind the data to the model and the server that made it."""
         return replace(
             self,
@@ -70,12 +70,12 @@ class Kept(Struct, frozen=True):
             origin=origin,
         )
 
-    def elsewhere(self) -> Kept:
+    def portable(self) -> Continuation:
         """Remove the data that only its own server may receive."""
         return replace(self, artefacts=(), reasoning=(), calls=tuple(replace(one, artefacts=()) for one in self.calls))
 
 
-def fingerprint(name: str, arguments: Object | None, raw: str | None) -> bytes:
+def call_fingerprint(name: str, arguments: Object | None, raw: str | None) -> bytes:
     """Hash a call, independent of a client's spelling of its arguments.
 
     >>> fingerprint("f", {"a": 1, "b": [2.0]}, None) == fingerprint("f", {"b": [2], "a": 1.0}, None)
@@ -93,7 +93,7 @@ def _plain(value: JSON) -> JSON:
     return [_plain(one) for one in value] if isinstance(value, list) else value
 
 
-def _tokens_in(asked: bytes) -> int:
+def _estimate_tokens(asked: bytes) -> int:
     media = [len(found.group()) for found in _MEDIA.finditer(asked)]
     return -(-(len(asked) - sum(media)) // _BYTES_A_TOKEN) + len(media) * _TOKENS_OF_MEDIA
 
@@ -106,54 +106,66 @@ def _by(model: str, artefacts: tuple[Artefact, ...]) -> tuple[Artefact, ...]:
     return tuple(replace(one, model=one.model or model) for one in artefacts)
 
 
-class Seen:
+class AnswerStats:
     """Statistics of an answer, fed with its events or with the whole answer."""
 
-    __slots__ = ("_calls", "_open", "_thinking", "abandoned", "calls", "id", "kept", "model", "said", "stop", "usage")
+    __slots__ = (
+        "_calls",
+        "_open",
+        "_thinking",
+        "abandoned",
+        "calls",
+        "content_bytes",
+        "continuations",
+        "id",
+        "model",
+        "stop",
+        "usage",
+    )
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
         self.calls: list[str] = []  # names
-        self.kept: dict[str, Kept] = {}  # by call id
+        self.continuations: dict[str, Continuation] = {}  # by call id
         self.stop: str | None = None
         self.id = ""
         self.model = ""
-        self.said = 0  # bytes of text and arguments
+        self.content_bytes = 0  # bytes of text and arguments
         self.abandoned = False  # by the client, while the upstream was working
         self._calls: dict[int, CallStart] = {}
         self._open: dict[int, list[Event]] = {}
         self._thinking: list[Reasoning] = []
 
-    def whole(self, response: Response) -> None:
+    def add_response(self, response: Response) -> None:
         self.usage, self.id, self.model = response.usage, response.id, response.model
         self.stop = None if response.stop is None else response.stop.reason
-        if self.counted() is None:
-            self.said = sum(len(getattr(part, "text", "")) for part in response.parts)
+        if self.reported_usage() is None:
+            self.content_bytes = sum(len(getattr(part, "text", "")) for part in response.parts)
         for part in response.parts:
             if isinstance(part, Reasoning) and part.artefacts:
                 self._thinking.append(part)
             elif isinstance(part, ToolCall):
                 self.calls.append(part.name)
-                self._keep(part.id, part.name, part)
+                self._add_continuation(part.id, part.name, part)
 
-    def event(self, event: Event) -> None:
+    def add_event(self, event: Event) -> None:
         kind = type(event)
         if kind is TextDelta or kind is CallDelta:
-            self.said += len(event.escaped)  # type: ignore[union-attr]
+            self.content_bytes += len(event.escaped)  # type: ignore[union-attr]
             return
         if kind is ReasoningDelta:
             self._open[event.key].append(event)  # type: ignore[union-attr]
-            self.said += len(event.escaped)  # type: ignore[union-attr]
+            self.content_bytes += len(event.escaped)  # type: ignore[union-attr]
         elif isinstance(event, CallStart):
             self._calls[event.key] = event
             self.calls.append(event.name)
         elif isinstance(event, CallEnd):
             start = self._calls[event.key]
-            self._keep(start.id, start.name, event)
+            self._add_continuation(start.id, start.name, event)
         elif isinstance(event, ReasoningStart):
             self._open[event.key] = [event]
         elif isinstance(event, ReasoningEnd):
-            self._thought([*self._open.pop(event.key), event])
+            self._add_reasoning([*self._open.pop(event.key), event])
         elif isinstance(event, UsageUpdate):
             self.usage = event.usage
         elif isinstance(event, ResponseStart):
@@ -161,7 +173,7 @@ class Seen:
         elif isinstance(event, ResponseEnd) and event.stops:
             self.stop = event.stops[0].reason
 
-    def counted(self) -> Usage | None:
+    def reported_usage(self) -> Usage | None:
         """Return the usage that the upstream reports, if it is plausible."""
         usage = self.usage
         if usage is None or not usage.total:
@@ -171,26 +183,26 @@ class Seen:
 
     def estimate(self, asked: bytes) -> Usage | None:
         """Estimate the usage of an answer to `asked` if the upstream reports none; None if there is no answer."""
-        if not self.said and not self.abandoned:
+        if not self.content_bytes and not self.abandoned:
             return None
-        return Usage(_tokens_in(asked), -(-self.said // _BYTES_A_TOKEN))
+        return Usage(_estimate_tokens(asked), -(-self.content_bytes // _BYTES_A_TOKEN))
 
-    def also(self, hosted: Mapping[str, Kept]) -> None:
+    def add_gateway_calls(self, hosted: Mapping[str, Continuation]) -> None:
         """Add the gateway's own calls and results."""
         for call_id, more in hosted.items():
-            there = self.kept.get(call_id, more)
-            self.kept[call_id] = replace(there, calls=more.calls, results=more.results)
+            there = self.continuations.get(call_id, more)
+            self.continuations[call_id] = replace(there, calls=more.calls, results=more.results)
 
-    def _thought(self, events: list[Event]) -> None:
+    def _add_reasoning(self, events: list[Event]) -> None:
         end = events[-1]
         if isinstance(end, ReasoningEnd) and end.artefacts:
             parts = fold([ResponseStart(), *events, ResponseEnd(())]).parts
             self._thinking += [part for part in parts if isinstance(part, Reasoning)]
 
-    def _keep(self, call_id: str, name: str, call: ToolCall | CallEnd) -> None:
+    def _add_continuation(self, call_id: str, name: str, call: ToolCall | CallEnd) -> None:
         if call.artefacts or self._thinking:
-            called = fingerprint(name, call.arguments, call.raw)
-            there = self.kept.get(call_id, Kept())
+            called = call_fingerprint(name, call.arguments, call.raw)
+            there = self.continuations.get(call_id, Continuation())
             thoughts = tuple(self._thinking)
-            self.kept[call_id] = replace(there, artefacts=call.artefacts, reasoning=thoughts, call=called)
+            self.continuations[call_id] = replace(there, artefacts=call.artefacts, reasoning=thoughts, call=called)
             self._thinking = []

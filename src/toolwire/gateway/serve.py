@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ..ir.errors import ConfigError, MissingExtra, ToolwireError
 from ..net.listening import refuse_open
 from .app import Gateway
-from .asgi import App
+from .asgi import AsgiApp
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _TRIES = 20  # ports, from the default one
 def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
     """Open a listening socket: on `port` exactly, or on the first free port from that of the settings."""
     host = settings.server.host
-    _refuse_open(settings, host)
+    _check_exposure(settings, host)
     ports = [port] if port is not None else range(settings.server.port, settings.server.port + _TRIES)
     for number in ports:
         try:
@@ -48,7 +48,7 @@ def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
     raise ConfigError(f"cannot listen on {host}:{ports[0]}: {reason}", hint="use --port 0 for any free port")
 
 
-def _refuse_open(settings: Settings, host: str) -> None:
+def _check_exposure(settings: Settings, host: str) -> None:
     if not settings.keys:
         hint = "run `toolwire serve keys new NAME` to make a key, or bind to 127.0.0.1"
         refuse_open(host, without="keys", hint=hint)
@@ -81,7 +81,7 @@ async def serve(
     reload: Callable[[], Settings] | None = None,
     apply: Callable[[Settings], Awaitable[None]] | None = None,
     ready: Callable[[], None] | None = None,
-    app: App | None = None,
+    app: AsgiApp | None = None,
 ) -> None:
     """Serve until a signal stops the server.
 
@@ -89,24 +89,24 @@ async def serve(
     the server listens. `app` is the gateway with an app around it.
     """
     host = _local_name(listener)
-    _refuse_open(settings, host)
+    _check_exposure(settings, host)
 
     async def again() -> None:
         found = settings if reload is None else reload()
-        _refuse_open(found, host)  # the last key may be gone, while the listening address is unchanged
+        _check_exposure(found, host)  # the last key may be gone, while the listening address is unchanged
         if apply is None:
             gateway.apply(found)
         else:
             await apply(found)
 
-    reloading = _Reloading(again)
+    reloading = _Reloader(again)
     try:
         await _server(gateway, settings, reloading.ask, ready, app or gateway).serve(sockets=[listener])
     finally:
         await reloading.aclose()
 
 
-class _Reloading:
+class _Reloader:
     """Run one reload at a time; a request during a reload starts another one after it."""
 
     def __init__(self, again: Callable[[], Awaitable[None]]) -> None:
@@ -141,7 +141,7 @@ def _server(
     settings: Settings,
     reload: Callable[[], None],
     ready: Callable[[], None] | None,
-    app: App,
+    app: AsgiApp,
 ) -> uvicorn.Server:
     try:
         import uvicorn
@@ -150,7 +150,7 @@ def _server(
     except ImportError:
         raise MissingExtra("the gateway needs uvicorn", hint="pip install 'toolwire[gateway]'") from None
 
-    class Server(uvicorn.Server):
+    class _UvicornServer(uvicorn.Server):
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             """Handle signals ourselves: uvicorn would raise the signal again after shutdown."""
@@ -169,7 +169,7 @@ def _server(
             self.force_exit = self.should_exit  # on the second signal
             self.should_exit = True
 
-    return Server(
+    return _UvicornServer(
         uvicorn.Config(
             app,
             http=limited(lambda: gateway.limits),  # type: ignore[arg-type]  # uvicorn only calls it

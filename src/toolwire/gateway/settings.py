@@ -31,8 +31,8 @@ __all__ = [
     "ToolsRow",
     "TraceRow",
     "UpstreamRow",
-    "from_document",
-    "load",
+    "load_settings",
+    "parse_settings",
 ]
 
 _MEGABYTE = 1024 * 1024
@@ -159,7 +159,7 @@ class Settings(Row, frozen=True):
     tools: dict[str, ToolsRow] = {}  # by model pattern
 
 
-def load(path: Path) -> Settings:
+def load_settings(path: Path) -> Settings:
     """Load settings from a file: ours (TOML), or the supported part of LiteLLM's (YAML)."""
     try:
         text = path.read_text("utf-8")
@@ -172,12 +172,12 @@ def load(path: Path) -> Settings:
 
         return from_litellm(text)
     try:
-        return from_document(tomllib.loads(text))
+        return parse_settings(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path.name} is not valid TOML: {error}") from None
 
 
-def from_document(document: JSON) -> Settings:
+def parse_settings(document: JSON) -> Settings:
     """Convert a parsed file to settings. ConfigError names the location."""
     _refuse_unknown(document, Settings, "")
     try:

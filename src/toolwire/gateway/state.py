@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from msgspec import Struct
 
 from ..ir.errors import ConfigError
-from .limits import InProcess, Limiter
-from .memory import Memory, in_memory
+from .limits import InProcessLimiter, Limiter
+from .memory import ContinuationStore, open_in_memory
 from .settings import Settings, StateRow
 from .turn import Sink
 
@@ -27,7 +27,7 @@ _SCHEMES = ("redis://", "rediss://", "unix://")
 
 class State(Struct, frozen=True):
     limiter: Limiter
-    memory: Memory
+    memory: ContinuationStore
     sinks: tuple[Sink, ...] = ()
     closing: tuple[Callable[[], Awaitable[None]], ...] = ()
 
@@ -40,8 +40,8 @@ def open_state(settings: Settings, environment: Mapping[str, str]) -> State:
     """Open the configured state. It connects on first use; ConfigError or MissingExtra if it never could."""
     row = settings.state
     url = _address(row.url, row.url_env, "url", environment)
-    limiter: Limiter = InProcess(time.monotonic)
-    memory: Memory = in_memory(row)
+    limiter: Limiter = InProcessLimiter(time.monotonic)
+    memory: ContinuationStore = open_in_memory(row)
     closing: list[Callable[[], Awaitable[None]]] = []
     if url is not None:
         limiter, memory, close = _shared(url, row, limiter, memory)
@@ -63,17 +63,17 @@ def usage_address(settings: Settings, environment: Mapping[str, str]) -> str | N
 
 
 def _shared(
-    url: str, row: StateRow, near: Limiter, near_memory: Memory
-) -> tuple[Limiter, Memory, Callable[[], Awaitable[None]]]:
+    url: str, row: StateRow, near: Limiter, near_memory: ContinuationStore
+) -> tuple[Limiter, ContinuationStore, Callable[[], Awaitable[None]]]:
     if not url.startswith(_SCHEMES):
         raise ConfigError("state.url is not a Redis address", hint="use redis://host:6379/0, rediss://… or unix://…")
     from .redis_limits import RedisLimiter
     from .redis_link import RedisLink
-    from .redis_memory import RedisMemory
+    from .redis_memory import RedisContinuations
 
     link = RedisLink(url, time.monotonic)
     limiter = RedisLimiter(link, None if row.strict else near)
-    return limiter, RedisMemory(link, near_memory, row.signature_seconds, strict=row.strict), link.aclose
+    return limiter, RedisContinuations(link, near_memory, row.signature_seconds, strict=row.strict), link.aclose
 
 
 def _address(given: str | None, variable: str | None, name: str, environment: Mapping[str, str]) -> str | None:

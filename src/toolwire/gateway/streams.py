@@ -15,16 +15,16 @@ from ..ir.errors import ToolwireError, TruncatedStream
 from ..ir.events import CallDelta, Event, ResponseEnd, ResponseStart, StreamFault, TextDelta
 from ..ir.request import Request
 from ..ir.response import Fault
-from ..net.question import Question, without
+from ..net.question import EndpointRequest, redact_key
 from ..stream.sse import SSEDecoder
 from ..stream.strict import parse_object
 from ..wire.protocol import StreamEncoder, Wire
-from .fronts import FRONTS, Front
-from .seen import Seen
+from .fronts import INGRESSES, Ingress
+from .seen import AnswerStats
 
-__all__ = ["PassingStream", "Stream", "TranslatingStream", "choices_of"]
+__all__ = ["PassThroughStream", "Stream", "TranslatedStream", "expected_choices"]
 
-_WORDS = frozenset({TextDelta, CallDelta})  # only the encoder needs them
+_CONTENT_DELTAS = frozenset({TextDelta, CallDelta})  # only the encoder needs them
 
 
 class Stream(Protocol):
@@ -51,20 +51,22 @@ class Stream(Protocol):
         ...
 
 
-class PassingStream:
+class PassThroughStream:
     """A stream between equal wires: events are forwarded unchanged, and observed."""
 
     should_stop = False
 
-    def __init__(self, wire: Wire, request: Request | None, seen: Seen, front: Front, key: str | None = None) -> None:
+    def __init__(
+        self, wire: Wire, request: Request | None, seen: AnswerStats, front: Ingress, key: str | None = None
+    ) -> None:
         """Create the stream. `key` is removed from errors."""
         self.fault: Fault | None = None
         self.ended = False
         self._decoder = wire.stream_decoder()
         self._encoder = wire.stream_encoder(request)
-        self._seen = seen
+        self._stats = seen
         self._front = front
-        self._choices = choices_of(request, wire)
+        self._choices = expected_choices(request, wire)
         self._key = key
         self._held: list[bytes] = []  # the start of an incomplete event
         self._tail = b""  # its last bytes: an end mark may be split
@@ -77,7 +79,7 @@ class PassingStream:
             self._follow(self._decoder.feed(data))
             self._follow(self._decoder.feed(b""))  # raises errors after the last event
         except ToolwireError as error:
-            return self.fail(_broken(error))
+            return self.fail(_stream_fault(error))
         return self._without_key(self._whole(data))
 
     def close(self) -> bytes:
@@ -86,22 +88,22 @@ class PassingStream:
         held = b"".join(self._held)
         try:
             events = self._decoder.close()
-            _refuse_short(events, self._choices)
+            _check_choices_ended(events, self._choices)
             self._follow(events)
         except ToolwireError as error:
-            return self.fail(_broken(error))
+            return self.fail(_stream_fault(error))
         is_late = any(isinstance(event, ResponseEnd) for event in events)
-        if not is_late or not self._front.last_words:
+        if not is_late or not self._front.end_marker:
             return self._without_key(held)
-        return (held + b"\n\n" if _is_whole_event(held) else b"") + self._front.last_words
+        return (held + b"\n\n" if _is_whole_event(held) else b"") + self._front.end_marker
 
     def _whole(self, data: bytes) -> bytes:
         """Return the data up to the end of the last event; hold back the rest."""
         before = self._tail
         seam = before + data
-        cut = max([seam.rfind(end) + len(end) for end in self._front.event_ends if end in seam], default=0) - len(
-            before
-        )
+        cut = max(
+            [seam.rfind(end) + len(end) for end in self._front.event_terminators if end in seam], default=0
+        ) - len(before)
         if cut <= 0:
             self._held.append(data)
             self._tail = seam[-3:]
@@ -118,9 +120,9 @@ class PassingStream:
     def _follow(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, StreamFault):
-                self.fault = without(self._key, event.fault)
+                self.fault = redact_key(self._key, event.fault)
                 continue
-            self._seen.event(event)
+            self._stats.add_event(event)
             if isinstance(event, ResponseEnd):
                 self.ended = True
 
@@ -130,15 +132,15 @@ class PassingStream:
         return (b"" if self._passed else start) + self._encoder.feed(StreamFault(fault))
 
 
-class TranslatingStream:
+class TranslatedStream:
     """One wire in, another out. Every event goes through `steps`, each of which returns zero or more events."""
 
     def __init__(
         self,
-        question: Question,
+        question: EndpointRequest,
         wire: str,
         encoder: StreamEncoder,
-        seen: Seen,
+        seen: AnswerStats,
         steps: Sequence[Callable[[Event], list[Event]]],
         *,
         is_first: bool,
@@ -147,11 +149,11 @@ class TranslatingStream:
         """Create the stream. `choices` is the number of requested answers, if the upstream has a final marker."""
         self.fault: Fault | None = None
         self.ended = False
-        self._question = question
-        self._reading = question.reading()
+        self._endpoint_request = question
+        self._reading = question.open_stream()
         self._encoder = encoder
         self._reporter = AnswerReporter(wire, question.losses)
-        self._seen = seen
+        self._stats = seen
         self._steps = steps
         self._started = not is_first
         self._choices = choices
@@ -166,32 +168,32 @@ class TranslatingStream:
         try:
             return self._write(self._reading.feed(data))
         except ToolwireError as error:
-            return self.fail(_broken(error))
+            return self.fail(_stream_fault(error))
 
     def close(self) -> bytes:
         if self.fault is not None or self.ended:
             return b""
         try:
             events = list(self._reading.close())
-            _refuse_short(events, self._choices)
+            _check_choices_ended(events, self._choices)
             return self._write(events)
         except ToolwireError as error:
-            return self.fail(_broken(error))
+            return self.fail(_stream_fault(error))
 
     def _write(self, events: Iterable[Event]) -> bytes:
         out: list[bytes] = []
         try:
             self._write_each(events, out)
         except ToolwireError as error:  # keep the output before it
-            out.append(self.fail(_broken(error)))
+            out.append(self.fail(_stream_fault(error)))
         return b"".join(out)
 
     def _write_each(self, events: Iterable[Event], out: list[bytes]) -> None:
         encode, plain = self._encoder.feed, not self._steps
         for event in events:
-            if plain and type(event) in _WORDS:
+            if plain and type(event) in _CONTENT_DELTAS:
                 out.append(encode(event))
-                self._seen.said += len(event.escaped)  # type: ignore[union-attr]
+                self._stats.content_bytes += len(event.escaped)  # type: ignore[union-attr]
                 continue
             if isinstance(event, ResponseEnd):
                 self.ended = True
@@ -206,10 +208,10 @@ class TranslatingStream:
 
     def _one(self, event: Event) -> bytes:
         if isinstance(event, StreamFault):
-            self.fault = fault = self._question.own(event.fault)
+            self.fault = fault = self._endpoint_request.sanitise_fault(event.fault)
             return self._encoder.feed(StreamFault(fault, event.stop))
         self._reporter.event(event)
-        self._seen.event(event)
+        self._stats.add_event(event)
         self._started = self._started or isinstance(event, ResponseStart)
         return self._encoder.feed(event)
 
@@ -219,16 +221,16 @@ class TranslatingStream:
         return start + self._encoder.feed(StreamFault(fault))
 
 
-def choices_of(request: Request | None, wire: Wire) -> int:
+def expected_choices(request: Request | None, wire: Wire) -> int:
     """Return the number of answers that must have ended when a stream ends without its final marker.
 
     It is 1 for wires without such a marker, and for a request that cannot be decoded.
     """
-    front = FRONTS.get(wire.name)
-    return request.params.n or 1 if request is not None and front is not None and front.last_words else 1
+    front = INGRESSES.get(wire.name)
+    return request.params.n or 1 if request is not None and front is not None and front.end_marker else 1
 
 
-def _refuse_short(events: Sequence[Event], choices: int) -> None:
+def _check_choices_ended(events: Sequence[Event], choices: int) -> None:
     """Refuse a stream with too few answers. Without a final marker, no other check notices one that has not begun."""
     for event in events:
         if isinstance(event, ResponseEnd) and len(event.stops) < choices:
@@ -245,6 +247,6 @@ def _is_whole_event(data: bytes) -> bool:
         return False
 
 
-def _broken(error: ToolwireError) -> Fault:
+def _stream_fault(error: ToolwireError) -> Fault:
     code = "stream_truncated" if isinstance(error, TruncatedStream) else "stream_broken"
     return Fault("server", error.message, 502, code, retryable=True)

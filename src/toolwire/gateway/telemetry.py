@@ -23,10 +23,10 @@ from ..net.http import Transport
 from ..net.transports import open_transport
 from ..run.observe import Observer
 from ..wire.vendors import codec_of, find
-from .asgi import App
-from .log import AccessLog, LogFile, LogLines, Write, to_logger, to_stderr
+from .asgi import AsgiApp
+from .log import AccessLog, JsonLogHandler, LogFile, Write, to_logger, to_stderr
 from .metrics import Metrics
-from .record import Recorder, into
+from .record import Recorder, trace_writer
 from .redact import Redactor
 from .sanitise import Sanitiser
 from .settings import Settings, UpstreamRow
@@ -58,8 +58,8 @@ class Telemetry:
         self._file: LogFile | None = None
         row = settings.log
         self.redactor = Redactor(patterns=row.remove)
-        self.learn(settings)
-        self._open.enter_context(self.redactor.guarding())
+        self.add_secrets(settings)
+        self._open.enter_context(self.redactor.installed())
         metrics = Metrics(clean=self.redactor)
         self.metrics = metrics.page
         self.sinks: list[Sink] = [metrics]
@@ -87,15 +87,15 @@ class Telemetry:
             self.sinks.append(sink)
             self.observers.append(observer)
 
-    def learn(self, settings: Settings) -> None:
+    def add_secrets(self, settings: Settings) -> None:
         """Add the keys and passwords of new settings to the redactor, and record the new upstreams."""
         rows = _rows(settings, self._environment)
-        self.redactor.learn(known_keys(rows, self._environment))
+        self.redactor.add_secrets(known_keys(rows, self._environment))
         row = settings.state
         named = [self._environment.get(name, "") for name in (row.url_env, row.usage_env) if name is not None]
         urls = [url for url in (row.url, row.usage, *named) if url and "://" in url]
-        self.redactor.learn(urlsplit(url.strip()).password or "" for url in urls)
-        self._overhear(rows)
+        self.redactor.add_secrets(urlsplit(url.strip()).password or "" for url in urls)
+        self._record_upstreams(rows)
 
     def reopen(self) -> None:
         """Reopen the log file after it was moved away."""
@@ -109,10 +109,10 @@ class Telemetry:
         """Return `given`, with recording transports for all upstreams if recording is on; later changes are visible."""
         self._given = given or {}
         self._ways = dict(self._given)
-        self._overhear(_rows(self._settings, self._environment))
+        self._record_upstreams(_rows(self._settings, self._environment))
         return self._ways
 
-    def _overhear(self, rows: Mapping[str, UpstreamRow]) -> None:
+    def _record_upstreams(self, rows: Mapping[str, UpstreamRow]) -> None:
         if self._recorder is None:
             return
         connections = self._settings.limits.connections
@@ -120,8 +120,8 @@ class Telemetry:
         for name, row in rows.items():
             self._ways[name] = self._recorder.transport(self._given.get(name, self._http), name, _wire(row))
 
-    def around(self, app: App) -> App:
-        return app if self._recorder is None else self._recorder.around(app)
+    def wrap(self, app: AsgiApp) -> AsgiApp:
+        return app if self._recorder is None else self._recorder.wrap(app)
 
     async def aclose(self) -> None:
         """Send pending data and close."""
@@ -140,7 +140,7 @@ class Telemetry:
         return to_stderr() if row.to == "stderr" or (row.to is None and self._lines) else None
 
     def _log_to(self, write: Write) -> None:
-        handler = LogLines(write)
+        handler = JsonLogHandler(write)
         logger = getLogger("toolwire")
         logger.addHandler(handler)
         self._open.callback(logger.removeHandler, handler)
@@ -149,7 +149,7 @@ class Telemetry:
         keepers: list[Callable[[Trace], None]] = []
         row = self._settings.trace
         if row.record is not None:
-            keepers.append(into(Path(row.record)))
+            keepers.append(trace_writer(Path(row.record)))
         if self._settings.log.bodies and write is not None:
             keepers.append(lambda trace: write(_as_line(trace)))
         if not keepers:

@@ -21,12 +21,21 @@ from ..ir.response import Usage
 from ..ir.text import to_bytes
 from ..ir.value import Value
 
-__all__ = ["VERSION", "Answer", "Exchange", "Outcome", "Piece", "Trace", "load", "pieces_of"]
+__all__ = [
+    "VERSION",
+    "RecordedAnswer",
+    "RecordedChunk",
+    "RecordedExchange",
+    "RecordedOutcome",
+    "Trace",
+    "load_recording",
+    "pieces_of",
+]
 
 VERSION = 1
 
 
-class Piece(Value, frozen=True, omit_defaults=True):
+class RecordedChunk(Value, frozen=True, omit_defaults=True):
     ms: float
     text: str | None = None
     base64: str | None = None
@@ -36,14 +45,14 @@ class Piece(Value, frozen=True, omit_defaults=True):
         return b64decode(self.base64) if self.base64 is not None else (self.text or "").encode()
 
 
-class Answer(Value, frozen=True, omit_defaults=True):
+class RecordedAnswer(Value, frozen=True, omit_defaults=True):
     """An answer. `error` is set if there was none, or if it was truncated."""
 
     status: int = 0
     ms: float = 0.0  # until its head arrived
     headers: dict[str, str] = {}
     body: JSON = None
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[RecordedChunk, ...] = ()
     error: str | None = None
 
     @property
@@ -53,7 +62,7 @@ class Answer(Value, frozen=True, omit_defaults=True):
         return data_of(self.body)
 
 
-class Exchange(Value, frozen=True, omit_defaults=True):
+class RecordedExchange(Value, frozen=True, omit_defaults=True):
     """A request and its answer. `upstream` is the name of an upstream, or empty for the client's side."""
 
     wire: str
@@ -64,14 +73,14 @@ class Exchange(Value, frozen=True, omit_defaults=True):
     query: dict[str, str] = {}
     headers: dict[str, str] = {}
     body: JSON = None
-    answer: Answer | None = None
+    answer: RecordedAnswer | None = None
 
     @property
     def data(self) -> bytes:
         return data_of(self.body)
 
 
-class Outcome(Value, frozen=True, omit_defaults=True):
+class RecordedOutcome(Value, frozen=True, omit_defaults=True):
     """The gateway's record of a request."""
 
     model: str = ""
@@ -96,12 +105,12 @@ class Trace(Value, frozen=True):
     toolwire_trace: int
     id: str
     recorded: str
-    ingress: Exchange
-    upstreams: tuple[Exchange, ...] = ()
-    outcome: Outcome = Outcome()
+    ingress: RecordedExchange
+    upstreams: tuple[RecordedExchange, ...] = ()
+    outcome: RecordedOutcome = RecordedOutcome()
 
 
-def load(path: Path) -> Trace:
+def load_recording(path: Path) -> Trace:
     """Load a recorded exchange; ConfigError if the file is not one."""
     try:
         data = path.read_bytes()
@@ -124,13 +133,13 @@ def data_of(body: JSON) -> bytes:
     return body.encode() if isinstance(body, str) else to_bytes(body)
 
 
-def pieces_of(pieces: list[tuple[float, bytes]]) -> tuple[Piece, ...]:
+def pieces_of(pieces: list[tuple[float, bytes]]) -> tuple[RecordedChunk, ...]:
     """Convert seconds and bytes to the recorded form."""
     return tuple(_piece(round(seconds * 1000, 3), data) for seconds, data in pieces)
 
 
-def _piece(ms: float, data: bytes) -> Piece:
+def _piece(ms: float, data: bytes) -> RecordedChunk:
     try:
-        return Piece(ms, data.decode())
+        return RecordedChunk(ms, data.decode())
     except UnicodeDecodeError:
-        return Piece(ms, base64=b64encode(data).decode())
+        return RecordedChunk(ms, base64=b64encode(data).decode())

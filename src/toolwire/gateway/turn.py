@@ -10,12 +10,12 @@ from msgspec import Struct
 from ..bridge.repair import CallRepair
 from ..ir.losses import Loss
 from ..ir.response import Usage
-from .asked import Asked
+from .asked import ClientRequest
 
-__all__ = ["Opening", "Sink", "Turn"]
+__all__ = ["BeginSink", "RequestLog", "Sink"]
 
 
-class Turn(Struct):
+class RequestLog(Struct):
     """A record that is filled while the request is answered. Times are in seconds."""
 
     id: str
@@ -53,11 +53,11 @@ class Turn(Struct):
 class Sink(Protocol):
     """A callback for the end of a request. It must not wait; its exceptions are logged and have no other effect."""
 
-    def __call__(self, turn: Turn, /) -> None: ...
+    def __call__(self, request_log: RequestLog, /) -> None: ...
 
 
 @runtime_checkable
-class Opening(Protocol):
+class BeginSink(Protocol):
     """A sink that is also notified of the start of a request for a model."""
 
-    def begin(self, turn: Turn, asked: Asked, headers: Mapping[str, str], /) -> None: ...
+    def begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str], /) -> None: ...

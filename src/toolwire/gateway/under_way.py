@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 
-__all__ = ["UnderWay"]
+__all__ = ["InFlight"]
 
 
-class UnderWay:
-    """A count of in-flight requests. `over` is set while there are none."""
+class InFlight:
+    """A count of in-flight requests. `idle` is set while there are none."""
 
-    __slots__ = ("_count", "over")
+    __slots__ = ("_count", "idle")
 
     def __init__(self) -> None:
         self._count = 0
-        self.over = asyncio.Event()
-        self.over.set()
+        self.idle = asyncio.Event()
+        self.idle.set()
 
     def begin(self) -> None:
         self._count += 1
-        self.over.clear()
+        self.idle.clear()
 
     def end(self) -> None:
         self._count -= 1
         if not self._count:
-            self.over.set()
+            self.idle.set()

@@ -7,23 +7,23 @@ from pathlib import Path
 
 from ..ir.errors import ConfigError
 from ..net.endpoint import Endpoint, endpoint_of
-from ..net.http import Transport, transport_to
+from ..net.http import Transport, load_transport
 from ..wire.vendors import COMPATIBLE, find, names
 from .settings import UpstreamRow
 
-__all__ = ["Upstream", "from_environment", "known_keys"]
+__all__ = ["ConfiguredUpstream", "from_environment", "known_keys"]
 
 _REMEMBERED = 1024  # endpoints; clients may request any number of models
 
 
-class Upstream:
+class ConfiguredUpstream:
     """A provider, the key for it and the connections to it."""
 
     def __init__(self, name: str, row: UpstreamRow, transport: Transport, environment: Mapping[str, str]) -> None:
         self.name = name
         self.row = row
         self._vendor = COMPATIBLE if row.provider is None else find(row.provider)
-        self.transport = transport if self._vendor.transport is None else transport_to(self._vendor.transport)
+        self.transport = transport if self._vendor.transport is None else load_transport(self._vendor.transport)
         self._environment = environment
         self._key = _key(name, row, environment)
         self._endpoints: dict[str, Endpoint] = {}

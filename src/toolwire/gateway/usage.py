@@ -16,7 +16,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from ..ir.errors import StoreError
-from .turn import Turn
+from .turn import RequestLog
 
 __all__ = ["UsageRow", "UsageSink", "UsageStore", "UsageSum"]
 
@@ -78,24 +78,24 @@ class UsageStore(Protocol):
     def close(self) -> None: ...
 
 
-def row_of(turn: Turn) -> UsageRow:
-    usage = turn.usage
+def row_of(request_log: RequestLog) -> UsageRow:
+    usage = request_log.usage
     return UsageRow(
         token_hex(12),
-        turn.started,
-        turn.caller,
-        turn.model[:_NAME],
-        turn.upstream,
-        turn.upstream_model[:_NAME],
-        turn.status,
-        turn.error,
+        request_log.started,
+        request_log.caller,
+        request_log.model[:_NAME],
+        request_log.upstream,
+        request_log.upstream_model[:_NAME],
+        request_log.status,
+        request_log.error,
         (usage and usage.input) or 0,
         (usage and usage.output) or 0,
         (usage and usage.cached) or 0,
         (usage and usage.reasoning) or 0,
-        turn.estimated,
-        len(turn.calls),
-        round(turn.seconds, 6),
+        request_log.estimated,
+        len(request_log.calls),
+        round(request_log.seconds, 6),
     )
 
 
@@ -107,18 +107,18 @@ class UsageSink:
         self._store = store
         self._most = queue
         self._rows: deque[UsageRow] = deque()
-        self._told = 0  # rows whose loss was logged
+        self._reported = 0  # rows whose loss was logged
         self._failing = False
         self._stop = threading.Event()
         self._deadline = float("inf")
         self._thread = threading.Thread(target=self._work, name="toolwire-usage", daemon=True)
         self._thread.start()
 
-    def __call__(self, turn: Turn, /) -> None:
-        if not turn.model:
+    def __call__(self, request_log: RequestLog, /) -> None:
+        if not request_log.model:
             return  # a probe, a list of models, or a request without a valid key: no usage to account for
         if len(self._rows) < self._most:
-            self._rows.append(row_of(turn))
+            self._rows.append(row_of(request_log))
         else:
             self.dropped += 1
 
@@ -128,7 +128,7 @@ class UsageSink:
         self._stop.set()
         self._thread.join(_LAST + _EVERY)
         self.dropped += len(self._rows)
-        self._tell()
+        self._log_dropped()
         if self._thread.is_alive():
             _log.error("the usage store does not respond")  # closing it would block too
         else:
@@ -138,7 +138,7 @@ class UsageSink:
     def _work(self) -> None:
         while not self._stop.wait(_REST if self._failing else _EVERY):
             self._write_all()
-            self._tell()
+            self._log_dropped()
         while self._rows and monotonic() < self._deadline:
             self._write_all()
             if self._failing:
@@ -157,18 +157,18 @@ class UsageSink:
             except Exception:  # noqa: BLE001  # rows that can never be written must not block others
                 _log.exception("cannot write %d rows of usage", len(batch))
                 self.dropped += len(batch)
-                self._told += len(batch)
+                self._reported += len(batch)
             else:
-                self._is_there()
+                self._log_recovered()
             for _ in batch:
                 self._rows.popleft()
 
-    def _is_there(self) -> None:
+    def _log_recovered(self) -> None:
         if self._failing:
             self._failing = False
             _log.warning("usage is written again")
 
-    def _tell(self) -> None:
-        if self.dropped > self._told:
-            _log.error("lost %d rows of usage: the queue is full", self.dropped - self._told)
-            self._told = self.dropped
+    def _log_dropped(self) -> None:
+        if self.dropped > self._reported:
+            _log.error("lost %d rows of usage: the queue is full", self.dropped - self._reported)
+            self._reported = self.dropped

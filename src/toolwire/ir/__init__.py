@@ -38,7 +38,7 @@ from .events import (
     WholePart,
 )
 from .fold import Folder, fold, unfold
-from .losses import Loss, Losses, refuse
+from .losses import Loss, Losses, require_lossless
 from .parts import Artefact, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from .pointer import JSON, Object
 from .request import Message, OutputFormat, Params, ReasoningConfig, Request
@@ -106,6 +106,6 @@ __all__ = [
     "UsageUpdate",
     "WholePart",
     "fold",
-    "refuse",
+    "require_lossless",
     "unfold",
 ]

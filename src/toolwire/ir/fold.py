@@ -143,7 +143,7 @@ class Folder:
         self._open[event.key] = (event, [])
         self._order.append((event.choice, event.key))
 
-    def _grow(self, event: TextDelta | ReasoningDelta) -> None:
+    def _append_delta(self, event: TextDelta | ReasoningDelta) -> None:
         try:
             self._open[event.key][1].append(event)
         except KeyError:
@@ -188,14 +188,14 @@ class Folder:
         self._reserved.add(event.key)
         self._order.append((event.choice, event.key))
 
-    def _whole(self, event: WholePart) -> None:
+    def _add_whole_part(self, event: WholePart) -> None:
         if event.key in self._reserved:
             self._reserved.remove(event.key)
         else:
             self._order.append((event.choice, event.key))
         self._parts[event.key] = event.part
 
-    def _count(self, event: UsageUpdate) -> None:
+    def _update_usage(self, event: UsageUpdate) -> None:
         self._usage = event.usage
 
     def _fail(self, event: StreamFault) -> None:
@@ -214,16 +214,16 @@ def _by_section(entry: tuple[int | None, list[bytes]]) -> int:
 _STEPS: dict[type, Callable[[Folder, Any], None]] = {
     ResponseStart: Folder._begin,
     TextStart: Folder._open_item,
-    TextDelta: Folder._grow,
+    TextDelta: Folder._append_delta,
     TextEnd: Folder._end_text,
     ReasoningStart: Folder._open_item,
-    ReasoningDelta: Folder._grow,
+    ReasoningDelta: Folder._append_delta,
     ReasoningEnd: Folder._end_reasoning,
     CallStart: Folder._open_item,
     CallEnd: Folder._end_call,
     PartStart: Folder._reserve,
-    WholePart: Folder._whole,
-    UsageUpdate: Folder._count,
+    WholePart: Folder._add_whole_part,
+    UsageUpdate: Folder._update_usage,
     StreamFault: Folder._fail,
     ResponseEnd: Folder._finish,
 }

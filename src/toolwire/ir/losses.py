@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 from .errors import LossError
 from .value import Value
 
-__all__ = ["Action", "Loss", "Losses", "Severity", "refuse"]
+__all__ = ["Action", "Loss", "Losses", "Severity", "require_lossless"]
 
 Action: TypeAlias = Literal["dropped", "weakened", "rewritten", "moved"]
 Severity: TypeAlias = Literal["info", "warning", "error"]
@@ -66,7 +66,7 @@ class Losses:
         return len(self._seen)
 
 
-def refuse(losses: Iterable[Loss]) -> None:
+def require_lossless(losses: Iterable[Loss]) -> None:
     """Raise LossError if any loss is more severe than `info` (strict mode)."""
     serious = [loss for loss in losses if loss.severity != "info"]
     if serious:

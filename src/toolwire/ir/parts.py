@@ -37,7 +37,7 @@ __all__ = [
     "Text",
     "ToolCall",
     "ToolResult",
-    "what_is",
+    "part_label",
 ]
 
 Extra: TypeAlias = dict[str, Object]
@@ -131,7 +131,7 @@ class ToolCall(Value, frozen=True, tag_field="part", tag="call"):
         """The argument text: `raw` if set, else the arguments as compact JSON."""
         return self.raw if self.raw is not None else dumps(self.arguments or {})
 
-    def spelled_out(self) -> ToolCall:
+    def with_explicit_arguments(self) -> ToolCall:
         """Replace empty argument text, which some models write for "no arguments", by an empty object."""
         return replace(self, raw=None) if self.raw == "" and self.arguments is not None else self
 
@@ -166,7 +166,7 @@ class ToolResult(Value, frozen=True, tag_field="part", tag="result"):
         return words if words or self.structured is None else dumps(self.structured)
 
 
-def what_is(part: Part) -> str:
+def part_label(part: Part) -> str:
     """Return a label for a part in a message: "image", "call", or the type of an opaque part."""
     if isinstance(part, Media):
         return part.kind

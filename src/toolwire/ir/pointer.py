@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-__all__ = ["JSON", "Object", "below", "existing", "join", "resolve", "split"]
+__all__ = ["JSON", "Object", "child_pointer", "join", "nearest_existing", "resolve", "split"]
 
 # The type of a parsed JSON document for the type checker. Decoders check types, so `Any` does not spread beyond them.
 JSON: TypeAlias = Any
@@ -21,7 +21,7 @@ def join(*segments: str | int) -> str:
 _MOST_CHARACTERS = 2_000
 
 
-def below(pointer: str, *segments: str | int) -> str:
+def child_pointer(pointer: str, *segments: str | int) -> str:
     """Extend a pointer; return it unchanged if the result would exceed 2,000 characters.
 
     Every pointer below a long key repeats the key. Without a bound, the pointers of a document could use memory
@@ -43,7 +43,7 @@ def resolve(document: JSON, pointer: str) -> JSON:
     return document
 
 
-def existing(document: JSON, pointer: str) -> str:
+def nearest_existing(document: JSON, pointer: str) -> str:
     """Return the longest prefix of the pointer that exists in the document.
 
     A field may be in snake_case in the document: protobuf JSON accepts `generation_config` for `generationConfig`.

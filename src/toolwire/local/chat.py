@@ -25,7 +25,7 @@ from ..stream.strict import parse_object
 from ..wire import get
 from .engine import Engine
 
-__all__ = ["MOST_TOKENS", "Chat", "counted", "read_body", "whole"]
+__all__ = ["MOST_TOKENS", "ChatEngine", "fold_stream", "read_body", "with_usage"]
 
 MOST_TOKENS = 512
 """Limit for requests that set none, because a small model may generate forever."""
@@ -34,7 +34,7 @@ _PROGRESS = b'"prompt_progress":{'  # cannot occur in generated text, where quot
 _FAULT = b'{"error":'
 
 
-class Chat:
+class ChatEngine:
     """A model. `start` creates the engine at the first request."""
 
     def __init__(self, start: Callable[[], Engine], slots: int) -> None:
@@ -42,7 +42,7 @@ class Chat:
         self._engine: Engine | None = None
         self._loading = Lock()
         self._pool = ThreadPoolExecutor(slots, "toolwire-local")
-        self._turns: set[_Turn] = set()
+        self._turns: set[_Generation] = set()
 
     async def stream(self, body: bytes) -> AsyncGenerator[bytes, None]:
         async with aclosing(self.chunks(read_body(body))) as chunks:
@@ -51,15 +51,15 @@ class Chat:
         yield b"data: [DONE]\n\n"
 
     async def complete(self, body: bytes) -> bytes:
-        return await whole(self.stream(to_bytes(counted(read_body(body)))))
+        return await fold_stream(self.stream(to_bytes(with_usage(read_body(body)))))
 
     async def chunks(self, body: Object) -> AsyncGenerator[bytes, None]:
         """Yield the JSON of each chunk."""
-        turn = _Turn(asyncio.get_running_loop())
+        turn = _Generation(asyncio.get_running_loop())
         self._turns.add(turn)
-        job = self._pool.submit(self._work, to_bytes(_wish(body)), turn)
+        job = self._pool.submit(self._work, to_bytes(_engine_request(body)), turn)
         try:
-            while (chunk := await turn.heard.get()) is not None:
+            while (chunk := await turn.chunk_queue.get()) is not None:
                 if isinstance(chunk, ToolwireError):
                     raise chunk
                 if chunk.startswith(_FAULT):
@@ -67,22 +67,22 @@ class Chat:
                 if _PROGRESS not in chunk:
                     yield chunk
         finally:
-            turn.left.set()
+            turn.abandoned.set()
             job.cancel()
             self._turns.discard(turn)
 
     def close(self) -> None:
         """Stop all generations and free the memory."""
         for turn in tuple(self._turns):
-            turn.left.set()
+            turn.abandoned.set()
         self._pool.shutdown(cancel_futures=True)
         if self._engine is not None:
             self._engine.close()
             self._engine = None
 
-    def _work(self, body: bytes, turn: _Turn) -> None:
+    def _work(self, body: bytes, turn: _Generation) -> None:
         try:
-            self._loaded().chat(body, turn.said)
+            self._loaded().chat(body, turn.put_chunk)
         except (ValueError, RuntimeError) as error:
             turn.tell(UpstreamError(Fault("invalid_request", f"llama.cpp rejected the request: {error}", 400)))
         except ToolwireError as error:
@@ -97,27 +97,27 @@ class Chat:
             return self._engine
 
 
-class _Turn:
+class _Generation:
     """One response, passed from the generating thread to the waiting event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.heard: asyncio.Queue[bytes | ToolwireError | None] = asyncio.Queue()
-        self.left = Flag()
+        self.chunk_queue: asyncio.Queue[bytes | ToolwireError | None] = asyncio.Queue()
+        self.abandoned = Flag()
         self._loop = loop
 
-    def said(self, chunk: bytes) -> bool:
+    def put_chunk(self, chunk: bytes) -> bool:
         """Pass on a chunk; return True if the reader is gone, to stop the generation."""
         self.tell(chunk)
-        return self.left.is_set()
+        return self.abandoned.is_set()
 
     def tell(self, what: bytes | ToolwireError | None) -> None:
         try:
-            self._loop.call_soon_threadsafe(self.heard.put_nowait, what)
+            self._loop.call_soon_threadsafe(self.chunk_queue.put_nowait, what)
         except RuntimeError:  # the loop is closed, and so is the reader
-            self.left.set()
+            self.abandoned.set()
 
 
-async def whole(stream: AsyncGenerator[bytes, None]) -> bytes:
+async def fold_stream(stream: AsyncGenerator[bytes, None]) -> bytes:
     """Collect a stream of OpenAI's chat protocol into a complete response document."""
     codec = get("openai_chat")
     decoder, folder = codec.stream_decoder(), Folder()
@@ -138,12 +138,12 @@ def read_body(body: bytes) -> Object:
         raise UpstreamError(Fault("invalid_request", str(error), 400)) from None
 
 
-def counted(body: Object) -> Object:
+def with_usage(body: Object) -> Object:
     """Request the token usage, which a complete response always contains."""
     return {**body, "stream_options": {"include_usage": True}}
 
 
-def _wish(body: Object) -> Object:
+def _engine_request(body: Object) -> Object:
     """Adapt the request for llama.cpp: always a stream, which can be stopped, with progress while reading the prompt."""
     asked = {name: value for name, value in body.items() if name not in ("model", "max_completion_tokens")}
     most = body.get("max_tokens") or body.get("max_completion_tokens") or MOST_TOKENS

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from xllamacpp import Server
 
-__all__ = ["Engine", "threads_here"]
+__all__ = ["Engine", "default_threads"]
 
 _PROMPT_BATCH = 64  # prompt tokens between two checks for cancellation
 
@@ -57,7 +57,7 @@ class Engine:
         self._server = None
 
 
-def threads_here() -> int:
+def default_threads() -> int:
     """Return the number of cores, or 1 on a busy machine, because threads of llama.cpp spin while they wait."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > cores / 2

@@ -15,9 +15,9 @@ from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
 from ..schema.conform import walk
 
-__all__ = ["LONGEST", "MOST_ITEMS", "bounded", "grammar_of", "unenforced"]
+__all__ = ["MAX_LENGTH", "MOST_ITEMS", "bounded", "grammar_of", "unenforced"]
 
-LONGEST = 200
+MAX_LENGTH = 200
 """Maximum length of a string whose schema has no limit, because a small model may repeat itself forever."""
 MOST_ITEMS = 8
 """Maximum number of items of an array whose schema has no limit."""
@@ -25,7 +25,7 @@ MOST_ITEMS = 8
 _KEPT = frozenset(
     "type enum const minLength maxLength minimum maximum exclusiveMinimum exclusiveMaximum minItems maxItems required".split()
 )
-_SAYS_NOTHING = frozenset(
+_ANNOTATION_KEYWORDS = frozenset(
     "title description default examples deprecated readOnly writeOnly example nullable $schema $id $comment $anchor".split()
 )
 _READ = _KEPT | {
@@ -55,7 +55,7 @@ def grammar_of(calls: JSON) -> str:
 def unenforced(schema: Object) -> Iterator[tuple[str, str]]:
     """Yield (pointer to the subschema, keyword) for each keyword that the grammar does not enforce."""
     for at, node, _ in walk(schema):
-        for keyword in sorted(node.keys() - _READ - _SAYS_NOTHING):
+        for keyword in sorted(node.keys() - _READ - _ANNOTATION_KEYWORDS):
             if not keyword.startswith("x-"):
                 yield at, keyword
 
@@ -85,7 +85,7 @@ def bounded(schema: JSON, prefix: str, defs: Object) -> JSON:
     if "array" in kinds:
         _bound_array(kept, schema, prefix, defs)
     if "string" in kinds and not kept.keys() & {"enum", "const"}:
-        kept.setdefault("maxLength", max(LONGEST, kept.get("minLength", 0)))
+        kept.setdefault("maxLength", max(MAX_LENGTH, kept.get("minLength", 0)))
     if "integer" in kinds and not kept.keys() & {"enum", "const"}:
         kept.setdefault("minimum", -_LARGEST)
         kept.setdefault("maximum", _LARGEST)

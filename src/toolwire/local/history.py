@@ -11,13 +11,13 @@ from ..ir.parts import Part, Text, ToolCall, ToolResult
 from ..ir.pointer import join
 from ..ir.request import Message
 
-__all__ = ["retold"]
+__all__ = ["rewrite_history"]
 
 _SYSTEM = "Tell the user the result in one sentence."
 _LAST = "\nTell me the result."
 
 
-def retold(messages: Sequence[Message], losses: Losses) -> tuple[Message, ...]:
+def rewrite_history(messages: Sequence[Message], losses: Losses) -> tuple[Message, ...]:
     """Rewrite calls and results as plain text; if the last message is a result, ask the model to report it."""
     names: dict[str, str] = {}
     told = [

@@ -25,9 +25,9 @@ from ..ir.response import Fault
 from ..ir.text import to_bytes
 from ..stream.strict import parse_object
 from ..wire import get
-from .chat import Chat, counted, read_body, whole
-from .engine import Engine, threads_here
-from .plan import Plan, answers_a_result, call, demanded, forbidden, probe, wants_call, words
+from .chat import ChatEngine, fold_stream, read_body, with_usage
+from .engine import Engine, default_threads
+from .plan import Plan, answers_a_result, forbids_calls, plan_call, plan_text, probe, requires_call, wants_call
 from .weights import weights_of
 
 __all__ = ["LocalModel", "open_model"]
@@ -44,8 +44,8 @@ class LocalModel:
     def __init__(self, name: str, threads: int | None) -> None:
         path = weights_of(name).path()
         self.name = name
-        self.chat = Chat(
-            lambda: Engine(path, name, threads=threads or threads_here(), slots=_SLOTS, context=_CONTEXT), _SLOTS
+        self.chat = ChatEngine(
+            lambda: Engine(path, name, threads=threads or default_threads(), slots=_SLOTS, context=_CONTEXT), _SLOTS
         )
         """The bare model, which ignores tools."""
 
@@ -72,7 +72,7 @@ class LocalModel:
 
     async def complete(self, body: bytes, losses: Losses | None = None) -> bytes:
         """Return a complete response."""
-        return await whole(self.stream(to_bytes(counted(read_body(body))), losses))
+        return await fold_stream(self.stream(to_bytes(with_usage(read_body(body))), losses))
 
     def close(self) -> None:
         """Stop all generations and free the memory; the next `open_model` loads the model again."""
@@ -82,11 +82,11 @@ class LocalModel:
         self.chat.close()
 
     async def _plan(self, request: Request) -> Plan:
-        if demanded(request):
-            return call(request)
-        if forbidden(request) or answers_a_result(request) or not await self._wants_call(request):
-            return words(request)
-        return call(request)
+        if requires_call(request):
+            return plan_call(request)
+        if forbids_calls(request) or answers_a_result(request) or not await self._wants_call(request):
+            return plan_text(request)
+        return plan_call(request)
 
     async def _wants_call(self, request: Request) -> bool:
         async with aclosing(self.chat.chunks(probe(request))) as chunks:

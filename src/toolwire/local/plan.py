@@ -24,24 +24,33 @@ from ..ir.request import Message, Request, Role
 from ..ir.tools import ToolChoice
 from ..ir.value import Value
 from ..text import get
-from ..text.engine.declare import Declare, Results
+from ..text.engine.declare import ResultTemplate, ToolPrompt
 from ..wire import get as get_wire
 from ..wire.protocol import Encoded
 from .grammar import grammar_of, unenforced
-from .history import retold
+from .history import rewrite_history
 
-__all__ = ["Plan", "answers_a_result", "call", "demanded", "forbidden", "probe", "wants_call", "words"]
+__all__ = [
+    "Plan",
+    "answers_a_result",
+    "forbids_calls",
+    "plan_call",
+    "plan_text",
+    "probe",
+    "requires_call",
+    "wants_call",
+]
 
 _FUNCTIONS = "You have these functions:\n"
 _FORM = replace(
     get("generic_json"),
-    declare=Declare(
+    declare=ToolPrompt(
         _FUNCTIONS,
         "\nAnswer with the call that does what the user asks for, as JSON, with values from the user's words.",
         entry="signature",
         explain=False,
     ),
-    results=Results("The result of {name} is: {content}"),
+    results=ResultTemplate("The result of {name} is: {content}"),
 )
 # A model of this size copies its examples. Placeholders would come back as arguments; these show the source of values.
 _SHOWN = (
@@ -52,9 +61,9 @@ _SHOWN = (
     ),
 )
 _ASK = "\nSay Yes if the user asks for what a function does. Say No if not."
-_LEANS = -0.55  # threshold for the log-odds of yes that separates the prompts of bench/local.py best
+_CALL_THRESHOLD = -0.55  # threshold for the log-odds of yes that separates the prompts of bench/local.py best
 
-_COOL: Object = {"temperature": 0}  # default: values have to come from the prompt, not from sampling
+_GREEDY: Object = {"temperature": 0}  # default: values have to come from the prompt, not from sampling
 
 
 class Plan(Value, frozen=True):
@@ -66,13 +75,13 @@ class Plan(Value, frozen=True):
     """Parts of the request that the model does not see or that are not enforced."""
 
 
-def forbidden(request: Request) -> bool:
+def forbids_calls(request: Request) -> bool:
     return all(tool.kind == "builtin" for tool in request.tools) or (
         request.choice is not None and request.choice.mode == "none"
     )
 
 
-def demanded(request: Request) -> bool:
+def requires_call(request: Request) -> bool:
     choice = request.choice
     return choice is not None and (choice.mode in ("required", "tool") or choice.required)
 
@@ -83,8 +92,8 @@ def answers_a_result(request: Request) -> bool:
     return any(isinstance(part, ToolResult) for message in last for part in message.parts)
 
 
-def call(request: Request) -> Plan:
-    choice = request.choice if demanded(request) else _required(request.choice)
+def plan_call(request: Request) -> Plan:
+    choice = request.choice if requires_call(request) else _required(request.choice)
     emulation = emulate(replace(request, choice=choice, output=None, parallel=False), _FORM, constrain=True)
     said = emulation.request
     shown = [one for asked, made in _SHOWN for one in (_says("user", asked), _says("assistant", made))]
@@ -94,7 +103,7 @@ def call(request: Request) -> Plan:
     losses.extend(emulation.losses)
     _report_call(request, losses)
     grammar = grammar_of(said.output.schema["properties"]["tool_call"])
-    return Plan({**_COOL, **body, "grammar": grammar}, emulation, tuple(losses))
+    return Plan({**_GREEDY, **body, "grammar": grammar}, emulation, tuple(losses))
 
 
 def _report_call(request: Request, losses: Losses) -> None:
@@ -113,10 +122,10 @@ def _says(role: Role, text: str) -> Message:
     return Message(role, (Text(text),))
 
 
-def words(request: Request) -> Plan:
+def plan_text(request: Request) -> Plan:
     told = Losses()
-    spoken = replace(request, messages=retold(request.messages, told), tools=(), choice=None, parallel=None)
-    cool = _COOL if answers_a_result(request) else {}
+    spoken = replace(request, messages=rewrite_history(request.messages, told), tools=(), choice=None, parallel=None)
+    cool = _GREEDY if answers_a_result(request) else {}
     body, losses = _encoded(spoken)
     told.extend(losses)
     for index, tool in enumerate(request.tools):
@@ -146,7 +155,7 @@ def probe(request: Request) -> Object:
 
 def wants_call(top: list[Object]) -> bool:
     """Return True if the log-odds of yes, for the first token of the answer to `probe`, exceed the threshold."""
-    return _weight(top, "yes") - _weight(top, "no") > _LEANS
+    return _weight(top, "yes") - _weight(top, "no") > _CALL_THRESHOLD
 
 
 def _weight(top: list[Object], word: str) -> float:

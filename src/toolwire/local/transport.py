@@ -11,7 +11,7 @@ from ..ir.losses import Losses
 from ..ir.response import Fault
 from ..ir.text import to_bytes
 from ..net.http import Reply
-from ..net.replies import telling
+from ..net.replies import loss_headers
 from ..stream.strict import parse_object
 from ..wire import get
 from .model import open_model
@@ -39,15 +39,15 @@ class LocalTransport:
                 async with asyncio.timeout_at(deadline):
                     first = await anext(answer)
             except UpstreamError as error:
-                yield _Reply(error.status, _DOCUMENT, _error(error.fault), None, deadline)
+                yield _LocalReply(error.status, _DOCUMENT, _error(error.fault), None, deadline)
                 return
             kind = _EVENTS if document.get("stream") else _DOCUMENT
-            yield _Reply(200, {**kind, **telling(losses)}, first, answer, deadline)
+            yield _LocalReply(200, {**kind, **loss_headers(losses)}, first, answer, deadline)
 
     async def aclose(self) -> None: ...
 
 
-class _Reply:
+class _LocalReply:
     """The first chunk of a response and the generator of the others."""
 
     def __init__(

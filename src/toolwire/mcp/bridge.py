@@ -28,47 +28,47 @@ from ..stream.ndjson import NDJSONDecoder
 from ..wire.mcp import decode_tools
 from ..wire.mcp.errors import INTERNAL_ERROR, INVALID_REQUEST, RpcError
 from ..wire.mcp.greeting import ServerCard
-from ..wire.mcp.headers import SESSION, Mirrored, mirrored
+from ..wire.mcp.headers import SESSION, HeaderArguments, find_header_arguments
 from ..wire.mcp.meta import PROGRESS_TOKEN, PROTOCOL_VERSION
 from ..wire.mcp.notices import CANCELLED, PROGRESS
-from ..wire.mcp.rpc import LIMIT, Failure, Message, Notification, Request, RequestId, Result, failure, read
+from ..wire.mcp.rpc import LIMIT, Failure, Notification, RequestId, Result, RpcMessage, RpcRequest, failure, read
 from .client.config import ServerSpec
-from .client.greeting import Greeting, Me
+from .client.greeting import ClientIdentity, NegotiatedProtocol
 from .client.http import LISTEN, Authorizer, HttpLink
 from .client.stdio import StdioLink
-from .guard import Denied, Guard
-from .http import Watch, headers_of, whole_body
-from .output import Sink, is_full, open_sink, private_output, say
-from .peer import Send
-from .replies import Reply
+from .guard import AccessDenied, Guard
+from .http import DisconnectWatch, headers_of, read_request_body
+from .output import OutputStream, is_full, open_output, private_output, write_line
+from .peer import SendMessage
+from .replies import ReplyWriter
 
-__all__ = ["BridgeApp", "LineBridge", "stdio_to_http"]
+__all__ = ["BridgeApp", "StdioBridge", "stdio_to_http"]
 
 _log = logging.getLogger("toolwire.mcp")
-_MOST = 64
+_MAX_SESSIONS = 64
 """Maximum number of sessions. Each session is a process."""
 _GRACE = 5.0
 _PAUSE = 0.005
 
 
-def _failed(request: Request, error: Exception) -> Failure:
+def _failed(request: RpcRequest, error: Exception) -> Failure:
     return Failure(request.id, INTERNAL_ERROR, str(error))
 
 
-class LineBridge:
+class StdioBridge:
     """Forward the messages of one client to a URL. `emit` writes the messages that come back."""
 
-    def __init__(self, spec: ServerSpec, emit: Callable[[Message], None], login: Authorizer | None = None) -> None:
+    def __init__(self, spec: ServerSpec, emit: Callable[[RpcMessage], None], login: Authorizer | None = None) -> None:
         self._transport = open_transport(os.environ, resends=False)
-        self._link = HttpLink(spec, emit, self._transport, Me({}), login)
+        self._link = HttpLink(spec, emit, self._transport, ClientIdentity({}), login)
         self._emit = emit
         self._tasks: dict[RequestId, asyncio.Task[None]] = {}
         self._listening: set[RequestId] = set()
-        self._marks: dict[str, Mirrored] = {}
-        self._greeting: Greeting | None = None
+        self._marks: dict[str, HeaderArguments] = {}
+        self._greeting: NegotiatedProtocol | None = None
 
-    def receive(self, message: Message) -> None:
-        if isinstance(message, Request):
+    def receive(self, message: RpcMessage) -> None:
+        if isinstance(message, RpcRequest):
             if message.method == LISTEN:
                 self._listening.add(message.id)
             self._start(message.id, self._ask(message))
@@ -83,33 +83,33 @@ class LineBridge:
         task = self._tasks[number] = asyncio.create_task(work)
         task.add_done_callback(lambda _: self._tasks.pop(number, None))
 
-    async def _ask(self, request: Request) -> None:
+    async def _ask(self, request: RpcRequest) -> None:
         name = request.params.get("name")
         try:
-            marks = self._marks.get(name) if request.method == "tools/call" and type(name) is str else None
-            answer: Result | Failure = await self._link.ask(request, marks)
+            header_arguments = self._marks.get(name) if request.method == "tools/call" and type(name) is str else None
+            answer: Result | Failure = await self._link.send_request(request, header_arguments)
         except (ToolwireError, OSError) as error:
             answer = _failed(request, error)
         if isinstance(answer, Result):
-            self._learn(request, answer.result)
+            self._record_negotiation(request, answer.result)
         self._emit(answer)
 
-    def _learn(self, request: Request, result: Object) -> None:
+    def _record_negotiation(self, request: RpcRequest, result: Object) -> None:
         """Remember the state that later requests need: the agreed version, and arguments that are sent as headers."""
         if request.method == "initialize" and type(result.get("protocolVersion")) is str:
-            self._greeting = Greeting(result["protocolVersion"], ServerCard())
+            self._greeting = NegotiatedProtocol(result["protocolVersion"], ServerCard())
         for raw in result.get("tools") or () if request.method == "tools/list" else ():
             try:
                 (tool,) = decode_tools([raw])
-                self._marks[tool.name] = mirrored(tool.input_schema)
+                self._marks[tool.name] = find_header_arguments(tool.input_schema)
             except ToolwireError:
                 continue  # the client receives the declaration unchanged and reports the problem
 
     async def _tell(self, message: Notification | Result | Failure) -> None:
         try:
-            await self._link.tell(message)
+            await self._link.send(message)
             if isinstance(message, Notification) and message.method == "notifications/initialized" and self._greeting:
-                await self._link.agreed(self._greeting, listen=True)
+                await self._link.set_protocol(self._greeting, listen=True)
         except (ToolwireError, OSError) as error:
             _log.warning("cannot deliver a message to the server: %s", error)
 
@@ -125,8 +125,8 @@ class LineBridge:
 async def stdio_to_http(spec: ServerSpec, login: Authorizer | None = None) -> None:
     """Run until standard input ends or standard output is closed by its reader."""
     with private_output() as output:
-        sink, lost = await open_sink(output)
-        bridge = LineBridge(spec, partial(say, sink), login)
+        sink, lost = await open_output(output)
+        bridge = StdioBridge(spec, partial(write_line, sink), login)
         reading = asyncio.create_task(_read_lines(bridge, sink))
         try:
             await asyncio.wait({reading, lost}, return_when=asyncio.FIRST_COMPLETED)
@@ -139,7 +139,7 @@ async def stdio_to_http(spec: ServerSpec, login: Authorizer | None = None) -> No
             await asyncio.wait({lost}, timeout=_GRACE)
 
 
-async def _read_lines(bridge: LineBridge, sink: Sink) -> None:
+async def _read_lines(bridge: StdioBridge, sink: OutputStream) -> None:
     """Read messages, and pause while the output buffer is full (back-pressure)."""
     lines, source = NDJSONDecoder(LIMIT), await _standard_input()
     while data := await source.read(65536):
@@ -147,7 +147,7 @@ async def _read_lines(bridge: LineBridge, sink: Sink) -> None:
             try:
                 bridge.receive(read(line))
             except RpcError as error:
-                say(sink, failure(error))
+                write_line(sink, failure(error))
         while is_full(sink) and not sink.is_closing():  # noqa: ASYNC110  # transports do not signal a drained buffer
             await asyncio.sleep(_PAUSE)
 
@@ -174,9 +174,9 @@ class _Process:
         self._ids = itertools.count(1)
         self._opened = False
         self._open = asyncio.Lock()
-        self._tokens: dict[RequestId, tuple[RequestId, Callable[[Message], None]]] = {}
+        self._tokens: dict[RequestId, tuple[RequestId, Callable[[RpcMessage], None]]] = {}
         self._running: dict[RequestId, asyncio.Task[Any]] = {}
-        self.listeners: list[Callable[[Message], None]] = []
+        self.listeners: list[Callable[[RpcMessage], None]] = []
         self.used = time.monotonic()
 
     @property
@@ -187,12 +187,12 @@ class _Process:
     def is_in_use(self) -> bool:
         return bool(self.listeners)
 
-    async def ask(self, request: Request, emit: Callable[[Message], None]) -> Result | Failure | None:
+    async def send_request(self, request: RpcRequest, emit: Callable[[RpcMessage], None]) -> Result | Failure | None:
         """Return the answer, or None if the client has cancelled the request."""
         await self._ensure()
         number = next(self._ids)
-        mine = self._renumbered(request, number, emit)
-        task = self._running[request.id] = asyncio.ensure_future(self._link.ask(mine))
+        mine = self._with_own_ids(request, number, emit)
+        task = self._running[request.id] = asyncio.ensure_future(self._link.send_request(mine))
         self.listeners.append(emit)
         try:
             await asyncio.wait({task})
@@ -209,23 +209,23 @@ class _Process:
             return Result(request.id, answer.result)
         return Failure(request.id, answer.code, answer.message, answer.data)
 
-    def _renumbered(self, request: Request, number: int, emit: Callable[[Message], None]) -> Request:
+    def _with_own_ids(self, request: RpcRequest, number: int, emit: Callable[[RpcMessage], None]) -> RpcRequest:
         meta = request.params.get("_meta")
         if type(meta) is not dict or PROGRESS_TOKEN not in meta:
-            return Request(number, request.method, request.params)
+            return RpcRequest(number, request.method, request.params)
         self._tokens[number] = meta[PROGRESS_TOKEN], emit
-        return Request(number, request.method, {**request.params, "_meta": {**meta, PROGRESS_TOKEN: number}})
+        return RpcRequest(number, request.method, {**request.params, "_meta": {**meta, PROGRESS_TOKEN: number}})
 
-    async def tell(self, message: Notification | Result | Failure) -> None:
+    async def send(self, message: Notification | Result | Failure) -> None:
         await self._ensure()
-        await self._link.tell(message)
+        await self._link.send(message)
 
     def cancel(self, number: RequestId) -> None:
         task = self._running.get(number)
         if task is not None:
             task.cancel()
 
-    def _hear(self, message: Message) -> None:
+    def _hear(self, message: RpcMessage) -> None:
         if isinstance(message, Notification) and message.method == PROGRESS:
             token, emit = self._tokens.get(message.params.get("progressToken", ""), (None, None))
             if emit is not None:
@@ -257,7 +257,7 @@ class BridgeApp:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
-            await self._serve(scope, receive, Reply(send))
+            await self._serve(scope, receive, ReplyWriter(send))
 
     async def _live(self, receive: Any, send: Any) -> None:
         while True:
@@ -271,15 +271,15 @@ class BridgeApp:
     async def close(self) -> None:
         await asyncio.gather(self._shared.close(), *(one.close() for one in self._sessions.values()))
 
-    async def _serve(self, scope: Mapping[str, Any], receive: Any, reply: Reply) -> None:
+    async def _serve(self, scope: Mapping[str, Any], receive: Any, reply: ReplyWriter) -> None:
         try:
             if scope["path"].rstrip("/") != self._path.rstrip("/"):
-                raise Denied(404, f"MCP is served at {self._path}")
+                raise AccessDenied(404, f"MCP is served at {self._path}")
             self._guard.check_address(scope.get("server"))
             headers = headers_of(scope["headers"])
             session = (self._guard.admit(headers), headers.get(SESSION, ""))
             await self._method(scope["method"], session, headers, receive, reply)
-        except Denied as denied:
+        except AccessDenied as denied:
             await reply.alone(failure(RpcError(INVALID_REQUEST, denied.words)), denied.status, denied.headers)
         except RpcError as error:
             await reply.alone(failure(error), error.status if error.status != 200 else 400)
@@ -287,47 +287,51 @@ class BridgeApp:
             reply.abandon()
 
     async def _method(
-        self, method: str, session: tuple[str, str], headers: Mapping[str, str], receive: Any, reply: Reply
+        self, method: str, session: tuple[str, str], headers: Mapping[str, str], receive: Any, reply: ReplyWriter
     ) -> None:
         if method == "POST":
-            await self._post(read(await whole_body(headers, receive, LIMIT)), session, Watch(receive), reply)
+            await self._post(
+                read(await read_request_body(headers, receive, LIMIT)), session, DisconnectWatch(receive), reply
+            )
         elif method == "DELETE" and session[1]:
             process = await self._find(session)
             del self._sessions[session]
             await process.close()
             await reply.empty(200)
         elif method == "GET" and session[1]:
-            await Watch(receive).over(self._listen(await self._find(session), reply))
+            await DisconnectWatch(receive).over(self._listen(await self._find(session), reply))
         else:
-            raise Denied(405, "method not allowed; send messages by POST", ((b"allow", b"POST, GET, DELETE"),))
+            raise AccessDenied(405, "method not allowed; send messages by POST", ((b"allow", b"POST, GET, DELETE"),))
 
-    async def _listen(self, process: _Process, reply: Reply) -> None:
+    async def _listen(self, process: _Process, reply: ReplyWriter) -> None:
         process.listeners.insert(0, reply.emit)
         try:
             await reply.keep_alive()
         finally:
             process.listeners.remove(reply.emit)
 
-    async def _post(self, message: Message, session: tuple[str, str], watch: Watch, reply: Reply) -> None:
-        if isinstance(message, Request) and message.method == "initialize" and not session[1]:
+    async def _post(
+        self, message: RpcMessage, session: tuple[str, str], watch: DisconnectWatch, reply: ReplyWriter
+    ) -> None:
+        if isinstance(message, RpcRequest) and message.method == "initialize" and not session[1]:
             await self._greet(message, session[0], watch, reply)
             return
-        stateless = isinstance(message, (Request, Notification)) and _says_version(message)
-        process = await (self._living() if stateless else self._find(session))
-        if not isinstance(message, Request):
+        stateless = isinstance(message, (RpcRequest, Notification)) and _has_version(message)
+        process = await (self._live_process() if stateless else self._find(session))
+        if not isinstance(message, RpcRequest):
             await self._tell(process, message)
             await reply.empty(202)
             return
         answer = await self._answer(process, message, watch if stateless else None, reply.emit)
-        await (reply.end() if answer is None else reply.finish(Send(answer)))
+        await (reply.end() if answer is None else reply.finish(SendMessage(answer)))
 
     async def _tell(self, process: _Process, message: Notification | Result | Failure) -> None:
         if not isinstance(message, Notification) or message.method != CANCELLED:
-            await process.tell(message)
+            await process.send(message)
         elif process is not self._shared:  # ids in the shared process are not unique; there a disconnect cancels
             process.cancel(message.params.get("requestId", ""))
 
-    async def _greet(self, request: Request, owner: str, watch: Watch, reply: Reply) -> None:
+    async def _greet(self, request: RpcRequest, owner: str, watch: DisconnectWatch, reply: ReplyWriter) -> None:
         await self._make_room()
         session = (owner, secrets.token_urlsafe(24))
         process = self._sessions[session] = _Process(self._spec)
@@ -353,23 +357,23 @@ class BridgeApp:
             (key for key, one in self._sessions.items() if one.is_gone or not one.is_in_use),
             key=lambda key: self._sessions[key].used,
         )
-        if len(self._sessions) >= _MOST and not idle:
-            raise Denied(503, f"all {_MOST} sessions are in use; try again later")
-        surplus = [self._sessions.pop(key) for key in idle[: max(0, len(self._sessions) + 1 - _MOST)]]
+        if len(self._sessions) >= _MAX_SESSIONS and not idle:
+            raise AccessDenied(503, f"all {_MAX_SESSIONS} sessions are in use; try again later")
+        surplus = [self._sessions.pop(key) for key in idle[: max(0, len(self._sessions) + 1 - _MAX_SESSIONS)]]
         await asyncio.gather(*(one.close() for one in surplus))
 
     async def _answer(
-        self, process: _Process, request: Request, watch: Watch | None, emit: Callable[[Message], None]
+        self, process: _Process, request: RpcRequest, watch: DisconnectWatch | None, emit: Callable[[RpcMessage], None]
     ) -> Result | Failure | None:
         """Return None if the request was cancelled. In the stateless era a disconnect cancels the request."""
-        asking = process.ask(request, emit)
+        asking = process.send_request(request, emit)
         try:
             answer: Result | Failure | None = await (asking if watch is None else watch.over(asking))
         except ToolwireError as error:
             return _failed(request, error)
         return answer
 
-    async def _living(self) -> _Process:
+    async def _live_process(self) -> _Process:
         """Return the shared process. Replace it if it has exited."""
         dead = self._shared
         if dead.is_gone:
@@ -388,6 +392,6 @@ class BridgeApp:
         return process
 
 
-def _says_version(message: Request | Notification) -> bool:
+def _has_version(message: RpcRequest | Notification) -> bool:
     meta = message.params.get("_meta")
     return type(meta) is dict and PROTOCOL_VERSION in meta

@@ -12,7 +12,7 @@ from ..ir.tools import Tool
 from ..wire.mcp import encode_tools
 from ..wire.mcp.errors import INVALID_PARAMS, RpcError
 from ..wire.mcp.greeting import ServerCard
-from ..wire.mcp.headers import Mirrored, mirrored
+from ..wire.mcp.headers import HeaderArguments, find_header_arguments
 from ..wire.mcp.lists import Page
 from ..wire.mcp.meta import IDEMPOTENCY
 from ..wire.mcp.versions import STATELESS
@@ -45,7 +45,7 @@ class Catalog:
         self._instructions = instructions
         self._ttl_ms = ttl_ms
         self._scope = scope
-        self._marks: dict[str, Mirrored] = {tool.name: _marks(tool) for tool in self._tools}
+        self._marks: dict[str, HeaderArguments] = {tool.name: _marks(tool) for tool in self._tools}
         self._declared = lru_cache(8)(self._declare)
         self._lists: dict[str, tuple[str, Callable[[str], list[JSON]]]] = {
             "tools/list": ("tools", self._declared),
@@ -70,15 +70,15 @@ class Catalog:
             self._resources if area == "resources" else self._prompts if area in ("prompts", "completion") else True
         )
 
-    def marks(self, tool: str) -> Mirrored:
+    def header_arguments(self, tool: str) -> HeaderArguments:
         """Return the arguments of a tool that are also sent as headers."""
         return self._marks.get(tool, {})
 
-    def listed(self, method: str, params: Object, version: str) -> Object:
+    def list_result(self, method: str, params: Object, version: str) -> Object:
         """Return the result of a list request."""
         key, items = self._lists[method]
         every = items(version)
-        start = _place(params.get("cursor"), len(every))
+        start = _page_start(params.get("cursor"), len(every))
         end = start + _PAGE
         page = Page(every[start:end], str(end) if end < len(every) else None, self._ttl_ms, self._scope)
         return page.to_json(key, version=version, server=self.info)
@@ -97,7 +97,7 @@ class Catalog:
             raise RpcError(INVALID_PARAMS, f"Unknown prompt: {name}")
         return found
 
-    def kept(self) -> Object:
+    def cache_hints(self) -> Object:
         """Return the caching fields of a result."""
         return {"ttlMs": self._ttl_ms, "cacheScope": self._scope}
 
@@ -113,14 +113,14 @@ class Catalog:
         return ServerCard(STATELESS, capabilities, self.info, self._instructions, self._ttl_ms, self._scope)
 
 
-def _marks(tool: Tool) -> Mirrored:
+def _marks(tool: Tool) -> HeaderArguments:
     try:
-        return mirrored(tool.input_schema)
+        return find_header_arguments(tool.input_schema)
     except SchemaError as error:
         raise error.within("tools", tool.name) from None
 
 
-def _place(cursor: JSON, length: int) -> int:
+def _page_start(cursor: JSON, length: int) -> int:
     if cursor is None:
         return 0
     if type(cursor) is str and cursor.isdecimal() and len(cursor) < 10 and int(cursor) < length:

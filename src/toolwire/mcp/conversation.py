@@ -14,10 +14,10 @@ from ..run.failures import ToolError
 from ..wire.mcp.errors import INVALID_REQUEST, RequestId, RpcError
 from ..wire.mcp.rpc import (
     Failure,
-    Message,
     Notification,
-    Request,
     Result,
+    RpcMessage,
+    RpcRequest,
     failure,
     is_batch,
     read,
@@ -25,20 +25,20 @@ from ..wire.mcp.rpc import (
     write,
     write_batch,
 )
-from .exchange import Ask, Exchange
+from .exchange import RequestContext, SendInputRequest
 from .listeners import Listener
-from .peer import Act, Heard, Listen, Peer, Send, Stop, Work
+from .peer import CancelRequest, OpenSubscription, PeerAction, ResolveReply, SendMessage, ServeRequest, ServerProtocol
 from .server import Server
 
 __all__ = ["Conversation", "Emit", "listener_of", "stateless_exchange"]
 
-Emit: TypeAlias = Callable[[Message], None]
+Emit: TypeAlias = Callable[[RpcMessage], None]
 _LISTS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
 
 
-def stateless_exchange(work: Work, emit: Emit, principal: str = "") -> Exchange:
+def stateless_exchange(work: ServeRequest, emit: Emit, principal: str = "") -> RequestContext:
     meta = work.meta
-    return Exchange(
+    return RequestContext(
         meta,
         work.version,
         emit,
@@ -49,14 +49,14 @@ def stateless_exchange(work: Work, emit: Emit, principal: str = "") -> Exchange:
     )
 
 
-def listener_of(listen: Listen, emit: Emit) -> Listener:
+def listener_of(listen: OpenSubscription, emit: Emit) -> Listener:
     """Make a listener that tags each notification with the id of its subscription."""
     lists = frozenset(_LISTS[key] for key in listen.wanted if key in _LISTS)
     uris = frozenset(listen.wanted.get("resourceSubscriptions", ()))
     return Listener(lambda notification: emit(listen.tagged(notification)), lists, lambda: uris)
 
 
-def _gone() -> ToolError:
+def _client_gone_error() -> ToolError:
     return ToolError("The client disconnected without answering.")
 
 
@@ -65,13 +65,13 @@ class Conversation:
 
     def __init__(self, server: Server, emit: Emit, principal: str = "") -> None:
         self.server = server
-        self.peer = Peer(server.catalog)
+        self.peer = ServerProtocol(server.catalog)
         self.principal = principal
         self._emit = emit
         self._tasks: dict[RequestId, asyncio.Task[None]] = {}
-        self._subscriptions: dict[RequestId, tuple[Listen, Listener]] = {}
-        self._questions: dict[RequestId, asyncio.Future[Object]] = {}
-        self._asked = 0
+        self._subscriptions: dict[RequestId, tuple[OpenSubscription, Listener]] = {}
+        self._pending_replies: dict[RequestId, asyncio.Future[Object]] = {}
+        self._sent_requests = 0
         self._closed = False
         every = frozenset(_LISTS.values())
         self._listener = Listener(self._notify, every, lambda: self.peer.subscribed)
@@ -80,40 +80,40 @@ class Conversation:
     @property
     def busy(self) -> int:
         """The number of requests in flight, or 0 while a request waits for an answer from the client."""
-        return 0 if self._questions else len(self._tasks)
+        return 0 if self._pending_replies else len(self._tasks)
 
     def _notify(self, notification: Notification) -> None:
-        if self.peer.hello is not None:
+        if self.peer.initialize_params is not None:
             self._emit(notification)
 
-    def receive(self, message: Message) -> None:
+    def receive(self, message: RpcMessage) -> None:
         """Process a message. Answers go to `emit` in the order in which they complete."""
         self._do(self.peer.receive(message), self._emit)
 
-    def _do(self, act: Act, emit: Emit) -> None:
-        if isinstance(act, Send):
+    def _do(self, act: PeerAction, emit: Emit) -> None:
+        if isinstance(act, SendMessage):
             emit(act.message)
-        elif isinstance(act, Work):
+        elif isinstance(act, ServeRequest):
             self._begin(act, emit)
-        elif isinstance(act, Listen):
+        elif isinstance(act, OpenSubscription):
             self.listen(act)
         else:
-            self.follow(act)
+            self.handle_one_way(act)
 
-    def follow(self, act: Act) -> None:
+    def handle_one_way(self, act: PeerAction) -> None:
         """Perform an action that has no answer."""
-        if isinstance(act, Stop):
+        if isinstance(act, CancelRequest):
             self.stop(act.request_id)
-        elif isinstance(act, Heard):
-            self._hear(act.message)
+        elif isinstance(act, ResolveReply):
+            self._resolve_reply(act.message)
 
-    def _begin(self, work: Work, emit: Emit) -> None:
+    def _begin(self, work: ServeRequest, emit: Emit) -> None:
         if work.request.id in self._tasks:
             emit(Failure(work.request.id, INVALID_REQUEST, "a request with this id is in progress"))
             return
         self.start(work, emit, lambda sent: emit(sent.message))
 
-    def start(self, work: Work, emit: Emit, done: Callable[[Send], None]) -> asyncio.Task[None]:
+    def start(self, work: ServeRequest, emit: Emit, done: Callable[[SendMessage], None]) -> asyncio.Task[None]:
         """Serve a request. `done` is not called if the request is cancelled."""
         number = work.request.id
         task = asyncio.create_task(self._serve(work, emit, done))
@@ -121,44 +121,44 @@ class Conversation:
         task.add_done_callback(lambda _: self._tasks.pop(number, None))
         return task
 
-    async def _serve(self, work: Work, emit: Emit, done: Callable[[Send], None]) -> None:
+    async def _serve(self, work: ServeRequest, emit: Emit, done: Callable[[SendMessage], None]) -> None:
         done(await self.server.perform(work, self.exchange(work, emit)))
 
-    def exchange(self, work: Work, emit: Emit) -> Exchange:
+    def exchange(self, work: ServeRequest, emit: Emit) -> RequestContext:
         if work.meta.version is not None:
             return stateless_exchange(work, emit, self.principal)
-        hello = self.peer.hello
-        assert hello is not None, "no request is served before initialize"
-        return Exchange(
+        initialize_params = self.peer.initialize_params
+        assert initialize_params is not None, "no request is served before initialize"
+        return RequestContext(
             work.meta,
             work.version,
             emit,
-            client=hello.client,
-            capabilities=hello.capabilities,
+            client=initialize_params.client,
+            capabilities=initialize_params.capabilities,
             log_level=self.peer.log_level,
             ask=self._asker(emit),
             principal=self.principal,
         )
 
-    def _asker(self, emit: Emit) -> Ask:
+    def _asker(self, emit: Emit) -> SendInputRequest:
         async def ask(method: str, params: Object) -> Object:
             if self._closed:
-                raise _gone()
-            self._asked += 1
-            number = f"toolwire-{self._asked}"
+                raise _client_gone_error()
+            self._sent_requests += 1
+            number = f"toolwire-{self._sent_requests}"
             answer: asyncio.Future[Object] = asyncio.get_running_loop().create_future()
-            self._questions[number] = answer
-            emit(Request(number, method, params))
+            self._pending_replies[number] = answer
+            emit(RpcRequest(number, method, params))
             try:
                 return await answer
             finally:
-                del self._questions[number]
+                del self._pending_replies[number]
 
         return ask
 
-    def _hear(self, message: Result | Failure) -> None:
+    def _resolve_reply(self, message: Result | Failure) -> None:
         """Pass an answer to the waiting question. Ignore answers that no question waits for."""
-        waiting = None if message.id is None else self._questions.get(message.id)
+        waiting = None if message.id is None else self._pending_replies.get(message.id)
         if waiting is None or waiting.done():
             return
         if isinstance(message, Result):
@@ -166,7 +166,7 @@ class Conversation:
         else:
             waiting.set_exception(ToolError(f"The client answered with an error: {message.message}"))
 
-    def listen(self, listen: Listen) -> None:
+    def listen(self, listen: OpenSubscription) -> None:
         listener = listener_of(listen, self._emit)
         self._subscriptions[listen.request_id] = (listen, listener)
         self._emit(listen.acknowledged)
@@ -191,17 +191,17 @@ class Conversation:
             answer = failure(error)
         return None if answer is None else write(answer)
 
-    async def _answer_all(self, messages: list[Message | RpcError]) -> bytes | None:
+    async def _answer_all(self, messages: list[RpcMessage | RpcError]) -> bytes | None:
         answers = [answer for answer in await asyncio.gather(*map(self._answer, messages)) if answer is not None]
         return write_batch(answers) if answers else None
 
-    async def _answer(self, message: Message | RpcError) -> Message | None:
+    async def _answer(self, message: RpcMessage | RpcError) -> RpcMessage | None:
         if isinstance(message, RpcError):
             return failure(message)
         act = self.peer.receive(message)
-        if isinstance(act, Work):
+        if isinstance(act, ServeRequest):
             act = await self.server.perform(act, self.exchange(act, self._emit))
-        if isinstance(act, Send):
+        if isinstance(act, SendMessage):
             return act.message
         self._do(act, self._emit)
         return None
@@ -212,9 +212,9 @@ class Conversation:
         Questions to the client fail at once, because no answer can arrive any more.
         """
         self._closed = True
-        for question in self._questions.values():
+        for question in self._pending_replies.values():
             if not question.done():
-                question.set_exception(_gone())
+                question.set_exception(_client_gone_error())
         self.server.listeners.remove(self._listener)
         for listen, listener in self._subscriptions.values():
             self.server.listeners.remove(listener)

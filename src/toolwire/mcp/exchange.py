@@ -24,21 +24,21 @@ from ..schema.validate import validator
 from ..wire.mcp.calls import InputRequired
 from ..wire.mcp.errors import INVALID_PARAMS, RpcError, missing_capability
 from ..wire.mcp.meta import Meta
-from ..wire.mcp.notices import Log, Progress, loud_enough
-from ..wire.mcp.rpc import Message
+from ..wire.mcp.notices import LogMessage, Progress, is_level_enabled
+from ..wire.mcp.rpc import RpcMessage
 from ..wire.mcp.versions import STATELESS
 from .listeners import Listeners
 
-__all__ = ["Exchange", "InputNeeded", "current_exchange", "exchanging"]
+__all__ = ["InputNeeded", "RequestContext", "current_exchange", "request_context_var"]
 
-Question: TypeAlias = tuple[str, Object]
+InputRequest: TypeAlias = tuple[str, Object]
 """(method, params)"""
-Ask: TypeAlias = Callable[[str, Object], Awaitable[Object]]
+SendInputRequest: TypeAlias = Callable[[str, Object], Awaitable[Object]]
 
 _CAPABILITIES = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 
 
-_NOBODY = Listeners()
+_NO_LISTENERS = Listeners()
 
 
 class InputNeeded(Transient):
@@ -48,20 +48,20 @@ class InputNeeded(Transient):
         super().__init__("the client must answer a question first", retry_after=float("inf"), before_effect=True)
 
 
-class Exchange:
+class RequestContext:
     """One request, as seen by the function that serves it. `listeners` are all clients that are notified of changes."""
 
     def __init__(
         self,
         meta: Meta,
         version: str,
-        emit: Callable[[Message], None],
+        emit: Callable[[RpcMessage], None],
         *,
         client: Object | None = None,
         capabilities: Object | None = None,
         log_level: str | None = None,
         answers: Object | None = None,
-        ask: Ask | None = None,
+        ask: SendInputRequest | None = None,
         principal: str = "",
     ) -> None:
         self.meta = meta
@@ -70,8 +70,8 @@ class Exchange:
         self.capabilities = capabilities or {}
         self.principal = principal
         self.answers: Object = answers or {}
-        self.unmet: InputRequired | RpcError | None = None
-        self.listeners = _NOBODY
+        self.unanswered: InputRequired | RpcError | None = None
+        self.listeners = _NO_LISTENERS
         self._emit = emit
         self._ask = ask
         self._log_level = log_level
@@ -89,10 +89,10 @@ class Exchange:
 
     def log(self, level: str, data: JSON, logger: str | None = None) -> None:
         """Send a log line to the client, if the client asked for that level."""
-        if loud_enough(level, self._log_level):
-            self._send(Log(level, data, logger).to_notification())
+        if is_level_enabled(level, self._log_level):
+            self._send(LogMessage(level, data, logger).to_notification())
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: RpcMessage) -> None:
         """Send a message, from the event loop or from the thread of a tool."""
         try:
             here = asyncio.get_running_loop() is self._loop
@@ -129,39 +129,39 @@ class Exchange:
         self._count += 1
         return key or f"question_{self._count}"
 
-    async def ask_all(self, questions: Mapping[str, Question]) -> dict[str, Object]:
+    async def ask_all(self, questions: Mapping[str, InputRequest]) -> dict[str, Object]:
         """Ask several questions at once. The keys are chosen by the caller."""
         missing: Object = {name: {} for name in map(_capability, questions.values()) if not self.can(name)}
         if self.version in STATELESS:
             if missing:
-                self.unmet = missing_capability(missing)
+                self.unanswered = missing_capability(missing)
                 raise InputNeeded
             return self._answered(questions)
         if missing or self._ask is None:
             raise ToolError(f"Cannot ask the client: it does not support {', '.join(missing) or 'server requests'}.")
         return {key: await self._ask(method, params) for key, (method, params) in questions.items()}
 
-    def _answered(self, questions: Mapping[str, Question]) -> dict[str, Object]:
+    def _answered(self, questions: Mapping[str, InputRequest]) -> dict[str, Object]:
         """Return the answers sent with the request. End the request if one is missing or does not match its schema."""
         for key in questions:
             if key in self.answers and type(self.answers[key]) is not dict:
                 words = f"the answer to {key!r} must be an object"
-                self.unmet = RpcError(INVALID_PARAMS, words, pointer=f"/params/inputResponses/{key}")
+                self.unanswered = RpcError(INVALID_PARAMS, words, pointer=f"/params/inputResponses/{key}")
                 raise InputNeeded
         open_ones = {key: one for key, one in questions.items() if not _fits(one, self.answers.get(key))}
         if open_ones:
             requests = {key: {"method": method, "params": params} for key, (method, params) in open_ones.items()}
             self.answers = {key: value for key, value in self.answers.items() if key not in open_ones}
-            self.unmet = InputRequired(requests)
+            self.unanswered = InputRequired(requests)
             raise InputNeeded
         return {key: self.answers[key] for key in questions}
 
 
-def _capability(question: Question) -> str:
+def _capability(question: InputRequest) -> str:
     return _CAPABILITIES.get(question[0], question[0])
 
 
-def _fits(question: Question, answer: Object | None) -> bool:
+def _fits(question: InputRequest, answer: Object | None) -> bool:
     """Return True if there is an answer and, for an accepted form, the content matches the requested schema."""
     if answer is None:
         return False
@@ -171,9 +171,9 @@ def _fits(question: Question, answer: Object | None) -> bool:
     return validator(params["requestedSchema"]).accepts(answer.get("content") or {})
 
 
-exchanging: ContextVar[Exchange | None] = ContextVar("toolwire_mcp_exchange", default=None)
+request_context_var: ContextVar[RequestContext | None] = ContextVar("toolwire_mcp_exchange", default=None)
 
 
-def current_exchange() -> Exchange | None:
+def current_exchange() -> RequestContext | None:
     """Return the request that is being served, inside a tool, a resource or a prompt; None elsewhere."""
-    return exchanging.get()
+    return request_context_var.get()

@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 
 from ..wire.loopback import is_address, is_loopback
 
-__all__ = ["LOCAL", "Denied", "Guard"]
+__all__ = ["LOCAL", "AccessDenied", "Guard"]
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
-class Denied(Exception):
+class AccessDenied(Exception):
     """A refused request, with the `status` and headers of the response."""
 
     def __init__(self, status: int, words: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
@@ -61,16 +61,18 @@ class Guard:
         host = address[0] if address else None
         if self._is_local and isinstance(host, str) and is_address(host) and not is_loopback(host):
             message = f"without a token only clients on this machine are served, but other machines can reach {host}"
-            raise Denied(403, f"{message}: configure Guard(tokens=…), or Guard(hosts=…) after another authentication")
+            raise AccessDenied(
+                403, f"{message}: configure Guard(tokens=…), or Guard(hosts=…) after another authentication"
+            )
 
     def admit(self, headers: Mapping[str, str]) -> str:
         """Return the principal. Raise Denied if the host, the origin or the token is not accepted."""
         host = headers.get("host", "")
         if not self._knows(host):
-            raise Denied(403, f"host {host!r} is not allowed")
+            raise AccessDenied(403, f"host {host!r} is not allowed")
         origin = headers.get("origin")
         if origin is not None and not self._trusts(origin):
-            raise Denied(403, f"origin {origin!r} is not allowed")
+            raise AccessDenied(403, f"origin {origin!r} is not allowed")
         return self._principal(headers.get("authorization")) if self._tokens else ""
 
     def _knows(self, host: str) -> bool:
@@ -96,7 +98,7 @@ class Guard:
             if hmac.compare_digest(known, given):
                 owner = who
         if scheme.lower() != "bearer" or owner is None:
-            raise Denied(401, "missing or invalid bearer token", ((b"www-authenticate", b'Bearer realm="mcp"'),))
+            raise AccessDenied(401, "missing or invalid bearer token", ((b"www-authenticate", b'Bearer realm="mcp"'),))
         return owner
 
 

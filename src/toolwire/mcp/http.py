@@ -3,7 +3,7 @@
     app = HttpApp(server)                        uvicorn.run(app), or mounted in another app
 
 A request that states its version, in `_meta` or in a header, is stateless: it is served on its own, and cancelled
-when its client disconnects. `initialize` opens a session (`Mcp-Session-Id`) of the handshake era. An answer without
+when its client disconnects. `initialize` opens a session (`Mcp-HttpSession-Id`) of the handshake era. An answer without
 preceding messages is plain JSON; if other messages come first (progress, logs, questions), the response is an event
 stream.
 """
@@ -17,16 +17,16 @@ from typing import Any, TypeAlias
 from ..wire.mcp.errors import INVALID_PARAMS, INVALID_REQUEST, RpcError
 from ..wire.mcp.headers import SESSION, VERSION, check_headers
 from ..wire.mcp.meta import PROTOCOL_VERSION, Meta, read_meta
-from ..wire.mcp.rpc import LIMIT, Message, Notification, Request, failure, is_batch, read
+from ..wire.mcp.rpc import LIMIT, Notification, RpcMessage, RpcRequest, failure, is_batch, read
 from ..wire.mcp.versions import HANDSHAKE
 from .conversation import listener_of, stateless_exchange
-from .guard import Denied, Guard
-from .peer import Act, Listen, Send, Work, serve_stateless
-from .replies import Headers, Reply, Sender
+from .guard import AccessDenied, Guard
+from .peer import OpenSubscription, PeerAction, SendMessage, ServeRequest, serve_stateless
+from .replies import AsgiSend, Headers, ReplyWriter
 from .server import Server
-from .sessions import Session, Sessions
+from .sessions import HttpSession, HttpSessions
 
-__all__ = ["HttpApp", "Watch", "headers_of", "whole_body"]
+__all__ = ["DisconnectWatch", "HttpApp", "headers_of", "read_request_body"]
 
 Receiver: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
 _ONCE = frozenset({"host", "origin", "authorization", "content-type"})
@@ -43,17 +43,17 @@ class HttpApp:
         self._path = path
         self._guard = guard or Guard()
         self._limit = limit
-        self._sessions = Sessions(server)
+        self._sessions = HttpSessions(server)
 
-    async def __call__(self, scope: Mapping[str, Any], receive: Receiver, send: Sender) -> None:
+    async def __call__(self, scope: Mapping[str, Any], receive: Receiver, send: AsgiSend) -> None:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
             await self._serve(scope, receive, send)
 
-    async def _live(self, receive: Receiver, send: Sender) -> None:
+    async def _live(self, receive: Receiver, send: AsgiSend) -> None:
         await receive()
-        tidying = asyncio.create_task(self.server.keep_tidy())
+        tidying = asyncio.create_task(self.server.sweep_periodically())
         await send({"type": "lifespan.startup.complete"})
         await receive()
         tidying.cancel()
@@ -64,16 +64,16 @@ class HttpApp:
         """End all sessions."""
         await self._sessions.close()
 
-    async def _serve(self, scope: Mapping[str, Any], receive: Receiver, send: Sender) -> None:
-        reply = Reply(send)
+    async def _serve(self, scope: Mapping[str, Any], receive: Receiver, send: AsgiSend) -> None:
+        reply = ReplyWriter(send)
         try:
             if self._path is not None and scope["path"].rstrip("/") != self._path.rstrip("/"):
-                raise Denied(404, f"MCP is served at {self._path}")
+                raise AccessDenied(404, f"MCP is served at {self._path}")
             self._guard.check_address(scope.get("server"))
             headers = headers_of(scope["headers"])
             principal = self._guard.admit(headers)
             await self._method(scope["method"], headers, principal, receive, reply)
-        except Denied as denied:
+        except AccessDenied as denied:
             error = RpcError(INVALID_REQUEST, denied.words)
             await reply.alone(failure(error), denied.status, denied.headers)
         except RpcError as error:
@@ -82,66 +82,71 @@ class HttpApp:
             reply.abandon()
 
     async def _method(
-        self, method: str, headers: Mapping[str, str], principal: str, receive: Receiver, reply: Reply
+        self, method: str, headers: Mapping[str, str], principal: str, receive: Receiver, reply: ReplyWriter
     ) -> None:
         if method == "POST":
             await self._post(headers, principal, receive, reply)
             return
         if method not in ("GET", "DELETE") or SESSION not in headers:
-            raise Denied(405, "method not allowed; send messages by POST", _ALLOW)
+            raise AccessDenied(405, "method not allowed; send messages by POST", _ALLOW)
         session = self._sessions.find(headers[SESSION], principal)
         if method == "DELETE":
             await self._sessions.end(headers[SESSION])
             await reply.empty(200)
         else:
-            await Watch(receive).over(session.stream(reply))
+            await DisconnectWatch(receive).over(session.stream(reply))
 
-    async def _post(self, headers: Mapping[str, str], principal: str, receive: Receiver, reply: Reply) -> None:
+    async def _post(self, headers: Mapping[str, str], principal: str, receive: Receiver, reply: ReplyWriter) -> None:
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise Denied(415, "content-type must be application/json")
+            raise AccessDenied(415, "content-type must be application/json")
         reply.streams = _accepts(headers.get("accept"), "text/event-stream")
         if not reply.streams and not _accepts(headers.get("accept"), "application/json"):
-            raise Denied(406, "accept must allow application/json or text/event-stream")
-        body = await whole_body(headers, receive, self._limit)
+            raise AccessDenied(406, "accept must allow application/json or text/event-stream")
+        body = await read_request_body(headers, receive, self._limit)
         if is_batch(body) and SESSION in headers:
             await reply.raw(await self._sessions.find(headers[SESSION], principal).handle(body))
             return
         message = read(body, limit=self._limit)
         if _is_stateless(message, headers):
-            await self._stateless(message, headers, principal, Watch(receive), reply)
+            await self._stateless(message, headers, principal, DisconnectWatch(receive), reply)
         else:
             await self._handshake(message, headers, principal, receive, reply)
 
     async def _stateless(
-        self, message: Message, headers: Mapping[str, str], principal: str, watch: Watch, reply: Reply
+        self,
+        message: RpcMessage,
+        headers: Mapping[str, str],
+        principal: str,
+        watch: DisconnectWatch,
+        reply: ReplyWriter,
     ) -> None:
-        if not isinstance(message, Request):
+        if not isinstance(message, RpcRequest):
             await reply.empty(202 if isinstance(message, Notification) else 400)
             return
         try:
             act = self._checked(message, headers)
         except RpcError as error:
-            act = Send(failure(error, message.id), error.status)
-        if isinstance(act, Work):
+            act = SendMessage(failure(error, message.id), error.status)
+        if isinstance(act, ServeRequest):
             work = act
             exchange = stateless_exchange(work, reply.emit, principal)
             sent = await watch.over(self.server.perform(work, exchange))
             if sent is not None:
                 await reply.finish(sent)
-        elif isinstance(act, Listen):
+        elif isinstance(act, OpenSubscription):
             await watch.over(self._listen(act, reply))
-        elif isinstance(act, Send):
+        elif isinstance(act, SendMessage):
             await reply.alone(act.message, act.status)
 
-    def _checked(self, request: Request, headers: Mapping[str, str]) -> Act:
+    def _checked(self, request: RpcRequest, headers: Mapping[str, str]) -> PeerAction:
         """Compare the headers with the body, then dispatch the request."""
         meta = _stated(request)
         tool = request.params.get("name") if request.method == "tools/call" else None
-        marks = self.server.catalog.marks(tool) if type(tool) is str else None
+        marks = self.server.catalog.header_arguments(tool) if type(tool) is str else None
         check_headers(headers, request, meta.version or "", marks)
         return serve_stateless(self.server.catalog, request, meta)
 
-    async def _listen(self, listen: Listen, reply: Reply) -> None:
+    async def _listen(self, listen: OpenSubscription, reply: ReplyWriter) -> None:
         """Send notifications until the client disconnects."""
         listener = listener_of(listen, reply.emit)
         reply.emit(listen.acknowledged)
@@ -152,34 +157,36 @@ class HttpApp:
             self.server.listeners.remove(listener)
 
     async def _handshake(
-        self, message: Message, headers: Mapping[str, str], principal: str, receive: Receiver, reply: Reply
+        self, message: RpcMessage, headers: Mapping[str, str], principal: str, receive: Receiver, reply: ReplyWriter
     ) -> None:
         session, opened = self._session(message, headers, principal)
-        if not isinstance(message, Request):
-            session.follow(session.peer.receive(message))
+        if not isinstance(message, RpcRequest):
+            session.handle_one_way(session.peer.receive(message))
             await reply.empty(202)
             return
         act = session.peer.receive(message)
         if opened is not None:
             await self._greet(session, act, opened, reply)
-        elif isinstance(act, Work):
-            await Watch(receive).over(session.serve(act, reply))
-        elif isinstance(act, Send):
+        elif isinstance(act, ServeRequest):
+            await DisconnectWatch(receive).over(session.serve(act, reply))
+        elif isinstance(act, SendMessage):
             await reply.alone(act.message, act.status)
 
-    async def _greet(self, session: Session, act: Act, opened: str, reply: Reply) -> None:
-        assert isinstance(act, Send)
-        if session.peer.hello is None:  # initialize was refused
+    async def _greet(self, session: HttpSession, act: PeerAction, opened: str, reply: ReplyWriter) -> None:
+        assert isinstance(act, SendMessage)
+        if session.peer.initialize_params is None:  # initialize was refused
             await self._sessions.end(opened)
             await reply.alone(act.message, act.status)
         else:
             await reply.alone(act.message, act.status, ((SESSION.encode(), opened.encode()),))
 
-    def _session(self, message: Message, headers: Mapping[str, str], principal: str) -> tuple[Session, str | None]:
+    def _session(
+        self, message: RpcMessage, headers: Mapping[str, str], principal: str
+    ) -> tuple[HttpSession, str | None]:
         """Return the session of a message; `initialize` opens one."""
-        if isinstance(message, Request) and message.method == "initialize" and SESSION not in headers:
+        if isinstance(message, RpcRequest) and message.method == "initialize" and SESSION not in headers:
             return self._sessions.open(principal)
-        number = message.id if isinstance(message, Request) else None
+        number = message.id if isinstance(message, RpcRequest) else None
         if SESSION not in headers:
             words = "send initialize first and use its Mcp-Session-Id, or state the protocol version in _meta"
             raise RpcError(INVALID_REQUEST, words, request_id=number)
@@ -189,20 +196,20 @@ class HttpApp:
         return self._sessions.find(headers[SESSION], principal), None
 
 
-async def whole_body(headers: Mapping[str, str], receive: Receiver, limit: int) -> bytes:
+async def read_request_body(headers: Mapping[str, str], receive: Receiver, limit: int) -> bytes:
     """Read the body of a request. Raise Denied if it exceeds the limit."""
     declared = headers.get("content-length", "")
     if declared.isdecimal() and len(declared) < 16 and int(declared) > limit:
-        raise Denied(413, f"message is larger than {limit} bytes")
+        raise AccessDenied(413, f"message is larger than {limit} bytes")
     pieces, size = [], 0
     while True:
         event = await receive()
         if event["type"] == "http.disconnect":
-            raise Denied(400, "message is truncated: the client disconnected")
+            raise AccessDenied(400, "message is truncated: the client disconnected")
         pieces.append(event.get("body", b""))
         size += len(pieces[-1])
         if size > limit:
-            raise Denied(413, f"message is larger than {limit} bytes")
+            raise AccessDenied(413, f"message is larger than {limit} bytes")
         if not event.get("more_body"):
             return b"".join(pieces)
 
@@ -213,7 +220,7 @@ def headers_of(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
     for name, value in raw:
         key = name.decode("latin-1").lower()
         if key in headers and (key in _ONCE or key.startswith("mcp-")):
-            raise Denied(400, f"duplicate header {key}")
+            raise AccessDenied(400, f"duplicate header {key}")
         headers[key] = value.decode("latin-1")
     return headers
 
@@ -225,9 +232,9 @@ def _accepts(accept: str | None, wanted: str) -> bool:
     return not kinds.isdisjoint({wanted, "*/*", f"{wanted.partition('/')[0]}/*"})
 
 
-def _is_stateless(message: Message, headers: Mapping[str, str]) -> bool:
+def _is_stateless(message: RpcMessage, headers: Mapping[str, str]) -> bool:
     """Return True if the message states its version in `_meta`, or a version without sessions in its header."""
-    params = message.params if isinstance(message, (Request, Notification)) else {}
+    params = message.params if isinstance(message, (RpcRequest, Notification)) else {}
     meta = params.get("_meta")
     if type(meta) is dict and PROTOCOL_VERSION in meta:
         return True
@@ -235,7 +242,7 @@ def _is_stateless(message: Message, headers: Mapping[str, str]) -> bool:
     return version is not None and version not in HANDSHAKE and SESSION not in headers
 
 
-def _stated(request: Request) -> Meta:
+def _stated(request: RpcRequest) -> Meta:
     """Return the `_meta` of a stateless request, in which the version is required."""
     try:
         meta = read_meta(request.params)
@@ -246,7 +253,7 @@ def _stated(request: Request) -> Meta:
     return meta
 
 
-class Watch:
+class DisconnectWatch:
     """Run work for as long as the client is connected."""
 
     def __init__(self, receive: Receiver) -> None:

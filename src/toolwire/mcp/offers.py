@@ -32,7 +32,7 @@ from ..schema.infer import tool
 from ..wire.mcp.content import encode_block
 from ..wire.mcp.versions import LATEST
 
-__all__ = ["Prompt", "Resource", "contents_of", "messages_of", "offered_by", "prompt", "resource"]
+__all__ = ["Prompt", "Resource", "contents_of", "find_offers", "messages_of", "prompt", "resource"]
 
 _VARIABLE = re.compile(r"\{(\w+)\}")
 
@@ -141,7 +141,7 @@ def resource(
     """Make a decorator that turns a function into a resource."""
 
     def make(function: Callable[..., Any]) -> Resource:
-        made = Resource(uri, name or function.__name__, function, _words(function), media_type, title)
+        made = Resource(uri, name or function.__name__, function, _description(function), media_type, title)
         named = set(_VARIABLE.findall(uri))
         taken = set(tool(function).input_schema["properties"])  # type: ignore[index]
         if named != taken:
@@ -178,17 +178,17 @@ def prompt(
     def make(function: Callable[..., Any]) -> Prompt:
         declared = tool(function)
         return Prompt(
-            name or declared.name, function, declared.input_schema or {}, _words(function), title, complete or {}
+            name or declared.name, function, declared.input_schema or {}, _description(function), title, complete or {}
         )
 
     return make if function is None else make(function)
 
 
-def _words(function: Callable[..., Any]) -> str | None:
+def _description(function: Callable[..., Any]) -> str | None:
     return tool(function).description
 
 
-def offered_by(module: ModuleType) -> tuple[list[Resource], list[Prompt]]:
+def find_offers(module: ModuleType) -> tuple[list[Resource], list[Prompt]]:
     """Return the resources and prompts of a module, in the order of their definition."""
     members = [value for name, value in vars(module).items() if not name.startswith("_")]
     resources = [value for value in members if isinstance(value, Resource)]

@@ -15,15 +15,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from ..wire.mcp.notices import PASSING
-from ..wire.mcp.rpc import Message, Notification, write
+from ..wire.mcp.notices import DISCARDABLE
+from ..wire.mcp.rpc import Notification, RpcMessage, write
 
-__all__ = ["Sink", "is_full", "open_sink", "private_output", "say"]
+__all__ = ["OutputStream", "is_full", "open_output", "private_output", "write_line"]
 
-_FULL = 4 * 1024 * 1024
+_HIGH_WATER = 4 * 1024 * 1024
 
 
-class Sink(Protocol):
+class OutputStream(Protocol):
     """A destination for lines: a transport, or a file."""
 
     def write(self, data: bytes) -> None: ...
@@ -35,23 +35,23 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
-def say(sink: Sink, message: Message) -> None:
+def write_line(sink: OutputStream, message: RpcMessage) -> None:
     """Write a message. Drop progress and log messages while the buffer is full, because they are useless later."""
-    passes = isinstance(message, Notification) and message.method in PASSING
+    passes = isinstance(message, Notification) and message.method in DISCARDABLE
     if not (sink.is_closing() or (passes and is_full(sink))):
         sink.write(write(message) + b"\n")
 
 
-def is_full(sink: Sink) -> bool:
+def is_full(sink: OutputStream) -> bool:
     """Return True if so much output is unread that no more input should be read."""
-    return sink.get_write_buffer_size() > _FULL
+    return sink.get_write_buffer_size() > _HIGH_WATER
 
 
-async def open_sink(output: Any) -> tuple[Sink, asyncio.Future[None]]:
+async def open_output(output: Any) -> tuple[OutputStream, asyncio.Future[None]]:
     """Return the sink, and a future that completes when it is closed."""
     loop = asyncio.get_running_loop()
     if stat.S_ISREG(os.fstat(output.fileno()).st_mode):
-        file = _File(output)
+        file = _FileOutput(output)
         return file, file.lost
     transport, written = await loop.connect_write_pipe(_Output, output)
     return transport, written.lost
@@ -68,7 +68,7 @@ class _Output(asyncio.Protocol):
             self.lost.set_result(None)
 
 
-class _File:
+class _FileOutput:
     """A regular file as a sink: writing to it never blocks."""
 
     def __init__(self, file: Any) -> None:

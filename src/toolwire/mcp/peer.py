@@ -20,30 +20,39 @@ from ..ir.errors import ProtocolError
 from ..ir.pointer import Object
 from ..ir.value import Value
 from ..wire.mcp.errors import INVALID_PARAMS, INVALID_REQUEST, RequestId, RpcError, unknown_method, unsupported_version
-from ..wire.mcp.greeting import Hello, read_hello
+from ..wire.mcp.greeting import InitializeParams, read_initialize
 from ..wire.mcp.meta import SERVER_INFO, SUBSCRIPTION_ID, Meta, read_meta
 from ..wire.mcp.notices import CANCELLED, LEVELS, read_cancelled
-from ..wire.mcp.rpc import Failure, Message, Notification, Request, Result, failure
-from ..wire.mcp.versions import LATEST_HANDSHAKE, STATELESS, agreed
+from ..wire.mcp.rpc import Failure, Notification, Result, RpcMessage, RpcRequest, failure
+from ..wire.mcp.versions import LATEST_HANDSHAKE, STATELESS, negotiate_version
 from .catalog import Catalog
 
-__all__ = ["Act", "Heard", "Listen", "Peer", "Send", "Stop", "Work", "serve_stateless"]
+__all__ = [
+    "CancelRequest",
+    "OpenSubscription",
+    "PeerAction",
+    "ResolveReply",
+    "SendMessage",
+    "ServeRequest",
+    "ServerProtocol",
+    "serve_stateless",
+]
 
 
-class Send(Value, frozen=True):
+class SendMessage(Value, frozen=True):
     """Send an answer. `status` is its HTTP status."""
 
     message: Result | Failure
     status: int = 200
 
 
-class Work(Value, frozen=True):
-    request: Request
+class ServeRequest(Value, frozen=True):
+    request: RpcRequest
     meta: Meta
     version: str
 
 
-class Listen(Value, frozen=True):
+class OpenSubscription(Value, frozen=True):
     """Start a subscription. `wanted` is the supported part of the requested notifications."""
 
     request_id: RequestId
@@ -64,33 +73,33 @@ class Listen(Value, frozen=True):
         return Result(self.request_id, {"resultType": "complete", "_meta": meta})
 
 
-class Stop(Value, frozen=True):
+class CancelRequest(Value, frozen=True):
     request_id: RequestId
 
 
-class Heard(Value, frozen=True):
+class ResolveReply(Value, frozen=True):
     message: Result | Failure
 
 
-Act: TypeAlias = Send | Work | Listen | Stop | Heard | None
+PeerAction: TypeAlias = SendMessage | ServeRequest | OpenSubscription | CancelRequest | ResolveReply | None
 
-_WORKS = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
+_SERVED_METHODS = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
 _LISTS = frozenset({"tools/list", "resources/list", "resources/templates/list", "prompts/list"})
 
 
-def serve_stateless(catalog: Catalog, request: Request, meta: Meta) -> Act:
+def serve_stateless(catalog: Catalog, request: RpcRequest, meta: Meta) -> PeerAction:
     """Dispatch a request that carries its own version and capabilities."""
     version, method = meta.version or "", request.method
     if version not in STATELESS:
         raise unsupported_version(version, STATELESS)
-    if method in _WORKS and catalog.has(method):
-        return Work(request, meta, version)
+    if method in _SERVED_METHODS and catalog.has(method):
+        return ServeRequest(request, meta, version)
     if method in _LISTS and catalog.has(method):
-        return Send(Result(request.id, catalog.listed(method, request.params, version)))
+        return SendMessage(Result(request.id, catalog.list_result(method, request.params, version)))
     if method == "server/discover":
-        return Send(Result(request.id, catalog.card().discovered()))
+        return SendMessage(Result(request.id, catalog.card().discovered()))
     if method == "subscriptions/listen":
-        return Listen(request.id, _heard_of(request.params, catalog))
+        return OpenSubscription(request.id, _supported_notifications(request.params, catalog))
     raise unknown_method(method)
 
 
@@ -101,7 +110,7 @@ _CHANGES = {
 }
 
 
-def _heard_of(params: Object, catalog: Catalog) -> Object:
+def _supported_notifications(params: Object, catalog: Catalog) -> Object:
     asked = params.get("notifications")
     if type(asked) is not dict:
         raise RpcError(INVALID_PARAMS, "notifications must be an object", pointer="/params/notifications")
@@ -112,16 +121,16 @@ def _heard_of(params: Object, catalog: Catalog) -> Object:
     return wanted
 
 
-class Peer:
+class ServerProtocol:
     """One conversation. The only state between messages is the outcome of `initialize`."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self.hello: Hello | None = None
+        self.initialize_params: InitializeParams | None = None
         self.version = LATEST_HANDSHAKE
         self.log_level = "info"
         self.subscribed: set[str] = set()
-        self._methods: dict[str, Callable[[Request], Object]] = {
+        self._methods: dict[str, Callable[[RpcRequest], Object]] = {
             "initialize": self._initialize,
             "ping": lambda _: {},
             "logging/setLevel": self._set_level,
@@ -129,68 +138,68 @@ class Peer:
             "resources/unsubscribe": self._unsubscribe,
         }
 
-    def receive(self, message: Message) -> Act:
+    def receive(self, message: RpcMessage) -> PeerAction:
         """Return the action for a message. An invalid request results in an error answer."""
-        if isinstance(message, Request):
+        if isinstance(message, RpcRequest):
             try:
-                return self._asked(message)
+                return self._handle_request(message)
             except RpcError as error:
-                return Send(failure(error, message.id), error.status)
+                return SendMessage(failure(error, message.id), error.status)
         if isinstance(message, Notification):
-            return _told(message)
-        return Heard(message)
+            return _handle_notification(message)
+        return ResolveReply(message)
 
-    def _asked(self, request: Request) -> Act:
+    def _handle_request(self, request: RpcRequest) -> PeerAction:
         meta = read_meta(request.params)
         if meta.version is not None:
             return serve_stateless(self._catalog, request, meta)
         method = request.method
-        if self.hello is None and method not in ("initialize", "ping"):
+        if self.initialize_params is None and method not in ("initialize", "ping"):
             raise RpcError(INVALID_REQUEST, "send initialize first, or state the version in _meta", status=400)
-        if method in _WORKS and self._catalog.has(method):
-            return Work(request, meta, self.version)
+        if method in _SERVED_METHODS and self._catalog.has(method):
+            return ServeRequest(request, meta, self.version)
         if method in _LISTS and self._catalog.has(method):
-            return Send(Result(request.id, self._catalog.listed(method, request.params, self.version)))
+            return SendMessage(Result(request.id, self._catalog.list_result(method, request.params, self.version)))
         handler = self._methods.get(method)
         if handler is None or not self._catalog.has(method):
             raise unknown_method(method)
-        return Send(Result(request.id, handler(request)))
+        return SendMessage(Result(request.id, handler(request)))
 
-    def _initialize(self, request: Request) -> Object:
-        if self.hello is not None:
+    def _initialize(self, request: RpcRequest) -> Object:
+        if self.initialize_params is not None:
             raise RpcError(INVALID_REQUEST, "initialize was already sent")
-        hello = read_hello(request.params)
-        self.hello, self.version = hello, agreed(hello.version)
+        hello = read_initialize(request.params)
+        self.initialize_params, self.version = hello, negotiate_version(hello.version)
         return self._catalog.card(handshake=True).initialized(self.version)
 
-    def _set_level(self, request: Request) -> Object:
+    def _set_level(self, request: RpcRequest) -> Object:
         level = request.params.get("level")
         if level not in LEVELS:
             raise RpcError(INVALID_PARAMS, f"level must be one of {', '.join(LEVELS)}", pointer="/params/level")
         self.log_level = level
         return {}
 
-    def _subscribe(self, request: Request) -> Object:
+    def _subscribe(self, request: RpcRequest) -> Object:
         self.subscribed.add(_uri(request))
         return {}
 
-    def _unsubscribe(self, request: Request) -> Object:
+    def _unsubscribe(self, request: RpcRequest) -> Object:
         self.subscribed.discard(_uri(request))
         return {}
 
 
-def _uri(request: Request) -> str:
+def _uri(request: RpcRequest) -> str:
     uri = request.params.get("uri")
     if type(uri) is not str:
         raise RpcError(INVALID_PARAMS, "uri is missing", pointer="/params/uri")
     return uri
 
 
-def _told(notification: Notification) -> Act:
+def _handle_notification(notification: Notification) -> PeerAction:
     """Return the action for a notification. Ignore malformed ones, because a notification has no answer."""
     if notification.method == CANCELLED:
         try:
-            return Stop(read_cancelled(notification.params).request_id)
+            return CancelRequest(read_cancelled(notification.params).request_id)
         except ProtocolError:
             return None
     return None

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-from ..wire.mcp.notices import PASSING
-from ..wire.mcp.rpc import Failure, Message, Notification, write
-from .peer import Send
+from ..wire.mcp.notices import DISCARDABLE
+from ..wire.mcp.rpc import Failure, Notification, RpcMessage, write
+from .peer import SendMessage
 
-__all__ = ["Headers", "Reply", "Sender"]
+__all__ = ["AsgiSend", "Headers", "ReplyWriter"]
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
-Sender: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+AsgiSend: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 
 _JSON = (b"content-type", b"application/json")
 _EVENTS: Headers = (
@@ -27,10 +27,10 @@ _KEEP_ALIVE = 15.0
 _MOST_WAITING = 4096
 
 
-class Reply:
+class ReplyWriter:
     """The response to one HTTP request. The first message before the answer turns it into an event stream."""
 
-    def __init__(self, send: Sender) -> None:
+    def __init__(self, send: AsgiSend) -> None:
         self.streams = True
         self._send = send
         self._waiting: deque[bytes] = deque()
@@ -39,14 +39,14 @@ class Reply:
         self._over = False
         self._closed = asyncio.Event()
 
-    def emit(self, message: Message) -> None:
+    def emit(self, message: RpcMessage) -> None:
         """Send a message before the answer. Ignored if the client does not accept event streams.
 
         Progress and log messages are dropped while too many messages are unread.
         """
         if self._over or not (self.streams or self._pump):
             return
-        if len(self._waiting) >= _MOST_WAITING and isinstance(message, Notification) and message.method in PASSING:
+        if len(self._waiting) >= _MOST_WAITING and isinstance(message, Notification) and message.method in DISCARDABLE:
             return
         self._waiting.append(b"event: message\ndata: %b\n\n" % write(message))
         self._more.set()
@@ -64,7 +64,7 @@ class Reply:
             self._more.clear()
             await self._more.wait()
 
-    async def finish(self, sent: Send) -> None:
+    async def finish(self, sent: SendMessage) -> None:
         """Send the answer: as a document, or as the last event of the stream."""
         if self._pump is None:
             await self.alone(sent.message, sent.status)
@@ -108,7 +108,7 @@ class Reply:
         if self._pump is not None:
             self._pump.cancel()
 
-    async def alone(self, message: Failure | Message, status: int = 200, headers: Headers = ()) -> None:
+    async def alone(self, message: Failure | RpcMessage, status: int = 200, headers: Headers = ()) -> None:
         assert not isinstance(message, Notification)
         await self._document(write(message), status, headers)
 

@@ -29,11 +29,11 @@ from ..ir.parts import Text, ToolResult
 from ..ir.pointer import Object
 from ..net.runner import Runner
 from ..net.stores import open_store
-from ..net.threads import Threads
+from ..net.threads import ThreadPool
 from ..run.policy import Policy
 from ..run.records import Store
-from ..run.results import code_of, spoken
-from ..run.signature import signature
+from ..run.results import code_of, error_text
+from ..run.signature import function_signature
 from ..run.toolbox import Source
 from ..schema.validate import Validator, validator
 from ..wire.mcp.calls import InputRequired, encode_result, read_call
@@ -42,10 +42,10 @@ from ..wire.mcp.meta import SERVER_INFO
 from ..wire.mcp.rpc import Failure, Result, failure
 from ..wire.mcp.versions import STATELESS
 from .catalog import Catalog
-from .exchange import Exchange, InputNeeded, exchanging
+from .exchange import InputNeeded, RequestContext, request_context_var
 from .listeners import Listeners
 from .offers import Prompt, Resource, contents_of, messages_of
-from .peer import Send, Work
+from .peer import SendMessage, ServeRequest
 from .request_state import RequestState
 
 __all__ = ["Server"]
@@ -53,7 +53,7 @@ __all__ = ["Server"]
 _log = logging.getLogger("toolwire.mcp")
 _LONGEST_KEY = 200
 _THREADS = 32
-_Worker: TypeAlias = Callable[[Work, Exchange], Awaitable[Object]]
+_Worker: TypeAlias = Callable[[ServeRequest, RequestContext], Awaitable[Object]]
 
 
 class Server:
@@ -88,7 +88,7 @@ class Server:
         tools = self.runner.box.tools
         self.catalog = Catalog(tools, resources, prompts, info=info, instructions=instructions, ttl_ms=ttl_ms)
         self.listeners = Listeners()
-        self._threads = Threads(_THREADS)
+        self._threads = ThreadPool(_THREADS)
         self._state = RequestState(secret or secrets.token_bytes(32), time.time)
         self._outputs: dict[str, Validator] = {
             tool.name: validator(tool.output_schema) for tool in tools if tool.output_schema is not None
@@ -104,7 +104,7 @@ class Server:
         self.runner.close()
         self._threads.close()
 
-    async def keep_tidy(self, every: float = 3600.0) -> None:
+    async def sweep_periodically(self, every: float = 3600.0) -> None:
         """Remove expired records from the store at intervals, until cancelled."""
         while True:
             await sleep(every)
@@ -113,22 +113,22 @@ class Server:
             except StoreError as error:
                 _log.warning("cannot remove expired records from the store: %s", error)
 
-    async def perform(self, work: Work, exchange: Exchange) -> Send:
+    async def perform(self, work: ServeRequest, exchange: RequestContext) -> SendMessage:
         """Return the answer to a request that runs a function."""
         number = work.request.id
         exchange.listeners = self.listeners
-        token = exchanging.set(exchange)
+        token = request_context_var.set(exchange)
         try:
-            return Send(Result(number, await self._workers[work.request.method](work, exchange)))
+            return SendMessage(Result(number, await self._workers[work.request.method](work, exchange)))
         except RpcError as error:
-            return Send(failure(error, number), error.status)
+            return SendMessage(failure(error, number), error.status)
         except Exception as error:  # noqa: BLE001  # the author's own function may raise anything
             _log.exception("%s failed", work.request.method)
-            return Send(Failure(number, INTERNAL_ERROR, f"{work.request.method} failed: {spoken(error)}"))
+            return SendMessage(Failure(number, INTERNAL_ERROR, f"{work.request.method} failed: {error_text(error)}"))
         finally:
-            exchanging.reset(token)
+            request_context_var.reset(token)
 
-    async def _call(self, work: Work, exchange: Exchange) -> Object:
+    async def _call(self, work: ServeRequest, exchange: RequestContext) -> Object:
         asked = read_call(work.request, work.meta)
         call, key = asked.call, asked.meta.idempotency_key
         box = self.runner.box
@@ -138,8 +138,8 @@ class Server:
             self._resume(work, exchange, asked.answers, asked.state)
         keys = None if key is None else {call.id: _scoped(key, exchange.principal)}
         (result,) = await self.runner.run([call], keys=keys)
-        if exchange.unmet is not None and code_of(result) == "failed":
-            return self._unmet(work, exchange)
+        if exchange.unanswered is not None and code_of(result) == "failed":
+            return self._input_required(work, exchange)
         if call.name in self._outputs and not result.is_error:
             result = self._as_declared(result)
         return encode_result(result, version=work.version, server=self.catalog.info)
@@ -154,22 +154,22 @@ class Server:
         words = f"{result.name} ran, but its result does not match its output schema: {problems}. Result: {result.text}"
         return replace(result, parts=(Text(words),), structured=None, is_error=True)
 
-    def _resume(self, work: Work, exchange: Exchange, answers: Object, state: str | None) -> None:
+    def _resume(self, work: ServeRequest, exchange: RequestContext, answers: Object, state: str | None) -> None:
         """Restore the answers for a repeated request that needed input: the earlier ones and the new ones."""
         request = work.request
         known = {} if state is None else self._state.open(state, request.method, request.params, exchange.principal)
         exchange.answers = {**known, **answers}
 
-    def _unmet(self, work: Work, exchange: Exchange) -> Object:
-        unmet = exchange.unmet
-        if not isinstance(unmet, InputRequired):
-            assert isinstance(unmet, RpcError)
-            raise unmet
+    def _input_required(self, work: ServeRequest, exchange: RequestContext) -> Object:
+        unanswered = exchange.unanswered
+        if not isinstance(unanswered, InputRequired):
+            assert isinstance(unanswered, RpcError)
+            raise unanswered
         request = work.request
         state = self._state.seal(exchange.answers, request.method, request.params, exchange.principal)
-        return {**replace(unmet, state=state).to_json(), "_meta": {SERVER_INFO: self.catalog.info}}
+        return {**replace(unanswered, state=state).to_json(), "_meta": {SERVER_INFO: self.catalog.info}}
 
-    async def _read(self, work: Work, exchange: Exchange) -> Object:
+    async def _read(self, work: ServeRequest, exchange: RequestContext) -> Object:
         uri = work.request.params.get("uri")
         found = self.catalog.find_resource(uri) if isinstance(uri, str) else None
         stateless = work.version in STATELESS
@@ -177,44 +177,46 @@ class Server:
             code = INVALID_PARAMS if stateless else RESOURCE_NOT_FOUND
             raise RpcError(code, f"Resource not found: {uri}", data={"uri": uri})
         one, variables = found
-        value = await self._asked(work, exchange, one.function, variables)
-        if isinstance(value, _Unmet):
+        value = await self._run_function(work, exchange, one.function, variables)
+        if isinstance(value, _InputRequiredReply):
             return value.answer
         out = {"contents": contents_of(value, str(uri), one.media_type)}
-        return self._complete_result({**out, **self.catalog.kept()} if stateless else out, work.version)
+        return self._complete_result({**out, **self.catalog.cache_hints()} if stateless else out, work.version)
 
-    async def _get(self, work: Work, exchange: Exchange) -> Object:
+    async def _get(self, work: ServeRequest, exchange: RequestContext) -> Object:
         params = work.request.params
         one = self.catalog.find_prompt(params.get("name"))
-        value = await self._asked(work, exchange, one.function, _prompt_arguments(one, params))
-        if isinstance(value, _Unmet):
+        value = await self._run_function(work, exchange, one.function, _prompt_arguments(one, params))
+        if isinstance(value, _InputRequiredReply):
             return value.answer
         out: Object = {"messages": messages_of(value, work.version)}
         if one.description is not None:
             out["description"] = one.description
         return self._complete_result(out, work.version)
 
-    async def _asked(self, work: Work, exchange: Exchange, function: Callable[..., Any], given: Object) -> Any:
-        """Call the function of a resource or prompt. Return its value, or `_Unmet` if it needs input."""
+    async def _run_function(
+        self, work: ServeRequest, exchange: RequestContext, function: Callable[..., Any], given: Object
+    ) -> Any:
+        """Call the function of a resource or prompt. Return its value, or `_InputRequiredReply` if it needs input."""
         params = work.request.params
         answers, state = params.get("inputResponses"), params.get("requestState")
         if isinstance(answers, dict) or isinstance(state, str):
             self._resume(work, exchange, answers or {}, state)
         try:
-            arguments = signature(function).fit(given)
+            arguments = function_signature(function).fit(given)
         except Exception as error:
-            raise RpcError(INVALID_PARAMS, f"invalid arguments: {spoken(error)}") from error
+            raise RpcError(INVALID_PARAMS, f"invalid arguments: {error_text(error)}") from error
         try:
-            return await self._called(function, arguments)
+            return await self._call_function(function, arguments)
         except InputNeeded:
-            return _Unmet(self._unmet(work, exchange))
+            return _InputRequiredReply(self._input_required(work, exchange))
 
-    async def _called(self, function: Callable[..., Any], arguments: Object) -> Any:
+    async def _call_function(self, function: Callable[..., Any], arguments: Object) -> Any:
         if inspect.iscoroutinefunction(function):
             return await function(**arguments)
         return await wrap_future(self._threads.submit(partial(copy_context().run, function, **arguments)))
 
-    async def _complete(self, work: Work, exchange: Exchange) -> Object:
+    async def _complete(self, work: ServeRequest, exchange: RequestContext) -> Object:
         params = work.request.params
         ref, argument = params.get("ref"), params.get("argument")
         if not isinstance(ref, dict) or not isinstance(argument, dict):
@@ -233,7 +235,7 @@ class Server:
         return out
 
 
-class _Unmet:
+class _InputRequiredReply:
     """An answer that requests input."""
 
     __slots__ = ("answer",)

@@ -8,27 +8,27 @@ import time
 from collections import OrderedDict
 
 from ..wire.mcp.errors import INVALID_REQUEST, RpcError
-from ..wire.mcp.rpc import Failure, Message
+from ..wire.mcp.rpc import Failure, RpcMessage
 from .conversation import Conversation
-from .peer import Send, Work
-from .replies import Reply
+from .peer import SendMessage, ServeRequest
+from .replies import ReplyWriter
 from .server import Server
 
-__all__ = ["Session", "Sessions"]
+__all__ = ["HttpSession", "HttpSessions"]
 
 _MOST = 10_000
 _IDLE = 3600.0
 
 
-class Session(Conversation):
+class HttpSession(Conversation):
     """One session. Messages that belong to no request go to the stream that the client opened with GET, if any."""
 
     def __init__(self, server: Server, principal: str) -> None:
         super().__init__(server, self._unasked, principal)
-        self._open: list[Reply] = []
+        self._open: list[ReplyWriter] = []
         self.used = time.monotonic()
 
-    def _unasked(self, message: Message) -> None:
+    def _unasked(self, message: RpcMessage) -> None:
         if self._open:
             self._open[-1].emit(message)
 
@@ -41,7 +41,7 @@ class Session(Conversation):
             reply.close()
         await super().close(grace)
 
-    async def stream(self, reply: Reply) -> None:
+    async def stream(self, reply: ReplyWriter) -> None:
         """Send messages until the client disconnects."""
         self._open.append(reply)
         try:
@@ -49,14 +49,14 @@ class Session(Conversation):
         finally:
             self._open.remove(reply)
 
-    async def serve(self, work: Work, reply: Reply) -> None:
+    async def serve(self, work: ServeRequest, reply: ReplyWriter) -> None:
         """Serve a request. In this era a disconnect cancels nothing: the work continues without the client."""
         if work.request.id in self._tasks:
             await reply.alone(Failure(work.request.id, INVALID_REQUEST, "a request with this id is in progress"), 400)
             return
-        answered: asyncio.Future[Send | None] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[SendMessage | None] = asyncio.get_running_loop().create_future()
 
-        def done(sent: Send | None) -> None:
+        def done(sent: SendMessage | None) -> None:
             if not answered.done():
                 answered.set_result(sent)
 
@@ -66,23 +66,23 @@ class Session(Conversation):
         await (reply.end() if sent is None else reply.finish(sent))
 
 
-class Sessions:
+class HttpSessions:
     """Sessions by their unguessable ids. Idle sessions are removed, the least recently used first."""
 
     def __init__(self, server: Server, *, most: int = _MOST, idle: float = _IDLE) -> None:
         self._server = server
         self._most = most
         self._idle = idle
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._sessions: OrderedDict[str, HttpSession] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
 
-    def open(self, principal: str) -> tuple[Session, str]:
+    def open(self, principal: str) -> tuple[HttpSession, str]:
         self._forget()
         number = secrets.token_urlsafe(24)
-        session = self._sessions[number] = Session(self._server, principal)
+        session = self._sessions[number] = HttpSession(self._server, principal)
         return session, number
 
-    def find(self, number: str, principal: str) -> Session:
+    def find(self, number: str, principal: str) -> HttpSession:
         """Return the session, if it exists and belongs to the caller."""
         session = self._sessions.get(number)
         if session is None or session.principal != principal:
@@ -90,7 +90,7 @@ class Sessions:
         self._use(number, session)
         return session
 
-    def _use(self, number: str, session: Session) -> None:
+    def _use(self, number: str, session: HttpSession) -> None:
         session.used = time.monotonic()
         self._sessions.move_to_end(number)
 

@@ -13,9 +13,9 @@ import sys
 from ..ir.errors import ProtocolError
 from ..stream.ndjson import NDJSONDecoder
 from ..wire.mcp.errors import PARSE_ERROR, RpcError
-from ..wire.mcp.rpc import LIMIT, Message, failure, is_batch, read
+from ..wire.mcp.rpc import LIMIT, RpcMessage, failure, is_batch, read
 from .conversation import Conversation
-from .output import Sink, is_full, open_sink, private_output, say
+from .output import OutputStream, is_full, open_output, private_output, write_line
 from .server import Server
 
 __all__ = ["LineServer", "serve_stdio"]
@@ -27,7 +27,7 @@ _BUSY, _CALM = 1024, 512
 class LineServer(asyncio.Protocol):
     """One conversation over two byte streams. Reads no faster than it can serve and write (back-pressure)."""
 
-    def __init__(self, server: Server, output: Sink) -> None:
+    def __init__(self, server: Server, output: OutputStream) -> None:
         self._output = output
         self._lines = NDJSONDecoder(LIMIT)
         self._input: asyncio.ReadTransport | None = None
@@ -68,8 +68,8 @@ class LineServer(asyncio.Protocol):
         if answer is not None:
             self._output.write(answer + b"\n")
 
-    def emit(self, message: Message) -> None:
-        say(self._output, message)
+    def emit(self, message: RpcMessage) -> None:
+        write_line(self._output, message)
 
     def _pause_if_busy(self) -> None:
         if self._input is not None and self._is_busy(_BUSY):
@@ -106,9 +106,9 @@ class LineServer(asyncio.Protocol):
 async def serve_stdio(server: Server) -> None:
     """Serve until the input ends or the output is closed by its reader."""
     with private_output() as output:
-        sink, lost = await open_sink(output)
+        sink, lost = await open_output(output)
         lines = await _source(server, sink)
-        tidying = asyncio.create_task(server.keep_tidy())
+        tidying = asyncio.create_task(server.sweep_periodically())
         await asyncio.wait({lines.ended, lost}, return_when=asyncio.FIRST_COMPLETED)
         tidying.cancel()
         await lines.close(0.0 if lost.done() else _GRACE)
@@ -116,7 +116,7 @@ async def serve_stdio(server: Server) -> None:
         await asyncio.wait({lost}, timeout=_GRACE)
 
 
-async def _source(server: Server, sink: Sink) -> LineServer:
+async def _source(server: Server, sink: OutputStream) -> LineServer:
     loop = asyncio.get_running_loop()
     if stat.S_ISREG(os.fstat(0).st_mode):
         lines = LineServer(server, sink)

@@ -23,7 +23,7 @@ from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response
 from ..ir.value import Value
-from ..run.observe import Observer, Retriever, told
+from ..run.observe import Observer, Retriever, notify_response
 from ..run.session import AskModel, Budget, Done, GiveUp, RunTools, Session
 from ..run.toolbox import Source
 from ..stream.arguments import ArgumentWatch
@@ -114,7 +114,7 @@ class Agent:
             if isinstance(step, AskModel):
                 dispatch = self._dispatch(session)
                 try:
-                    heard, request, began = _Heard(dispatch), self._chosen(step.request), time.perf_counter()
+                    heard, request, began = _StreamCollector(dispatch), self._chosen(step.request), time.perf_counter()
                     async with aclosing(_in_time(self.model.stream(request), session)) as events:
                         async for event in events:
                             heard.feed(event)
@@ -170,7 +170,7 @@ class Agent:
         return response
 
     def _observe(self, request: Request, response: Response, seconds: float) -> None:
-        told(self._observers, request, response, seconds)
+        notify_response(self._observers, request, response, seconds)
 
     async def _tools(self, step: RunTools, session: Session) -> list[ToolResult]:
         return await self.runner.run(
@@ -204,13 +204,13 @@ async def _in_time(stream: AsyncGenerator[Event, None], session: Session) -> Asy
                 return
 
 
-class _Heard:
+class _StreamCollector:
     """The stream received so far. Passes each call to `dispatch` as soon as it is complete."""
 
     def __init__(self, dispatch: Dispatch) -> None:
         self.folder = Folder()
         self._dispatch = dispatch
-        self._watch = ArgumentWatch() if dispatch.guesses else None
+        self._watch = ArgumentWatch() if dispatch.may_speculate else None
         self._first_choice: dict[int, CallStart] = {}
 
     def feed(self, event: Event) -> None:
@@ -221,7 +221,7 @@ class _Heard:
             for seen in self._watch.feed(event):
                 if isinstance(seen, ArgumentEnd) and seen.key in self._first_choice:
                     start = self._first_choice[seen.key]
-                    self._dispatch.guess(ToolCall(start.id, start.name, {seen.name: seen.value}))
+                    self._dispatch.speculate(ToolCall(start.id, start.name, {seen.name: seen.value}))
         if isinstance(event, CallEnd) and event.key in self._first_choice:
             call = self.folder.part(event.key)
             if isinstance(call, ToolCall):

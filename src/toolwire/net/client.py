@@ -25,17 +25,17 @@ from urllib.parse import urlsplit
 from ..ir.errors import ProtocolError, TruncatedStream, UpstreamError
 from ..ir.events import Event, ResponseEnd, StreamFault
 from ..ir.fold import unfold
-from ..ir.losses import Losses, refuse
+from ..ir.losses import Losses, require_lossless
 from ..ir.request import Request
 from ..ir.response import Fault, Response
 from ..ir.terminal import neutralise_line
 from ..stream.strict import LIMIT
 from ..text.engine.format import Format
 from .endpoint import Endpoint, resolve
-from .http import Reply, Transport, transport_to
-from .question import Question
-from .replies import drain, is_document, lost_there, whole_body
-from .retry import Retries, fault_of, with_date
+from .http import Reply, Transport, load_transport
+from .question import EndpointRequest
+from .replies import drain, is_document, read_reply_body, transport_losses
+from .retry import RetryPolicy, network_fault, resolve_retry_after
 from .transports import open_transport
 
 __all__ = ["ModelClient"]
@@ -63,7 +63,7 @@ class ModelClient:
         wire: str | None = None,
         text: Format | str | None = None,
         timeout: float = 600.0,
-        retries: int | Retries = 2,
+        retries: int | RetryPolicy = 2,
         limit: int = LIMIT,
         strict: bool = False,
         insecure: bool = False,
@@ -72,15 +72,15 @@ class ModelClient:
         self._endpoint = resolve(model, os.environ, base_url=base_url, key=key, wire=wire, insecure=insecure)
         self._text = text
         self._timeout = timeout
-        self._retries = retries if isinstance(retries, Retries) else Retries(retries)
+        self._retries = retries if isinstance(retries, RetryPolicy) else RetryPolicy(retries)
         self._limit = limit
         self._strict = strict
         self._shared = transport is not None
-        self._transport = transport or self._way(base_url)
+        self._transport = transport or self._open_transport(base_url)
 
-    def _way(self, base_url: str | None) -> Transport:
+    def _open_transport(self, base_url: str | None) -> Transport:
         own = None if base_url else self._endpoint.vendor.transport
-        return open_transport(os.environ) if own is None else transport_to(own)
+        return open_transport(os.environ) if own is None else load_transport(own)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -106,11 +106,11 @@ class ModelClient:
         question = self._question(request, stream=False, losses=losses)
         said = await self._whole(question, deadline)
         if question.emulation is not None and (again := question.emulation.retry(said)) is not None:
-            question = Question(
+            question = EndpointRequest(
                 request, self._endpoint, stream=False, text=None, losses=question.losses, emulation=again
             )
             said = await self._whole(question, deadline)
-        return question.restored(said)
+        return question.restore_calls(said)
 
     async def stream(self, request: Request, *, losses: Losses | None = None) -> AsyncGenerator[Event, None]:
         """Yield the events of the response as they arrive.
@@ -119,35 +119,37 @@ class ModelClient:
         """
         deadline = self._deadline()
         question = self._question(request, stream=True, losses=losses)
-        reading = question.reading()
+        reading = question.open_stream()
         async with self._reply(question, deadline) as reply:
             if is_document(reply):
                 # a server that does not stream, or that sends an error with status 200
                 document = await self._body(reply, self._limit)
-                for event in unfold(question.restored(self._sound(question.whole(document), question))):
+                for event in unfold(
+                    question.restore_calls(self._check_response(question.decode_answer(document), question))
+                ):
                     yield event
                 return
             async for data in self._pieces(reply):
                 for event in reading.feed(data):
-                    yield _no_fault(event, question)
+                    yield _raise_fault(event, question)
                     if isinstance(event, ResponseEnd):
                         await drain(reply)
                         return
                 if reading.should_stop:
                     break
         for event in reading.close():
-            yield _no_fault(event, question)
+            yield _raise_fault(event, question)
 
-    async def _whole(self, question: Question, deadline: float) -> Response:
+    async def _whole(self, question: EndpointRequest, deadline: float) -> Response:
         async with self._reply(question, deadline) as reply:
             data = await self._body(reply, self._limit)
-        return self._sound(question.whole(data), question)
+        return self._check_response(question.decode_answer(data), question)
 
-    def _question(self, request: Request, *, stream: bool, losses: Losses | None) -> Question:
+    def _question(self, request: Request, *, stream: bool, losses: Losses | None) -> EndpointRequest:
         found = Losses() if losses is None else losses
-        question = Question(request, self._endpoint, stream=stream, text=self._text, losses=found)
+        question = EndpointRequest(request, self._endpoint, stream=stream, text=self._text, losses=found)
         if self._strict:
-            refuse(found)
+            require_lossless(found)
         for loss in found if losses is None else ():
             _log.info("%s", loss)
         return question
@@ -156,7 +158,7 @@ class ModelClient:
         return asyncio.get_running_loop().time() + self._timeout
 
     @asynccontextmanager
-    async def _reply(self, question: Question, deadline: float) -> AsyncIterator[Reply]:
+    async def _reply(self, question: EndpointRequest, deadline: float) -> AsyncIterator[Reply]:
         """Open a successful reply, after as many attempts as needed and allowed."""
         endpoint, clock = self._endpoint, asyncio.get_running_loop().time
         url = endpoint.url(stream=question.stream)
@@ -166,14 +168,14 @@ class ModelClient:
             try:
                 reply = await post.__aenter__()
             except (TimeoutError, ConnectionError) as error:
-                fault = question.own(fault_of(error, endpoint.origin))
+                fault = question.sanitise_fault(network_fault(error, endpoint.origin))
             else:
                 try:
                     if 200 <= reply.status < 300:
-                        self._note_lost(reply, question)
+                        self._add_transport_losses(reply, question)
                         yield reply
                         return
-                    fault = await self._refusal(reply, question)
+                    fault = await self._read_fault(reply, question)
                 finally:
                     await post.__aexit__(None, None, None)
             wait = self._retries.wait(fault, attempt, deadline - clock())
@@ -183,13 +185,13 @@ class ModelClient:
             await asyncio.sleep(wait)
             attempt += 1
 
-    def _note_lost(self, reply: Reply, question: Question) -> None:
+    def _add_transport_losses(self, reply: Reply, question: EndpointRequest) -> None:
         if self._endpoint.vendor.transport is not None:
-            question.losses.extend(lost_there(reply))
+            question.losses.extend(transport_losses(reply))
             if self._strict:
-                refuse(question.losses)
+                require_lossless(question.losses)
 
-    async def _refusal(self, reply: Reply, question: Question) -> Fault:
+    async def _read_fault(self, reply: Reply, question: EndpointRequest) -> Fault:
         if 300 <= reply.status < 400:
             return _redirect(reply)
         try:
@@ -197,13 +199,13 @@ class ModelClient:
         except (ProtocolError, UpstreamError):
             data = b""  # the status is sufficient
         headers = dict(reply.headers)
-        return with_date(question.fault(reply.status, data, headers), headers)
+        return resolve_retry_after(question.fault(reply.status, data, headers), headers)
 
     async def _body(self, reply: Reply, limit: int) -> bytes:
         try:
-            return await whole_body(reply, limit)
+            return await read_reply_body(reply, limit)
         except TimeoutError as error:
-            raise UpstreamError(fault_of(error, self._endpoint.origin)) from None
+            raise UpstreamError(network_fault(error, self._endpoint.origin)) from None
         except ConnectionError as error:
             raise TruncatedStream(f"the connection was lost before the end of the response: {error}") from None
 
@@ -217,19 +219,19 @@ class ModelClient:
                     raise ProtocolError(f"the stream exceeds {self._limit} bytes", hint="raise limit=…", status=502)
                 yield data
         except TimeoutError as error:
-            raise UpstreamError(fault_of(error, self._endpoint.origin)) from None
+            raise UpstreamError(network_fault(error, self._endpoint.origin)) from None
         except ConnectionError as error:
             _log.info("lost the connection to %s: %s", self._endpoint.origin, error)
 
-    def _sound(self, response: Response, question: Question) -> Response:
+    def _check_response(self, response: Response, question: EndpointRequest) -> Response:
         if response.fault is not None:
-            raise UpstreamError(question.own(response.fault))
+            raise UpstreamError(question.sanitise_fault(response.fault))
         return response
 
 
-def _no_fault(event: Event, question: Question) -> Event:
+def _raise_fault(event: Event, question: EndpointRequest) -> Event:
     if isinstance(event, StreamFault):
-        raise UpstreamError(question.own(event.fault))
+        raise UpstreamError(question.sanitise_fault(event.fault))
     return event
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
 
-__all__ = ["TooMuch", "collected", "collected_as_it_comes"]
+__all__ = ["TooManyItems", "collect_async_items", "collect_items"]
 
 _ITEMS = 100_000
 _CHARACTERS = 64 * 1024 * 1024
 
 
-class TooMuch(Exception):
+class TooManyItems(Exception):
     """The generator exceeded a limit, or its call was given up."""
 
 
-class _Basket:
+class _Collector:
     __slots__ = ("_room", "items")
 
     def __init__(self) -> None:
@@ -27,26 +27,26 @@ class _Basket:
         if isinstance(item, (str, bytes)):
             self._room -= len(item)
         if len(self.items) > _ITEMS:
-            raise TooMuch(f"stopped after more than {_ITEMS:,} items")
+            raise TooManyItems(f"stopped after more than {_ITEMS:,} items")
         if self._room < 0:
-            raise TooMuch(f"stopped after more than {_CHARACTERS:,} characters")
+            raise TooManyItems(f"stopped after more than {_CHARACTERS:,} characters")
 
 
-def collected(items: Generator[Any, Any, Any], is_given_up: Callable[[], bool] = lambda: False) -> list[Any]:
+def collect_items(items: Generator[Any, Any, Any], is_given_up: Callable[[], bool] = lambda: False) -> list[Any]:
     """Collect all items. Raise TooMuch if there are too many, or if the call has been given up."""
-    basket = _Basket()
+    basket = _Collector()
     try:
         for item in items:
             basket.add(item)
             if is_given_up():
-                raise TooMuch("stopped because the call was given up")
+                raise TooManyItems("stopped because the call was given up")
     finally:
         items.close()
     return basket.items
 
 
-async def collected_as_it_comes(items: AsyncGenerator[Any, Any]) -> list[Any]:
-    basket = _Basket()
+async def collect_async_items(items: AsyncGenerator[Any, Any]) -> list[Any]:
+    basket = _Collector()
     try:
         async for item in items:
             basket.add(item)

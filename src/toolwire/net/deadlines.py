@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-__all__ = ["Deadlines", "Due", "SharedTimers"]
+__all__ = ["DeadlineHandle", "DeadlineQueue", "SharedTimers"]
 
 
-class Due:
+class DeadlineHandle:
     """A callback that is called at its deadline, unless it is cancelled before."""
 
     __slots__ = ("_deadlines", "expire")
 
-    def __init__(self, deadlines: Deadlines, expire: Callable[[], object]) -> None:
+    def __init__(self, deadlines: DeadlineQueue, expire: Callable[[], object]) -> None:
         self._deadlines = deadlines
         self.expire = expire
 
@@ -21,32 +21,32 @@ class Due:
         self._deadlines.forget(self)
 
 
-class Deadlines:
+class DeadlineQueue:
     """The deadlines of one event loop and one limit: they expire in the order in which they were added."""
 
     __slots__ = ("_armed", "_due", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._due: dict[Due, float] = {}
+        self._due: dict[DeadlineHandle, float] = {}
         self._armed = False
 
-    def add(self, expire: Callable[[], object], at: float) -> Due:
+    def add(self, expire: Callable[[], object], at: float) -> DeadlineHandle:
         """Call `expire` at this time of the loop."""
-        due = Due(self, expire)
+        due = DeadlineHandle(self, expire)
         self._due[due] = at
         if not self._armed:
             self._arm(at)
         return due
 
-    def forget(self, due: Due) -> None:
+    def forget(self, due: DeadlineHandle) -> None:
         self._due.pop(due, None)
 
     def _arm(self, at: float) -> None:
         self._armed = True
-        self.loop.call_at(at, self._look)
+        self.loop.call_at(at, self._on_timer)
 
-    def _look(self) -> None:
+    def _on_timer(self) -> None:
         self._armed = False
         now = self.loop.time()
         for due, at in list(self._due.items()):
@@ -63,14 +63,14 @@ class SharedTimers:
     __slots__ = ("_by_limit",)
 
     def __init__(self) -> None:
-        self._by_limit: dict[float, Deadlines] = {}
+        self._by_limit: dict[float, DeadlineQueue] = {}
 
-    def of(self, limit: float, loop: asyncio.AbstractEventLoop) -> Deadlines:
+    def of(self, limit: float, loop: asyncio.AbstractEventLoop) -> DeadlineQueue:
         found = self._by_limit.get(limit)
         if found is None or found.loop is not loop:
-            found = self._by_limit[limit] = Deadlines(loop)
+            found = self._by_limit[limit] = DeadlineQueue(loop)
         return found
 
-    def call_later(self, seconds: float, expire: Callable[[], object]) -> Due:
+    def call_later(self, seconds: float, expire: Callable[[], object]) -> DeadlineHandle:
         loop = asyncio.get_running_loop()
         return self.of(seconds, loop).add(expire, loop.time() + seconds)

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..ir.parts import ToolCall, ToolResult
-from ..run.call_run import CallRun, Settings
+from ..run.call_run import CallRun, RunSettings
 from ..run.keys import canonical
-from ..run.results import refusal, spoken
+from ..run.results import error_text, refusal
 from ..run.schedule import Schedule
 
 if TYPE_CHECKING:
     from .runner import Runner
 
-__all__ = ["Dispatch", "could_not_be_run"]
+__all__ = ["Dispatch", "failed_result"]
 
 
 class Dispatch:
@@ -26,7 +26,7 @@ class Dispatch:
     def __init__(
         self,
         runner: Runner,
-        settings: Settings,
+        settings: RunSettings,
         schedule: Schedule,
         earlier: Sequence[ToolCall],
         keys: Mapping[str, str],
@@ -37,27 +37,29 @@ class Dispatch:
         self._schedule = schedule
         self._keys = keys
         self._most = most
-        self._seen: Counter[tuple[str, bytes]] = Counter(map(_same, earlier) if settings.has_store else ())
+        self._call_counts: Counter[tuple[str, bytes]] = Counter(
+            map(_call_identity, earlier) if settings.has_store else ()
+        )
         self._runs: list[CallRun] = []
         self._results: dict[int, ToolResult] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._writes = False
-        self._guesses: dict[str, tuple[ToolCall, asyncio.Task[ToolResult]]] = {}
+        self._speculative: dict[str, tuple[ToolCall, asyncio.Task[ToolResult]]] = {}
 
     @property
-    def guesses(self) -> bool:
+    def may_speculate(self) -> bool:
         """True if any tool may start on its first argument."""
         return any(entry.options.first_argument for entry in self._settings.box)
 
-    def guess(self, call: ToolCall) -> None:
+    def speculate(self, call: ToolCall) -> None:
         """Start a call on its first argument if its tool allows it. The work is discarded if more arguments arrive."""
         entry = self._settings.box.find(call.name)
         if entry is None or not entry.options.first_argument or entry.tool.effect not in ("pure", "read"):
             return
-        if call.id not in self._guesses:
+        if call.id not in self._speculative:
             work = asyncio.create_task(self._runner.perform(CallRun(call, self._settings)))
-            self._guesses[call.id] = (call, work)
+            self._speculative[call.id] = (call, work)
 
     def add(self, call: ToolCall) -> None:
         """Add a call, and start it if it may start now."""
@@ -73,9 +75,9 @@ class Dispatch:
         """Return the number of identical earlier calls of the run; only a claim needs it."""
         if not self._settings.has_store:
             return 0
-        same = _same(call)
-        self._seen[same] += 1
-        return self._seen[same] - 1
+        same = _call_identity(call)
+        self._call_counts[same] += 1
+        return self._call_counts[same] - 1
 
     async def results(self) -> list[ToolResult]:
         """Return the results when all calls are done.
@@ -97,10 +99,10 @@ class Dispatch:
         """Start no more calls, await and record the writes that have begun, and cancel the rest."""
         for number in self._schedule.cancel_waiting():
             self._results.setdefault(number, self._cancelled(number))
-        for _, guessed in self._guesses.values():
+        for _, guessed in self._speculative.values():
             guessed.cancel()
         for number, task in list(self._tasks.items()):
-            if not self._does_something(number) or self._runs[number].stop():
+            if not self._has_effect(number) or self._runs[number].stop():
                 task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
@@ -111,7 +113,7 @@ class Dispatch:
     def _cancelled(self, number: int) -> ToolResult:
         return refusal(self._runs[number].call, "cancelled", "The run was cancelled before this call was made.")
 
-    def _does_something(self, number: int) -> bool:
+    def _has_effect(self, number: int) -> bool:
         entry = self._settings.box.find(self._runs[number].call.name)
         return entry is not None and entry.tool.effect in ("write", "idempotent")
 
@@ -126,8 +128,8 @@ class Dispatch:
     async def _perform(self, number: int) -> None:
         run, began = self._runs[number], time.perf_counter()
         try:
-            guess = self._guesses.pop(run.call.id, None) if self._guesses else None
-            result = await (self._runner.perform(run) if guess is None else self._guessed(run, *guess))
+            guess = self._speculative.pop(run.call.id, None) if self._speculative else None
+            result = await (self._runner.perform(run) if guess is None else self._use_speculative(run, *guess))
             self._results[number] = result
             self._runner.observe(run.call, result, began, self._settings.run_id)
         except asyncio.CancelledError:
@@ -138,7 +140,7 @@ class Dispatch:
             self._start()
             self._changed.set()
 
-    async def _guessed(self, run: CallRun, guess: ToolCall, work: asyncio.Task[ToolResult]) -> ToolResult:
+    async def _use_speculative(self, run: CallRun, guess: ToolCall, work: asyncio.Task[ToolResult]) -> ToolResult:
         """Return the result of the early start if its arguments are those of the complete call; else run the call."""
         call = run.call
         if guess.name == call.name and guess.arguments == call.arguments and call.state == "complete":
@@ -147,10 +149,10 @@ class Dispatch:
         return await self._runner.perform(run)
 
 
-def could_not_be_run(call: ToolCall, error: Exception) -> ToolResult:
+def failed_result(call: ToolCall, error: Exception) -> ToolResult:
     """Build the result of a call that was not run because a user-defined gate or check raised."""
-    return refusal(call, "failed", f"{call.name} could not be run: {spoken(error)}")
+    return refusal(call, "failed", f"{call.name} could not be run: {error_text(error)}")
 
 
-def _same(call: ToolCall) -> tuple[str, bytes]:
+def _call_identity(call: ToolCall) -> tuple[str, bytes]:
     return call.name, canonical(call.arguments) if call.arguments is not None else (call.raw or "").encode()

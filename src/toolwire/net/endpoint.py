@@ -14,12 +14,12 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 from ..ir.errors import ConfigError
 from ..wire.loopback import is_loopback
 from ..wire.protocol import Wire
-from ..wire.vendors import COMPATIBLE, Key, Vendor, codec_of, find, names
+from ..wire.vendors import COMPATIBLE, ApiKey, Vendor, codec_of, find, names
 
 __all__ = ["Endpoint", "endpoint_of", "resolve"]
 
 _IN_A_HEADER = re.compile(r"[\x21-\x7e]+").fullmatch
-_ODD = re.compile(r"[\x00-\x20\x7f\\]").search
+_FORBIDDEN_CHARACTERS = re.compile(r"[\x00-\x20\x7f\\]").search
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://").match
 
 
@@ -28,7 +28,9 @@ class Endpoint:
 
     __slots__ = ("_base", "_urls", "headers", "key", "model", "secrets", "vendor", "wire")
 
-    def __init__(self, vendor: Vendor, wire: Wire, model: str, base: SplitResult, key: tuple[Key, str] | None) -> None:
+    def __init__(
+        self, vendor: Vendor, wire: Wire, model: str, base: SplitResult, key: tuple[ApiKey, str] | None
+    ) -> None:
         self.vendor = vendor
         self.wire = wire
         self.model = model
@@ -87,9 +89,9 @@ def endpoint_of(
         address = environment.get(vendor.base_variable) or None
     base = _base(address or vendor.base_url, insecure)
     own = base_url is None or _origin(base) == _origin(urlsplit(vendor.base_url))
-    found: tuple[Key, str] | None = None
+    found: tuple[ApiKey, str] | None = None
     if key is not None:
-        found = (vendor.keys[0] if vendor.keys else Key(""), _sound(key, "the key"))
+        found = (vendor.keys[0] if vendor.keys else ApiKey(""), _check_key(key, "the key"))
     elif own:
         found = _from(environment, vendor)
     if found is None and own and not vendor.keyless:
@@ -114,14 +116,14 @@ def _split(model: str, base_url: str | None) -> tuple[Vendor, str]:
     return find(head), rest
 
 
-def _from(environment: Mapping[str, str], vendor: Vendor) -> tuple[Key, str] | None:
+def _from(environment: Mapping[str, str], vendor: Vendor) -> tuple[ApiKey, str] | None:
     for key in vendor.keys:
         if value := environment.get(key.variable, "").strip():
-            return key, _sound(value, f"the key in {key.variable}")
+            return key, _check_key(value, f"the key in {key.variable}")
     return None
 
 
-def _sound(key: str, what: str) -> str:
+def _check_key(key: str, what: str) -> str:
     key = key.strip()
     if not _IN_A_HEADER(key):
         raise ConfigError(f"{what} is empty or contains characters that are not allowed in a header")
@@ -130,7 +132,7 @@ def _sound(key: str, what: str) -> str:
 
 def _base(url: str, insecure: bool) -> SplitResult:
     """Check a base URL that a key will be sent to. Credentials in it are refused and not shown."""
-    if not _SCHEME(url) or _ODD(url):
+    if not _SCHEME(url) or _FORBIDDEN_CHARACTERS(url):
         raise ConfigError(
             "a base URL must begin with https:// and have no spaces", hint="such as https://example.com/v1"
         )

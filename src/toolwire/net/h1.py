@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ..ir.errors import ConfigError, MissingExtra
-from .h1_connection import Connection, Lost
+from .h1_connection import H1Connection, StaleConnection
 from .http import Reply
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ __all__ = ["H1Transport"]
 _NEXT_ADDRESS = 0.25  # seconds
 _IDLE = 50.0  # seconds; servers close connections that are idle for a minute
 _SMALL = 64 * 1024  # bytes; up to this size the body is copied and written together with the head
-_ALWAYS = ("user-agent: toolwire", "accept-encoding: identity")
-_UNFIT = re.compile(r"[\r\n\0]").search
+_DEFAULT_HEADERS = ("user-agent: toolwire", "accept-encoding: identity")
+_FORBIDDEN_CHARACTERS = re.compile(r"[\r\n\0]").search
 
 
 class Origin(NamedTuple):
@@ -39,7 +39,7 @@ class Origin(NamedTuple):
     tls: bool
 
 
-class Unconnected(ConnectionRefusedError, TimeoutError):
+class ConnectFailed(ConnectionRefusedError, TimeoutError):
     """The connection was not established in time: nothing was sent."""
 
 
@@ -79,7 +79,7 @@ class H1Transport:
         """Send a request with any method. Raise ConnectionRefusedError if there was no connection: nothing was sent."""
         origin, head = self._head_of(method, url, (*headers.items(), *secrets.items()))
         length = b"content-length: %d\r\n\r\n" % len(body) if body or method == "POST" else b"\r\n"
-        return _Post(self, origin, head + length, body, seconds)
+        return _PendingPost(self, origin, head + length, body, seconds)
 
     async def pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
         """Create the pool of this loop."""
@@ -103,13 +103,13 @@ class H1Transport:
 class Pool:
     """The connections of one event loop."""
 
-    __slots__ = ("_idle", "_is_closed", "_loop", "_rooms", "_transport", "tending")
+    __slots__ = ("_idle", "_is_closed", "_loop", "_slots", "_transport", "tending")
 
     def __init__(self, transport: H1Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._rooms: dict[Origin, asyncio.Semaphore] = {}
-        self._idle: dict[Origin, list[tuple[float, Connection]]] = {}
+        self._slots: dict[Origin, asyncio.Semaphore] = {}
+        self._idle: dict[Origin, list[tuple[float, H1Connection]]] = {}
         self._is_closed = False
         self.tending = self._tended()
 
@@ -127,13 +127,13 @@ class Pool:
                 connection.abort()
         self._idle.clear()
 
-    def room_at(self, origin: Origin) -> asyncio.Semaphore:
-        found = self._rooms.get(origin)
+    def slots_at(self, origin: Origin) -> asyncio.Semaphore:
+        found = self._slots.get(origin)
         if found is None:
-            found = self._rooms[origin] = asyncio.Semaphore(self._transport.connections)
+            found = self._slots[origin] = asyncio.Semaphore(self._transport.connections)
         return found
 
-    async def take(self, origin: Origin, deadline: float, *, fresh: bool = False) -> Connection:
+    async def take(self, origin: Origin, deadline: float, *, fresh: bool = False) -> H1Connection:
         """Return a connection to `origin`, preferably an idle one."""
         loop = self._loop
         waiting = self._idle.get(origin, [])
@@ -147,7 +147,7 @@ class Pool:
         try:
             async with asyncio.timeout(left):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(loop),
+                    lambda: H1Connection(loop),
                     origin.host,
                     origin.port,
                     ssl=_context(self._transport.roots) if origin.tls else None,
@@ -155,19 +155,19 @@ class Pool:
                     **_options(loop),
                 )
         except TimeoutError:
-            raise Unconnected("no connection was established in time") from None
+            raise ConnectFailed("no connection was established in time") from None
         except OSError as error:
-            raise ConnectionRefusedError(_words(error)) from None
+            raise ConnectionRefusedError(_error_text(error)) from None
         return connection
 
-    def give_back(self, origin: Origin, connection: Connection) -> None:
+    def give_back(self, origin: Origin, connection: H1Connection) -> None:
         if connection.is_reusable and not self._is_closed:
             self._idle.setdefault(origin, []).append((self._loop.time(), connection))
         else:
             connection.abort()
 
 
-class _Post:
+class _PendingPost:
     """An in-flight request."""
 
     __slots__ = ("_body", "_connection", "_free", "_head", "_origin", "_pool", "_seconds", "_transport")
@@ -178,21 +178,21 @@ class _Post:
         self._head = head
         self._body = body
         self._seconds = seconds
-        self._connection: Connection | None = None
+        self._connection: H1Connection | None = None
 
     async def __aenter__(self) -> Reply:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max(self._seconds, 0.001)
         pool = self._pool = self._transport.pools.get(loop) or await self._transport.pool(loop)
-        free = self._free = pool.room_at(self._origin)
+        free = self._free = pool.slots_at(self._origin)
         if free.locked():
-            await _in_turn(free, deadline)
+            await _acquire_slot(free, deadline)
         else:
             await free.acquire()
         try:
             try:
                 return await self._ask(deadline)
-            except Lost:
+            except StaleConnection:
                 if not self._transport.resends:
                     raise
                 # the server had closed the idle connection, which shows immediately
@@ -201,7 +201,7 @@ class _Post:
             self._leave()
             raise
 
-    async def _ask(self, deadline: float, *, fresh: bool = False) -> Connection:
+    async def _ask(self, deadline: float, *, fresh: bool = False) -> H1Connection:
         connection = self._connection = await self._pool.take(self._origin, deadline, fresh=fresh)
         connection.limit(deadline)
         if len(self._body) <= _SMALL:
@@ -225,12 +225,12 @@ class _Post:
         self._free.release()
 
 
-async def _in_turn(free: asyncio.Semaphore, deadline: float) -> None:
+async def _acquire_slot(free: asyncio.Semaphore, deadline: float) -> None:
     try:
         async with asyncio.timeout_at(deadline):
             await free.acquire()
     except TimeoutError:
-        raise Unconnected("no connection became free in time") from None
+        raise ConnectFailed("no connection became free in time") from None
 
 
 def _options(loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
@@ -249,15 +249,20 @@ def _context(roots: tuple[bytes, ...]) -> ssl.SSLContext:
 def _head_of(method: str, url: str, fields: tuple[tuple[str, str], ...]) -> tuple[Origin, bytes]:
     """Return the origin of a request, and its head without the content length."""
     origin, target, host = _split(url)
-    lines = [f"{method} {target} HTTP/1.1", f"host: {host}", *_ALWAYS, *(f"{name}: {value}" for name, value in fields)]
-    if any(map(_UNFIT, lines)):
+    lines = [
+        f"{method} {target} HTTP/1.1",
+        f"host: {host}",
+        *_DEFAULT_HEADERS,
+        *(f"{name}: {value}" for name, value in fields),
+    ]
+    if any(map(_FORBIDDEN_CHARACTERS, lines)):
         raise ConfigError("a header must not contain a line break or a NUL character")
     return origin, ("\r\n".join(lines) + "\r\n").encode("latin-1", "replace")
 
 
 def _split(url: str) -> tuple[Origin, str, str]:
     """Split a URL into origin, request target and Host header."""
-    if _UNFIT(url) or " " in url:
+    if _FORBIDDEN_CHARACTERS(url) or " " in url:
         raise ConfigError("invalid URL: it contains a space, a line break or a NUL character")
     try:
         parts = urlsplit(url)
@@ -272,7 +277,7 @@ def _split(url: str) -> tuple[Origin, str, str]:
     return origin, f"{target}?{parts.query}" if parts.query else target, parts.netloc
 
 
-def _words(error: OSError) -> str:
+def _error_text(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     # the message of asyncio describes the call and not the reason

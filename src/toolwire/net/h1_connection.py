@@ -6,19 +6,19 @@ import asyncio
 import zlib
 from typing import Any, cast
 
-__all__ = ["Connection", "Lost"]
+__all__ = ["H1Connection", "StaleConnection"]
 
-_MOST_WAITING = 256 * 1024  # bytes that have not been read yet
-_MOST_HEAD = 64 * 1024
-_AT_ONCE = 0.1  # seconds
-_PACKINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}  # zlib's wbits
+_MAX_BUFFERED = 256 * 1024  # bytes that have not been read yet
+_MAX_HEAD = 64 * 1024
+_STALE_WINDOW = 0.1  # seconds
+_CONTENT_CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}  # zlib's wbits
 
 
-class Lost(ConnectionError):
+class StaleConnection(ConnectionError):
     """A reused connection that was closed immediately, before the server could have processed the request."""
 
 
-class Connection(asyncio.Protocol):
+class H1Connection(asyncio.Protocol):
     """A connection that is also the reply: `status`, `headers`, `read`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -96,7 +96,7 @@ class Connection(asyncio.Protocol):
         """Wait for the head of the response."""
         while not self._has_head:
             self._raise()
-            await self._news()
+            await self._wait_for_data()
         if self._error is not None:
             raise self._error
 
@@ -110,7 +110,7 @@ class Connection(asyncio.Protocol):
                         raise ConnectionError("the compressed response is truncated")
                     return b""
                 self._raise()
-                await self._news()
+                await self._wait_for_data()
             data = self._taken()
         return data
 
@@ -119,23 +119,23 @@ class Connection(asyncio.Protocol):
         self._pieces.clear()
         self._size = 0
         if self._unpacker is not None:
-            data = self._unpacked(data)
+            data = self._decompress(data)
         if self._is_paused and not self._pieces and self._transport is not None:
             self._is_paused = False
             self._transport.resume_reading()
         return data
 
-    def _unpacked(self, data: bytes) -> bytes:
+    def _decompress(self, data: bytes) -> bytes:
         """Decompress a chunk of bounded size; the remaining compressed bytes wait."""
         self._is_packed = True
         try:
-            piece: bytes = self._unpacker.decompress(data, _MOST_WAITING)
+            piece: bytes = self._unpacker.decompress(data, _MAX_BUFFERED)
         except zlib.error:
             raise ConnectionError("the response does not match its content-encoding") from None
         rest: bytes = self._unpacker.unconsumed_tail
         if self._unpacker.eof and self._unpacker.unused_data:  # several compressed members
             rest = self._unpacker.unused_data
-            self._unpacker = zlib.decompressobj(_PACKINGS[self.headers["content-encoding"].lower()])
+            self._unpacker = zlib.decompressobj(_CONTENT_CODINGS[self.headers["content-encoding"].lower()])
         if rest:
             self._pieces.append(rest)
             self._size = len(rest)
@@ -145,28 +145,28 @@ class Connection(asyncio.Protocol):
         if self._error is not None:
             raise self._error
         if not self.is_open:
-            raise self._gone()
+            raise self._closed_error()
 
-    def _gone(self) -> Exception:
-        if self.used and not self._heard and self._loop.time() - self._asked_at < _AT_ONCE:
-            return Lost("the connection was closed")
+    def _closed_error(self) -> Exception:
+        if self.used and not self._heard and self._loop.time() - self._asked_at < _STALE_WINDOW:
+            return StaleConnection("the connection was closed")
         return ConnectionError("the connection was closed before the end of the response")
 
-    async def _news(self) -> None:
+    async def _wait_for_data(self) -> None:
         self._waiter = self._loop.create_future()
         try:
             await self._waiter
         finally:
             self._waiter = None
 
-    def _tell(self) -> None:
+    def _wake_reader(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def _fail(self, error: Exception) -> None:
         if self._error is None and not self._is_complete:
             self._error = error
-            self._tell()
+            self._wake_reader()
 
     # callbacks of the event loop
 
@@ -184,10 +184,10 @@ class Connection(asyncio.Protocol):
         except self._not_http as error:
             self._fail(ConnectionError(f"not HTTP: {error}"))  # no effect on a complete response
             self.abort()
-        if self._head_size > _MOST_HEAD and not self._is_complete:
+        if self._head_size > _MAX_HEAD and not self._is_complete:
             self._fail(ConnectionError("the head of the response exceeds 64 KiB"))
             self.abort()
-        self._tell()
+        self._wake_reader()
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._timer is not None:
@@ -195,8 +195,8 @@ class Connection(asyncio.Protocol):
         ends_here = self._has_head and not {"content-length", "transfer-encoding"} & self.headers.keys()
         if ends_here and error is None:
             self._is_complete = True  # a response that ends with its connection
-        self._fail(self._gone())
-        self._tell()
+        self._fail(self._closed_error())
+        self._wake_reader()
 
     # callbacks of the parser
 
@@ -213,8 +213,8 @@ class Connection(asyncio.Protocol):
         self._has_head = self.status >= 200  # 1xx is an interim response
         self._head_size = 0 if self._has_head else self._head_size
         packing = self.headers.get("content-encoding", "identity").lower()
-        if packing in _PACKINGS:  # some servers compress although we ask for identity
-            self._unpacker = zlib.decompressobj(_PACKINGS[packing])
+        if packing in _CONTENT_CODINGS:  # some servers compress although we ask for identity
+            self._unpacker = zlib.decompressobj(_CONTENT_CODINGS[packing])
         elif packing != "identity":
             self._fail(ConnectionError(f"the response has an unsupported content-encoding: {packing[:40]}"))
         self._keeps_alive = self._parser.should_keep_alive()
@@ -223,7 +223,7 @@ class Connection(asyncio.Protocol):
         self._pieces.append(data)
         self._size += len(data)
         self._head_size = 0
-        if self._size > _MOST_WAITING and not self._is_paused and self._transport is not None:
+        if self._size > _MAX_BUFFERED and not self._is_paused and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()
 

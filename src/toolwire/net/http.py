@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pyreqwest.request import StreamRequest
     from pyreqwest.response import Response
 
-__all__ = ["HttpTransport", "Reply", "Transport", "transport_to"]
+__all__ = ["HttpTransport", "Reply", "Transport", "load_transport"]
 
-_LETTING_GO = 0.05
+_RELEASE_TIMEOUT = 0.05
 
 
 class Reply(Protocol):
@@ -86,14 +86,14 @@ class HttpTransport:
         for name, value in secrets.items():
             builder = builder.header(name, value, is_sensitive=True)
         # without this the first bytes are buffered until 64 KiB have arrived
-        return _Sent(builder.streamed_read_buffer_limit(0).build_streamed())
+        return _PyreqwestPost(builder.streamed_read_buffer_limit(0).build_streamed())
 
     async def aclose(self) -> None:
         used = bool(self._pools)
         while self._pools:
             await self._pools.popitem()[1].close()
         if used:  # its threads release the interpreter a little later; a program that exits before that is aborted
-            await asyncio.sleep(_LETTING_GO)
+            await asyncio.sleep(_RELEASE_TIMEOUT)
 
     def _pool(self, url: str) -> Client:
         clear = url.startswith("http:")
@@ -120,7 +120,7 @@ class HttpTransport:
         return builder.build()
 
 
-class _Sent:
+class _PyreqwestPost:
     """An in-flight request."""
 
     __slots__ = ("_request",)
@@ -142,20 +142,20 @@ class _Sent:
             # counts it
             await self._request.__aexit__(None, None, None)
             raise asyncio.CancelledError
-        return _Reply(response)
+        return _PyreqwestReply(response)
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         await self._request.__aexit__(None, None, None)
 
 
-def transport_to(way: str) -> Transport:
+def load_transport(way: str) -> Transport:
     """Open the transport of a vendor that has its own: `module:class`, in a package above this one."""
     module, _, name = way.partition(":")
     own: Transport = getattr(import_module(module), name)()
     return own
 
 
-class _Reply:
+class _PyreqwestReply:
     __slots__ = ("_body", "headers", "status")
 
     def __init__(self, response: Response) -> None:

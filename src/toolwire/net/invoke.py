@@ -13,49 +13,49 @@ from ..ir.pointer import Object
 from ..ir.value import Value
 from ..run.context import running
 from ..run.failures import NotExecuted
-from ..run.requests import Failed, Invoke, Returned, TimedOut, Unfit
-from ..run.results import spoken
-from ..run.signature import Signature, signature
-from .collecting import collected, collected_as_it_comes
-from .limited import Limited, Limits, Ran
+from ..run.requests import ArgumentMismatch, Failed, Invoke, Returned, TimedOut
+from ..run.results import error_text
+from ..run.signature import FunctionSignature, function_signature
+from .collecting import collect_async_items, collect_items
+from .limited import LimitedOutcome, TimeLimitedCall, TimeLimiter
 from .process import in_process
 from .rate import Rates
-from .threads import Threads
+from .threads import ThreadPool
 
-__all__ = ["Invoker", "Outcome"]
+__all__ = ["InvokeOutcome", "Invoker"]
 
-Outcome: TypeAlias = Returned | Failed | TimedOut | Unfit
+InvokeOutcome: TypeAlias = Returned | Failed | TimedOut | ArgumentMismatch
 
 
 class Invoker:
     """Performs `Invoke`. A function that does not return occupies its thread of the pool until it does."""
 
     def __init__(self, threads: int = 32) -> None:
-        self._pool = Threads(threads)
+        self._pool = ThreadPool(threads)
         self._rates = Rates()
-        self.limits = Limits()
+        self.limits = TimeLimiter()
 
     def close(self) -> None:
         self._pool.close()
 
-    def begin(self, step: Invoke) -> Outcome | Awaitable[Outcome]:
+    def begin(self, step: Invoke) -> InvokeOutcome | Awaitable[InvokeOutcome]:
         """Return the outcome if the function did not wait for anything; else an awaitable for the current task."""
         entry = step.entry
-        declared = signature(entry.function)
+        declared = function_signature(entry.function)
         if not declared.is_async or entry.options.rate is not None or entry.options.isolation == "process":
             return self._waiting(step, step.arguments, declared)
         return self._begun(step, step.arguments)
 
-    def _begun(self, step: Invoke, arguments: Object) -> Outcome | Limited:
+    def _begun(self, step: Invoke, arguments: Object) -> InvokeOutcome | TimeLimitedCall:
         if not step.start.begin():
             return _stopped()
         try:
             coroutine = step.entry.function(**arguments)
         except TypeError as error:  # a required argument is missing; none of its code has run
-            return Unfit(spoken(error))
+            return ArgumentMismatch(error_text(error))
         return self._limited(step, coroutine)
 
-    async def _waiting(self, step: Invoke, arguments: Object, declared: Signature) -> Outcome:
+    async def _waiting(self, step: Invoke, arguments: Object, declared: FunctionSignature) -> InvokeOutcome:
         """Run a call that has to wait for its rate limit, a process or a thread."""
         entry = step.entry
         if entry.options.rate is not None:
@@ -67,10 +67,10 @@ class Invoker:
         ran = self._begun(step, arguments)
         return ran if isinstance(ran, Value) else await ran
 
-    def _limited(self, step: Invoke, coroutine: Coroutine[Any, Any, Any]) -> Ran | Limited:
+    def _limited(self, step: Invoke, coroutine: Coroutine[Any, Any, Any]) -> LimitedOutcome | TimeLimitedCall:
         return self.limits.run(coroutine, step.context, step.entry.options.timeout)
 
-    async def _in_thread(self, step: Invoke, arguments: Object) -> Ran:
+    async def _in_thread(self, step: Invoke, arguments: Object) -> LimitedOutcome:
         limit, context = step.entry.options.timeout, contextvars.copy_context()
         context.run(running.set, step.context)
         given_up = threading.Event()
@@ -100,7 +100,7 @@ def _rest(value: object) -> Coroutine[Any, Any, Any] | None:
     """Return the coroutine that finishes the work if a plain function returned an awaitable; else None."""
     if inspect.isawaitable(value):
         return _awaited(value)
-    return collected_as_it_comes(value) if inspect.isasyncgen(value) else None
+    return collect_async_items(value) if inspect.isasyncgen(value) else None
 
 
 def _stopped() -> Failed:
@@ -113,7 +113,7 @@ def _guarded(step: Invoke, arguments: Any, is_given_up: Callable[[], bool]) -> R
         return _stopped()
     try:
         value = step.entry.function(**arguments)
-        return Returned(collected(value, is_given_up) if inspect.isgenerator(value) else value)
+        return Returned(collect_items(value, is_given_up) if inspect.isgenerator(value) else value)
     except BaseException as error:  # noqa: BLE001
         return Failed(error)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from ..run.jail import Outside, PathJail
 from ..run.values import shown
-from ..run.verdicts import Check
+from ..run.verdicts import PolicyCheck
 
 __all__ = ["disk_jail"]
 
 
-def disk_jail(argument: str, root: str) -> Check:
+def disk_jail(argument: str, root: str) -> PolicyCheck:
     """Keep an argument below `root` like `path_jail`, but follow symbolic links: the tool receives the real path.
 
     The links are followed when the call is checked, before each attempt to run it. A process that changes directories

@@ -10,23 +10,25 @@ from typing import Any, TypeAlias
 
 from ..run.context import CallContext, running
 from ..run.requests import Failed, Returned, TimedOut
-from .deadlines import Deadlines, Due, SharedTimers
+from .deadlines import DeadlineHandle, DeadlineQueue, SharedTimers
 
-__all__ = ["Limited", "Limits", "Ran"]
+__all__ = ["LimitedOutcome", "TimeLimitedCall", "TimeLimiter"]
 
-Ran: TypeAlias = Returned | Failed | TimedOut
+LimitedOutcome: TypeAlias = Returned | Failed | TimedOut
 
 _GRACE = 2.0
 _log = logging.getLogger("toolwire.net")
 
 
-class Limits:
+class TimeLimiter:
     """Runs coroutines with timeouts; equal timeouts share a timer."""
 
     def __init__(self) -> None:
         self._timers = SharedTimers()
 
-    def run(self, coroutine: Coroutine[Any, Any, Any], context: CallContext, limit: float | None) -> Ran | Limited:
+    def run(
+        self, coroutine: Coroutine[Any, Any, Any], context: CallContext, limit: float | None
+    ) -> LimitedOutcome | TimeLimitedCall:
         """Run a coroutine to its first suspension. One that never suspends is done by then and needs no timer."""
         began = time.monotonic()
         outside = running.get()
@@ -39,13 +41,13 @@ class Limits:
         except BaseException as error:  # noqa: BLE001
             running.set(outside)
             return _ended(error)
-        work = Limited(coroutine, waits, limit, outside)
+        work = TimeLimitedCall(coroutine, waits, limit, outside)
         if limit is not None:
             work.watch(self._timers.of(limit, work.loop), time.monotonic() - began)
         return work
 
 
-class Limited:
+class TimeLimitedCall:
     """Awaits a coroutine that has begun, in the current task, up to a limit.
 
     At the limit the coroutine is cancelled and has a grace period to clean up. A coroutine that ignores the
@@ -63,11 +65,11 @@ class Limited:
         self._limit = limit
         self._outside = outside
         self._task = _current_task(self.loop)
-        self._due: Due | None = None
+        self._due: DeadlineHandle | None = None
         self._grace: asyncio.TimerHandle | None = None
         self._cancelled = 0
 
-    def watch(self, deadlines: Deadlines, spent: float) -> None:
+    def watch(self, deadlines: DeadlineQueue, spent: float) -> None:
         """Start the timer; `spent` seconds of the limit have already passed."""
         assert self._limit is not None
         self._due = deadlines.add(self.expire, self.loop.time() + self._limit - spent)
@@ -77,7 +79,7 @@ class Limited:
         self._task.cancel()
         self._grace = self.loop.call_later(_GRACE, self.expire)
 
-    def __await__(self) -> Generator[Any, None, Ran]:
+    def __await__(self) -> Generator[Any, None, LimitedOutcome]:
         try:
             while True:
                 try:
@@ -113,7 +115,7 @@ class Limited:
             self._task.uncancel()
 
 
-def _ended(error: BaseException, limit: float | None = None, cancelled: int = 0) -> Ran:
+def _ended(error: BaseException, limit: float | None = None, cancelled: int = 0) -> LimitedOutcome:
     """Return the outcome of a coroutine that raised. Re-raise only the cancellation of the current task."""
     if isinstance(error, asyncio.CancelledError):
         if _current_task(asyncio.get_running_loop()).cancelling() > cancelled:

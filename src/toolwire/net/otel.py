@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["Instruments", "OtelObserver", "asked_for", "captures_content", "spent"]
+__all__ = ["Instruments", "OtelObserver", "captures_content", "request_attributes", "usage_attributes"]
 
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
@@ -55,7 +55,7 @@ class Instruments:
         self._tokens = histogram("gen_ai.client.token.usage", "{token}", "tokens by type", _TOKENS)
         self._tools = histogram("gen_ai.execute_tool.duration", "s", "duration of a tool call", _SECONDS)
 
-    def answered(self, about: Attributes, seconds: float, usage: Usage | None, first: float | None = None) -> None:
+    def record_answer(self, about: Attributes, seconds: float, usage: Usage | None, first: float | None = None) -> None:
         """Record a response. `about` must have low cardinality: provider, models, the kind of error."""
         self._duration.record(seconds, about)
         if first is not None:
@@ -64,7 +64,7 @@ class Instruments:
             if count is not None:
                 self._tokens.record(count, {**about, "gen_ai.token.type": kind})
 
-    def ran(self, about: Attributes, seconds: float) -> None:
+    def record_tool(self, about: Attributes, seconds: float) -> None:
         self._tools.record(seconds, about)
 
 
@@ -92,23 +92,27 @@ class OtelObserver:
             more["gen_ai.tool.call.arguments"] = dumps(call.arguments)
             more["gen_ai.tool.call.result"] = result.text
         self._span(f"execute_tool {call.name}", seconds, {**about, **more}, internal=True)
-        self._instruments.ran(about, seconds)
+        self._instruments.record_tool(about, seconds)
 
     def asked(self, request: Request, response: Response, seconds: float) -> None:
         about: Attributes = {
             "gen_ai.operation.name": "chat",
-            **asked_for(request, self._provider or _provider(request)),
+            **request_attributes(request, self._provider or _provider(request)),
         }
         if response.fault is not None:
             about["error.type"] = response.fault.kind
-        more = {**spent(response.usage), "gen_ai.response.id": response.id, "gen_ai.response.model": response.model}
+        more = {
+            **usage_attributes(response.usage),
+            "gen_ai.response.id": response.id,
+            "gen_ai.response.model": response.model,
+        }
         if response.stop is not None:
             more["gen_ai.response.finish_reasons"] = (response.stop.reason,)
         if self._content:
             more["gen_ai.input.messages"] = _messages(request.messages)
             more["gen_ai.output.messages"] = _messages([{"role": "assistant", "parts": response.parts}])
         self._span(f"chat {request.model}".rstrip(), seconds, {**about, **more})
-        self._instruments.answered(_few(about), seconds, response.usage)
+        self._instruments.record_answer(_metric_attributes(about), seconds, response.usage)
 
     def _span(self, name: str, seconds: float, attributes: Attributes, *, internal: bool = False) -> None:
         from opentelemetry.trace import SpanKind, Status, StatusCode
@@ -129,7 +133,7 @@ def captures_content(environment: Mapping[str, str]) -> bool:
     return environment.get(_CAPTURE, "").strip().lower() in ("true", "1", "span_only", "span_and_event")
 
 
-def asked_for(request: Request, provider: str) -> Attributes:
+def request_attributes(request: Request, provider: str) -> Attributes:
     """Return the attributes of a request: model and parameters, but no content."""
     params, reasoning = request.params, request.reasoning
     found: Attributes = {
@@ -147,7 +151,7 @@ def asked_for(request: Request, provider: str) -> Attributes:
     return {name: value for name, value in found.items() if value is not None and value != ""}
 
 
-def spent(usage: Usage | None) -> Attributes:
+def usage_attributes(usage: Usage | None) -> Attributes:
     if usage is None:
         return {}
     found = {
@@ -160,7 +164,7 @@ def spent(usage: Usage | None) -> Attributes:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _few(about: Attributes) -> Attributes:
+def _metric_attributes(about: Attributes) -> Attributes:
     """Keep the attributes with low cardinality, for a histogram."""
     kept = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model", "error.type")
     return {name: about[name] for name in kept if name in about}

@@ -17,9 +17,9 @@ from ..ir.pointer import Object
 from ..run.context import CallContext, running
 from ..run.failures import NotExecuted
 from ..run.requests import Failed, Invoke, Returned, TimedOut
-from ..run.results import spoken
+from ..run.results import error_text
 from ..schema.infer import FunctionTool
-from .collecting import collected, collected_as_it_comes
+from .collecting import collect_async_items, collect_items
 
 __all__ = ["in_process"]
 
@@ -74,10 +74,10 @@ class _Child:
                 return TimedOut(self._limit or 0, stopped=True)
             kind, value = self._ours.recv()
         except EOFError:
-            return Failed(_Elsewhere("the process died"))
+            return Failed(_RemoteFailure("the process died"))
         except Exception as error:  # noqa: BLE001  # unpickling a user-defined value may raise anything
-            return Failed(_Elsewhere(f"the return value cannot be unpickled: {spoken(error)}"))
-        return Failed(_Elsewhere(value)) if kind == "error" else Returned(value)
+            return Failed(_RemoteFailure(f"the return value cannot be unpickled: {error_text(error)}"))
+        return Failed(_RemoteFailure(value)) if kind == "error" else Returned(value)
 
     def stop(self) -> None:
         self._stopped.set()
@@ -85,7 +85,7 @@ class _Child:
             self._process.kill()
 
 
-class _Elsewhere(Exception):
+class _RemoteFailure(Exception):
     """A failure in another process, of which only the message is known."""
 
 
@@ -109,7 +109,7 @@ def _child(pipe: Connection, function: Any, arguments: Any, context: CallContext
 def _whole(value: Any) -> Any:
     """Collect a generator or await a coroutine, so that the value can be pickled."""
     if inspect.isasyncgen(value):
-        value = collected_as_it_comes(value)
+        value = collect_async_items(value)
     elif inspect.isgenerator(value):
-        return collected(value)
+        return collect_items(value)
     return asyncio.run(value) if inspect.iscoroutine(value) else value

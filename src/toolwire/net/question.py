@@ -26,12 +26,12 @@ from ..text.engine.format import Format
 from ..wire.protocol import Capabilities
 from .endpoint import Endpoint
 
-__all__ = ["Question", "Reading", "without"]
+__all__ = ["AnswerStream", "EndpointRequest", "redact_key"]
 
 _SECRET = 8  # characters; a shorter key is not a secret, and occurs by chance in many texts
 
 
-class Question:
+class EndpointRequest:
     def __init__(
         self,
         request: Request,
@@ -59,8 +59,10 @@ class Question:
         if emulation is None and text is not None:
             emulation = emulate(asked, text)
         self.emulation = emulation
-        spoken_by = request.model if request.model not in ("", endpoint.model) and not is_alias else None
-        prepared = prepare(asked if emulation is None else emulation.request, endpoint.wire, spoken_by=spoken_by)
+        history_model = request.model if request.model not in ("", endpoint.model) and not is_alias else None
+        prepared = prepare(
+            asked if emulation is None else emulation.request, endpoint.wire, history_model=history_model
+        )
         self._exchange = prepared.exchange
         body, more = endpoint.wire.encode_request(prepared.request)
         if emulation is not None:
@@ -70,16 +72,16 @@ class Question:
             losses.add(prepared.origin(loss.path), loss.concept, loss.action, loss.detail, loss.severity)
         self.body = to_bytes({endpoint.vendor.fields.get(name, name): value for name, value in body.items()})
 
-    def whole(self, data: bytes) -> Response:
-        """Decode a whole response, with the names of the request; `restored` parses the calls in its text."""
+    def decode_answer(self, data: bytes) -> Response:
+        """Decode a whole response, with the names of the request; `restore_calls` parses the calls in its text."""
         response = self.endpoint.wire.decode_response(parse_object(data))
         return self._exchange.restore(response, self.losses, self._client)
 
-    def restored(self, response: Response) -> Response:
+    def restore_calls(self, response: Response) -> Response:
         return response if self.emulation is None else self.emulation.restore(response)
 
-    def reading(self) -> Reading:
-        return Reading(self)
+    def open_stream(self) -> AnswerStream:
+        return AnswerStream(self)
 
     def fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
         """Decode an error response, with the names of the request and without the key."""
@@ -88,16 +90,16 @@ class Question:
             body = parse(data)
         except ProtocolError:
             body = data
-        return self.own(self.endpoint.wire.decode_error(status, body, headers))
+        return self.sanitise_fault(self.endpoint.wire.decode_error(status, body, headers))
 
-    def own(self, fault: Fault) -> Fault:
-        return without(self.endpoint.key, self._exchange.restore_fault(fault))
+    def sanitise_fault(self, fault: Fault) -> Fault:
+        return redact_key(self.endpoint.key, self._exchange.restore_fault(fault))
 
 
-class Reading:
+class AnswerStream:
     """Decodes a stream as it arrives: the wire's decoder, the names of the request, the calls in the text."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: EndpointRequest) -> None:
         self._decoder = question.endpoint.wire.stream_decoder()
         self._decoder.losses = question.losses
         self._names = question._exchange.restorer(question.losses, question._client)
@@ -126,7 +128,7 @@ class Reading:
                     yield from self._calls.feed(named)
 
 
-def without(key: str | None, fault: Fault) -> Fault:
+def redact_key(key: str | None, fault: Fault) -> Fault:
     """Remove the key from a fault: some servers repeat an invalid key in the error."""
     if key is None or len(key) < _SECRET or key not in repr(fault):
         return fault

@@ -11,27 +11,27 @@ from ..ir.errors import ProtocolError
 from ..ir.losses import Loss
 from .http import Reply
 
-__all__ = ["LOST", "drain", "is_document", "lost_there", "telling", "whole_body"]
+__all__ = ["LOSSES_HEADER", "drain", "is_document", "loss_headers", "read_reply_body", "transport_losses"]
 
-LOST = "x-toolwire-lost"
+LOSSES_HEADER = "x-toolwire-lost"
 """The header in which a model in this process reports losses of the request."""
 _GRACE = 0.25  # seconds
 _losses = msgspec.json.Decoder(tuple[Loss, ...])
 
 
-def telling(losses: Iterable[Loss]) -> dict[str, str]:
+def loss_headers(losses: Iterable[Loss]) -> dict[str, str]:
     """Build the header that reports losses."""
     told = list(losses)
-    return {LOST: msgspec.json.encode(told).decode()} if told else {}
+    return {LOSSES_HEADER: msgspec.json.encode(told).decode()} if told else {}
 
 
-def lost_there(reply: Reply) -> tuple[Loss, ...]:
+def transport_losses(reply: Reply) -> tuple[Loss, ...]:
     """Return the losses that a model in this process reported."""
-    said = reply.headers.get(LOST)
+    said = reply.headers.get(LOSSES_HEADER)
     return () if said is None else _losses.decode(said)
 
 
-async def whole_body(reply: Reply, limit: int) -> bytes:
+async def read_reply_body(reply: Reply, limit: int) -> bytes:
     """Read the whole body. Raise ProtocolError if it exceeds `limit` bytes."""
     pieces, size = [], 0
     while data := await reply.read():

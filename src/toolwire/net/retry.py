@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from ..ir.response import Fault
 
-__all__ = ["Retries", "fault_of", "with_date"]
+__all__ = ["RetryPolicy", "network_fault", "resolve_retry_after"]
 
-_PASSING = frozenset({"rate_limit", "overloaded", "timeout", "server"})
+_TRANSIENT_KINDS = frozenset({"rate_limit", "overloaded", "timeout", "server"})
 
 
-class Retries:
+class RetryPolicy:
     """The number of retries and the waits between them: exponential with jitter, or as the provider demands."""
 
     __slots__ = ("_first", "_longest", "_most", "_random")
@@ -32,7 +32,7 @@ class Retries:
 
         If the provider demands a longer wait than is left, there is no retry: it would be refused as well.
         """
-        passing = fault.kind in _PASSING if fault.retryable is None else fault.retryable
+        passing = fault.kind in _TRANSIENT_KINDS if fault.retryable is None else fault.retryable
         if not passing or attempt >= self._most:
             return None
         if fault.retry_after is None:
@@ -42,14 +42,14 @@ class Retries:
         return wait if wait <= self._longest and wait < left else None
 
 
-def fault_of(error: TimeoutError | ConnectionError, origin: str) -> Fault:
+def network_fault(error: TimeoutError | ConnectionError, origin: str) -> Fault:
     """Convert a network error to a fault."""
     if isinstance(error, TimeoutError):
         return Fault("timeout", f"no response from {origin} in time: {error}", 504, "timeout")
     return Fault("server", f"no connection to {origin}: {error}", 502, "connection")
 
 
-def with_date(fault: Fault, headers: Mapping[str, str], now: datetime | None = None) -> Fault:
+def resolve_retry_after(fault: Fault, headers: Mapping[str, str], now: datetime | None = None) -> Fault:
     """Add a `retry-after` header that is a date; the decoders cannot evaluate it because they have no clock."""
     value = headers.get("retry-after")
     if fault.retry_after is not None or value is None:

@@ -24,39 +24,39 @@ from ..ir.errors import ConfigError, StoreError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.value import Value
 from ..run.cache import ResultCache
-from ..run.call_run import CallRun, Settings
+from ..run.call_run import CallRun, RunSettings
 from ..run.gates import GATES, Gate
-from ..run.observe import Observer, observed
-from ..run.output import Shelf
+from ..run.observe import Observer, notify_call
+from ..run.output import TruncatedOutputs
 from ..run.policy import Policy
 from ..run.records import Claim, Record, Store
 from ..run.requests import (
     Approve,
-    ClaimIt,
-    CompleteIt,
+    ClaimKey,
+    CompleteClaim,
     Failed,
     Finished,
     Invoke,
     Reconcile,
-    ReleaseIt,
+    ReleaseClaim,
     Returned,
     Step,
     Wait,
 )
 from ..run.schedule import Schedule
 from ..run.toolbox import Source, Toolbox
-from .dispatch import Dispatch, could_not_be_run
-from .invoke import Invoker, Outcome
-from .limited import Limited
-from .straight import Straight, straight
-from .threads import Threads
+from .dispatch import Dispatch, failed_result
+from .invoke import InvokeOutcome, Invoker
+from .limited import TimeLimitedCall
+from .straight import FastPath, fast_path
+from .threads import ThreadPool
 
 __all__ = ["Approver", "Runner"]
 
 Approver: TypeAlias = Callable[[Approve], "bool | Awaitable[bool]"]
-_SAVES = 3
-_RUNS = 4096
-_CLERKS = 8
+_SAVE_ATTEMPTS = 3
+_MAX_TAINTED_RUNS = 4096
+_STORE_THREADS = 8
 
 
 class Runner:
@@ -84,15 +84,17 @@ class Runner:
         keeps_keyless: bool = True,
     ) -> None:
         self.box = Toolbox(*sources)
-        self.shelf = Shelf()
+        self.truncated_outputs = TruncatedOutputs()
         self._store = store
         self._approve = approve
         self._observers = tuple(observers)
         self._most = most_parallel
         self._most_per_turn = most_per_turn
         self._invoker = Invoker(threads)
-        self._clerks = Threads(_CLERKS)  # separate: tools that occupy all threads must not block lease renewal
-        self._settings = Settings(
+        self._store_threads = ThreadPool(
+            _STORE_THREADS
+        )  # separate: tools that occupy all threads must not block lease renewal
+        self._settings = RunSettings(
             self.box,
             time.time,
             lambda: secrets.token_hex(16),
@@ -104,14 +106,14 @@ class Runner:
             has_store=store is not None,
             keeps_keyless=keeps_keyless,
             cache=ResultCache(),
-            shelf=self.shelf,
+            truncated_outputs=self.truncated_outputs,
             while_running=while_running,
             lease=lease,
         )
         self._latest = self._settings
-        self._ways: dict[str, Straight | None] = {}
+        self._fast_paths: dict[str, FastPath | None] = {}
         self._untrusted = frozenset(entry.name for entry in self.box if entry.options.untrusted)
-        self._harmless = frozenset(entry.name for entry in self.box if entry.tool.effect in ("pure", "read"))
+        self._read_only = frozenset(entry.name for entry in self.box if entry.tool.effect in ("pure", "read"))
         self._tainted: OrderedDict[str, None] = OrderedDict()
 
     def close(self) -> None:
@@ -133,9 +135,9 @@ class Runner:
         """
         if type(calls) is not list and isinstance(calls, ToolCall):
             raise ConfigError("run takes a list of calls, got a single call", hint="use run([call])")
-        if len(calls) == 1 and not keys and calls[0].name in self._harmless:
+        if len(calls) == 1 and not keys and calls[0].name in self._read_only:
             began = time.perf_counter()  # no schedule: the call may be cancelled at any time
-            result = await self.perform(CallRun(calls[0], self._of_run(run_id, tainted)))
+            result = await self.perform(CallRun(calls[0], self._settings_for(run_id, tainted)))
             self.observe(calls[0], result, began, run_id)
             return [result]
         dispatch = self.dispatch(run_id=run_id, earlier=earlier, keys=keys, tainted=tainted)
@@ -147,7 +149,7 @@ class Runner:
         """Run `calls` in a program without an event loop."""
         return asyncio.run(self.run(calls, **options))
 
-    def _of_run(self, run_id: str, tainted: bool) -> Settings:
+    def _settings_for(self, run_id: str, tainted: bool) -> RunSettings:
         """Return the settings of a run, cached because most calls belong to the same run as the previous one."""
         tainted = tainted or run_id in self._tainted
         latest = self._latest
@@ -168,7 +170,7 @@ class Runner:
         Pure and read calls start at once. Other calls start when `results` is awaited: by then the response is
         complete and has been accepted.
         """
-        settings = self._of_run(run_id or secrets.token_hex(8), tainted)
+        settings = self._settings_for(run_id or secrets.token_hex(8), tainted)
         return Dispatch(self, settings, Schedule(self.box, most=self._most), earlier, keys or {}, self._most_per_turn)
 
     async def perform(self, run: CallRun) -> ToolResult:
@@ -176,69 +178,69 @@ class Runner:
         call = run.call
         try:
             ran = None
-            way = self._straight_way(call.name) if run.given_key is None else None
+            way = self._fast_path_for(call.name) if run.given_key is None else None
             if way is not None:
                 begun = way.begin(call, run.settings)
-                ran = await begun if isinstance(begun, Limited) else begun
+                ran = await begun if isinstance(begun, TimeLimitedCall) else begun
                 if type(ran) is Returned:
                     return way.result(call, ran)
-            return await self._by_steps(run, ran)
+            return await self._run_steps(run, ran)
         except Exception as error:  # noqa: BLE001
-            return could_not_be_run(call, error)
+            return failed_result(call, error)
 
-    def _straight_way(self, name: str) -> Straight | None:
+    def _fast_path_for(self, name: str) -> FastPath | None:
         try:
-            return self._ways[name]
+            return self._fast_paths[name]
         except KeyError:
             entry = self.box.find(name)
             if entry is None:
                 return None
-            way = self._ways[name] = straight(entry, self._settings, self._invoker.limits)
+            way = self._fast_paths[name] = fast_path(entry, self._settings, self._invoker.limits)
             return way
 
-    async def _by_steps(self, run: CallRun, ran: Outcome | None) -> ToolResult:
+    async def _run_steps(self, run: CallRun, ran: InvokeOutcome | None) -> ToolResult:
         """Perform the steps of a call. `ran`: the outcome of the function if it has been called already."""
         step = run.next()
         try:
             while type(step) is not Finished:
                 if not isinstance(step, Invoke):
-                    step = run.next(await self._do(step))
+                    step = run.next(await self._perform_step(step))
                 elif ran is not None:
                     step, ran = run.next(ran), None
                 else:
-                    step = run.next(await self._invoked(step))
+                    step = run.next(await self._invoke(step))
         except asyncio.CancelledError:
-            self._let_go(run)
+            self._release_abandoned(run)
             raise
         return step.result
 
-    async def _invoked(self, step: Invoke) -> Outcome:
+    async def _invoke(self, step: Invoke) -> InvokeOutcome:
         ran = self._invoker.begin(step)
         if isinstance(ran, Value):
             return ran
-        return await (ran if step.token is None else self._kept_alive(step, ran))
+        return await (ran if step.token is None else self._with_lease_renewal(step, ran))
 
-    def _let_go(self, run: CallRun) -> None:
-        held = run.abandoned()
+    def _release_abandoned(self, run: CallRun) -> None:
+        held = run.release_step()
         if held is not None:
             self._release(held.key, held.token)
 
     def _release(self, key: str, token: str) -> None:
         """Release a claim in the background; if that fails, its lease expires."""
         assert self._store is not None
-        self._clerks.submit(partial(self._store.release, key, token))
+        self._store_threads.submit(partial(self._store.release, key, token))
 
-    async def _do(self, step: Step) -> Any:
+    async def _perform_step(self, step: Step) -> Any:
         if isinstance(step, Wait):
             return await asyncio.sleep(step.seconds)
         if isinstance(step, Approve):
             agreed = False if self._approve is None else self._approve(step)
             return await agreed if inspect.isawaitable(agreed) else agreed
         if isinstance(step, Reconcile):
-            return await _asked(step)
-        return await self._stored(step)
+            return await _reconcile(step)
+        return await self._perform_store_step(step)
 
-    async def _kept_alive(self, step: Invoke, work: Awaitable[Outcome]) -> Outcome:
+    async def _with_lease_renewal(self, step: Invoke, work: Awaitable[InvokeOutcome]) -> InvokeOutcome:
         """Await the function, and renew the lease of its claim while it runs."""
         assert step.token is not None
         assert step.context.idempotency_key is not None
@@ -253,45 +255,47 @@ class Runner:
         while True:
             await asyncio.sleep(lease / 3)
             try:
-                await self._by_clerk(self._store.renew, key, token, lease)
+                await self._on_store_thread(self._store.renew, key, token, lease)
             except StoreError:
                 continue
 
-    async def _stored(self, step: Step) -> Any:
+    async def _perform_store_step(self, step: Step) -> Any:
         """Perform a store operation; return a StoreError as a value. Storing a result is tried several times."""
         store = self._store
         assert store is not None
-        tries = _SAVES if isinstance(step, CompleteIt) else 1
+        tries = _SAVE_ATTEMPTS if isinstance(step, CompleteClaim) else 1
         for left in reversed(range(tries)):
             try:
-                if isinstance(step, ClaimIt):
-                    return await self._claimed(step.claim)
-                if isinstance(step, CompleteIt):
-                    return await self._by_clerk(store.complete, step.key, step.token, step.result, step.ttl, step.state)
-                assert isinstance(step, ReleaseIt)
-                return await self._by_clerk(store.release, step.key, step.token)
+                if isinstance(step, ClaimKey):
+                    return await self._claim(step.claim)
+                if isinstance(step, CompleteClaim):
+                    return await self._on_store_thread(
+                        store.complete, step.key, step.token, step.result, step.ttl, step.state
+                    )
+                assert isinstance(step, ReleaseClaim)
+                return await self._on_store_thread(store.release, step.key, step.token)
             except StoreError as error:
                 if not left:
                     return error
                 await asyncio.sleep(0.1)
         return None
 
-    async def _claimed(self, claim: Claim) -> Record:
+    async def _claim(self, claim: Claim) -> Record:
         assert self._store is not None
-        claiming = self._clerks.submit(partial(self._store.claim, claim))
+        claiming = self._store_threads.submit(partial(self._store.claim, claim))
         try:
             return await asyncio.wrap_future(claiming)
         except asyncio.CancelledError:  # the claim may still succeed, and the call will not run
             claiming.add_done_callback(lambda _: self._release(claim.key, claim.token))
             raise
 
-    async def _by_clerk(self, work: Callable[..., bool], *arguments: Any) -> bool:
-        return await asyncio.wrap_future(self._clerks.submit(partial(work, *arguments)))
+    async def _on_store_thread(self, work: Callable[..., bool], *arguments: Any) -> bool:
+        return await asyncio.wrap_future(self._store_threads.submit(partial(work, *arguments)))
 
     def _taint(self, run_id: str) -> None:
         """Mark a run as tainted by untrusted output. The number of runs kept is bounded."""
         self._tainted[run_id] = None
-        while len(self._tainted) > _RUNS:
+        while len(self._tainted) > _MAX_TAINTED_RUNS:
             self._tainted.popitem(last=False)
 
     def observe(self, call: ToolCall, result: ToolResult, began: float, run_id: str) -> None:
@@ -299,10 +303,10 @@ class Runner:
         if call.name in self._untrusted and run_id:
             self._taint(run_id)
         if self._observers:
-            observed(self._observers, call, result, time.perf_counter() - began)
+            notify_call(self._observers, call, result, time.perf_counter() - began)
 
 
-async def _asked(step: Reconcile) -> Returned | Failed:
+async def _reconcile(step: Reconcile) -> Returned | Failed:
     assert step.entry.options.reconcile is not None
     try:
         value = step.entry.options.reconcile(step.key, step.arguments)

@@ -8,45 +8,47 @@ from __future__ import annotations
 
 from ..ir.errors import SchemaError
 from ..ir.parts import ToolCall, ToolResult
-from ..run.call_run import Settings
+from ..run.call_run import RunSettings
 from ..run.context import CallContext
 from ..run.gates import GATES
-from ..run.keys import ARGUMENT
+from ..run.keys import KEY_ARGUMENT
 from ..run.output import cap
-from ..run.requests import Returned, Unfit
-from ..run.results import sized_result, spoken, untold
-from ..run.signature import signature
+from ..run.requests import ArgumentMismatch, Returned
+from ..run.results import error_text, sized_result, unserialisable_result
+from ..run.signature import function_signature
 from ..run.toolbox import Entry
-from .limited import Limited, Limits, Ran
+from .limited import LimitedOutcome, TimeLimitedCall, TimeLimiter
 
-__all__ = ["Straight", "straight"]
+__all__ = ["FastPath", "fast_path"]
 
 
-class Straight:
+class FastPath:
     """A tool whose calls may take the fast path."""
 
     __slots__ = ("_accept", "_function", "_is_plain", "_limits", "_output_limit", "_shelf", "_timeout")
 
-    def __init__(self, entry: Entry, settings: Settings, limits: Limits) -> None:
+    def __init__(self, entry: Entry, settings: RunSettings, limits: TimeLimiter) -> None:
         self._function = entry.function
         self._accept = settings.box.parameters[entry.name].accept
-        self._is_plain = signature(entry.function).is_plain
+        self._is_plain = function_signature(entry.function).is_plain
         self._timeout = entry.options.timeout
         self._output_limit = entry.options.output_limit or settings.output_limit
-        self._shelf = settings.shelf
+        self._shelf = settings.truncated_outputs
         self._limits = limits
 
-    def begin(self, call: ToolCall, settings: Settings) -> Ran | Unfit | Limited | None:
+    def begin(
+        self, call: ToolCall, settings: RunSettings
+    ) -> LimitedOutcome | ArgumentMismatch | TimeLimitedCall | None:
         """Call the function. Return its outcome or an awaitable; None for a call that needs the steps of `CallRun`."""
         arguments = call.arguments
-        if arguments is None or call.state == "truncated" or ARGUMENT in arguments:
+        if arguments is None or call.state == "truncated" or KEY_ARGUMENT in arguments:
             return None
         if not (self._accept(arguments) and self._is_plain(arguments)):
             return None
         try:
             coroutine = self._function(**arguments)
         except TypeError as error:  # a required argument is missing; none of its code has run
-            return Unfit(spoken(error))
+            return ArgumentMismatch(error_text(error))
         context = CallContext(call.id, call.name, settings.run_id, settings.caller)
         return self._limits.run(coroutine, context, self._timeout)
 
@@ -54,13 +56,13 @@ class Straight:
         try:
             result, size = sized_result(call, returned.value)
         except Exception as error:  # noqa: BLE001  # encoding a user-defined value may raise anything
-            return untold(call, error)
+            return unserialisable_result(call, error)
         if size is None or size > self._output_limit:
             return cap(result, self._output_limit, self._shelf)
         return result
 
 
-def straight(entry: Entry, settings: Settings, limits: Limits) -> Straight | None:
+def fast_path(entry: Entry, settings: RunSettings, limits: TimeLimiter) -> FastPath | None:
     """Return the fast path of a tool.
 
     None if a policy, user-defined gates, a cache, a rate limit, a thread or a process applies to it.
@@ -70,10 +72,10 @@ def straight(entry: Entry, settings: Settings, limits: Limits) -> Straight | Non
         return None
     if options.withdrawn or options.cache or options.rate or options.isolation != "thread":
         return None
-    declared = signature(entry.function)
+    declared = function_signature(entry.function)
     try:
         asked = settings.box.parameters[entry.name].names
     except SchemaError:  # every call of the tool reports it
         return None
     takes_all = declared.names is None or (asked is not None and asked <= declared.names)
-    return Straight(entry, settings, limits) if declared.is_async and takes_all else None
+    return FastPath(entry, settings, limits) if declared.is_async and takes_all else None

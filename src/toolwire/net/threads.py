@@ -13,23 +13,23 @@ from weakref import WeakSet
 
 from ..run.failures import NotExecuted
 
-__all__ = ["Threads"]
+__all__ = ["ThreadPool"]
 
 _Work = tuple["Future[Any]", Callable[[], Any]]
 
 
-_open: WeakSet[Threads] = WeakSet()
+_open: WeakSet[ThreadPool] = WeakSet()
 _PATIENCE = 0.5
 
 
 @atexit.register
-def _leave_all() -> None:
+def _join_all() -> None:
     """End idle threads first, because an interpreter that exits under an idle daemon thread may crash."""
     for threads in list(_open):
-        threads.leave(_PATIENCE)
+        threads.join_idle(_PATIENCE)
 
 
-class Threads:
+class ThreadPool:
     """Like the standard executor, but its threads are daemons and a call that has not begun can be cancelled."""
 
     def __init__(self, most: int) -> None:
@@ -66,7 +66,7 @@ class Threads:
             for _ in self._threads:
                 self._queue.put(None)
 
-    def leave(self, patience: float) -> None:
+    def join_idle(self, patience: float) -> None:
         """End the idle threads; abandon the others."""
         self.close()
         until = time.monotonic() + patience

@@ -23,39 +23,39 @@ from ..ir.parts import ToolCall, ToolResult
 from ..ir.tools import Effect
 from ..ir.value import Value
 from .cache import ResultCache
-from .classify import Ending, classify
+from .classify import EffectState, classify
 from .context import CallContext
 from .failures import NotExecuted, Transient
 from .gates import GATES, Gate, Pending, pass_gates
 from .keys import derived_key, fingerprint, given_key
-from .output import LIMIT, Shelf, cap
+from .output import LIMIT, TruncatedOutputs, cap
 from .policy import Ask, Deny, Policy, approval_hash
 from .records import DAY, Claim, Record
 from .requests import (
     Approve,
-    ClaimIt,
-    CompleteIt,
+    ArgumentMismatch,
+    ClaimKey,
+    CompleteClaim,
     Failed,
     Finished,
     Invoke,
     Reconcile,
-    ReleaseIt,
+    ReleaseClaim,
     Returned,
     Step,
-    Unfit,
     Wait,
 )
-from .results import from_record, refusal, spoken, to_record, told, untold, value_result
-from .signature import signature
+from .results import annotate, error_text, from_record, refusal, to_record, unserialisable_result, value_result
+from .signature import function_signature
 from .toolbox import Entry, Toolbox
 
-__all__ = ["CallRun", "Settings"]
+__all__ = ["CallRun", "RunSettings"]
 
 _POLL = 0.2
 _LONGEST_WAIT = 30.0
 
 
-class Settings(Value, frozen=True):
+class RunSettings(Value, frozen=True):
     """Settings of all calls of a run. `now` and `token` are passed in: this code has no clock and no random numbers."""
 
     box: Toolbox
@@ -72,10 +72,10 @@ class Settings(Value, frozen=True):
     lease: float = 60.0
     ttl: float = DAY
     while_running: str = "wait"  # or "refuse"
-    patience: float = 30.0
+    wait_timeout: float = 30.0
     output_limit: int = LIMIT
     cache: ResultCache | None = None
-    shelf: Shelf | None = None
+    truncated_outputs: TruncatedOutputs | None = None
     tainted: bool = False
 
 
@@ -84,7 +84,7 @@ class CallRun:
 
     __slots__ = ("_invoke", "_occurrence", "_steps", "call", "given_key", "settings")
 
-    def __init__(self, call: ToolCall, settings: Settings, *, occurrence: int = 0, key: str | None = None) -> None:
+    def __init__(self, call: ToolCall, settings: RunSettings, *, occurrence: int = 0, key: str | None = None) -> None:
         self.call = call
         self.settings = settings
         self._occurrence = occurrence
@@ -105,14 +105,14 @@ class CallRun:
         """Stop the call. Return False if its function has begun: the call then continues and must be awaited."""
         return self._invoke is None or self._invoke.start.stop()
 
-    def abandoned(self) -> ReleaseIt | None:
+    def release_step(self) -> ReleaseClaim | None:
         """Return the step that releases the claim of an abandoned call; None if the call may have had an effect."""
         step = self._invoke
         if step is None or step.token is None:
             return None
         if step.entry.tool.effect not in ("pure", "read") and not step.start.stop():
             return None
-        return ReleaseIt(step.context.idempotency_key or "", step.token)
+        return ReleaseClaim(step.context.idempotency_key or "", step.token)
 
     def _run(self) -> Generator[Step, Any, ToolResult]:
         settings = self.settings
@@ -127,24 +127,28 @@ class CallRun:
         verdict = None if settings.policy is None else settings.policy.check(pending)
         claim, key, token = None, None, None
         if verdict is not None or settings.has_store or options.cache is not None:
-            cleared = yield from self._cleared(pending, verdict)
+            cleared = yield from self._authorize(pending, verdict)
             if isinstance(cleared, ToolResult):
                 return cleared
             if cleared is not None:
                 claim, key, token = cleared, cleared.key, cleared.token
         context = CallContext(self.call.id, entry.tool.name, settings.run_id, settings.caller, key)
         step = self._invoke = Invoke(entry, pending.values or {}, context, token, settings.lease)
-        outcome = (yield step) if pending.unfit is None else Unfit(pending.unfit)
+        outcome = (yield step) if pending.unfit is None else ArgumentMismatch(pending.unfit)
         if not isinstance(outcome, Returned):
-            outcome = yield from self._again(pending, step, outcome)
+            outcome = yield from self._retry(pending, step, outcome)
         step.start.begin()  # from here on the call cannot be stopped: its outcome is recorded
         result, size, ending = classify(pending.call, effect, outcome)
         limit = options.output_limit or settings.output_limit
         if size is None or size > limit:
-            result = cap(result, limit, settings.shelf)
+            result = cap(result, limit, settings.truncated_outputs)
         if claim is not None:
-            result = yield from self._recorded(claim, ending if self._may_come_back(pending) else "nothing", result)
-        return self._told(pending, result) if pending.steps or pending.tainted or options.cache is not None else result
+            result = yield from self._record_result(
+                claim, ending if self._is_key_reusable(pending) else "nothing", result
+            )
+        return (
+            self._finish(pending, result) if pending.steps or pending.tainted or options.cache is not None else result
+        )
 
     def _pending(self) -> Pending:
         call, settings, key = self.call, self.settings, self.given_key
@@ -166,12 +170,12 @@ class CallRun:
         if isinstance(found, Deny):
             return found
         try:
-            values = signature(found.tool.function).fit(found.arguments)
+            values = function_signature(found.tool.function).fit(found.arguments)
         except Exception as error:  # noqa: BLE001  # user-defined types may raise anything
-            return msgspec.structs.replace(found, values=None, unfit=spoken(error))
+            return msgspec.structs.replace(found, values=None, unfit=error_text(error))
         return msgspec.structs.replace(found, values=values)
 
-    def _refused(self, pending: Pending, verdict: Deny | Ask) -> Generator[Step, Any, ToolResult | None]:
+    def _apply_verdict(self, pending: Pending, verdict: Deny | Ask) -> Generator[Step, Any, ToolResult | None]:
         """Return the refusal of a call that is denied or not approved; None for a call that may run."""
         call, policy = pending.call, self.settings.policy
         if isinstance(verdict, Deny):
@@ -184,37 +188,39 @@ class CallRun:
         words = f"This call needs approval and was not approved: {verdict.why}. Nothing was run."
         return refusal(call, "needs_approval", words)
 
-    def _cleared(self, pending: Pending, verdict: Deny | Ask | None) -> Generator[Step, Any, Claim | ToolResult | None]:
+    def _authorize(
+        self, pending: Pending, verdict: Deny | Ask | None
+    ) -> Generator[Step, Any, Claim | ToolResult | None]:
         """Check approval, cache and store before the call. Return a refusal, an existing result, or the claim."""
-        refused = None if verdict is None else (yield from self._refused(pending, verdict))
+        refused = None if verdict is None else (yield from self._apply_verdict(pending, verdict))
         if refused is not None:
             return refused
-        kept = self._kept(pending)
+        kept = self._cached_result(pending)
         if kept is not None:
-            return self._noted(pending, kept)
-        claim = (yield from self._claimed(pending)) if self.settings.has_store else None
-        return self._told(pending, claim) if isinstance(claim, ToolResult) else claim
+            return self._annotate(pending, kept)
+        claim = (yield from self._acquire_claim(pending)) if self.settings.has_store else None
+        return self._finish(pending, claim) if isinstance(claim, ToolResult) else claim
 
-    def _told(self, pending: Pending, result: ToolResult) -> ToolResult:
+    def _finish(self, pending: Pending, result: ToolResult) -> ToolResult:
         """Cache the result if the tool allows it, and add the notes."""
         if pending.tool.options.cache is not None and not result.is_error:
-            self._keep(pending, result)
-        return self._noted(pending, result)
+            self._cache_result(pending, result)
+        return self._annotate(pending, result)
 
-    def _noted(self, pending: Pending, result: ToolResult) -> ToolResult:
+    def _annotate(self, pending: Pending, result: ToolResult) -> ToolResult:
         policy = self.settings.policy
         if pending.tainted and policy is not None and policy.taint == "warn" and pending.tool.tool.effect == "write":
-            result = told(result, tainted=True)
-        return told(result, repaired=list(pending.steps)) if pending.steps else result
+            result = annotate(result, tainted=True)
+        return annotate(result, repaired=list(pending.steps)) if pending.steps else result
 
-    def _kept(self, pending: Pending) -> ToolResult | None:
+    def _cached_result(self, pending: Pending) -> ToolResult | None:
         cache, settings = self._cache(pending.tool), self.settings
         if cache is None:
             return None
         found = cache.get(pending.tool.name, pending.arguments, settings.now(), settings.tenant)
-        return None if found is None else told(msgspec.structs.replace(found, call_id=self.call.id), cached=True)
+        return None if found is None else annotate(msgspec.structs.replace(found, call_id=self.call.id), cached=True)
 
-    def _keep(self, pending: Pending, result: ToolResult) -> None:
+    def _cache_result(self, pending: Pending, result: ToolResult) -> None:
         cache, settings = self._cache(pending.tool), self.settings
         if cache is not None:
             until = settings.now() + (pending.tool.options.cache or 0)
@@ -224,13 +230,13 @@ class CallRun:
         """Return the cache for the results of this tool; None if they are not cached."""
         return self.settings.cache if entry.options.cache and entry.tool.effect in ("pure", "read") else None
 
-    def _claimed(self, pending: Pending) -> Generator[Step, Any, Claim | ToolResult | None]:
+    def _acquire_claim(self, pending: Pending) -> Generator[Step, Any, Claim | ToolResult | None]:
         """Claim the key. Return the claim or a refusal; None if the tool has no side effect and the call has no key."""
         careful = pending.tool.tool.effect in ("write", "idempotent")
         if not (careful or pending.key):
             return None
-        claim = self._claim(pending)
-        record = yield ClaimIt(claim)
+        claim = self._make_claim(pending)
+        record = yield ClaimKey(claim)
         if isinstance(record, StoreError):
             if not careful:
                 return None
@@ -238,9 +244,9 @@ class CallRun:
             return refusal(pending.call, "store_down", words)
         if record.token == claim.token:
             return claim
-        return (yield from self._settled(pending, claim, record)) or claim
+        return (yield from self._await_earlier_run(pending, claim, record)) or claim
 
-    def _claim(self, pending: Pending) -> Claim:
+    def _make_claim(self, pending: Pending) -> Claim:
         settings, entry = self.settings, pending.tool
         key = pending.key
         if key is None and entry.options.key is not None:
@@ -258,14 +264,16 @@ class CallRun:
             durable=entry.tool.effect == "write",
         )
 
-    def _may_come_back(self, pending: Pending) -> bool:
+    def _is_key_reusable(self, pending: Pending) -> bool:
         """Return True if the key of this call may be presented again."""
         return self.settings.keeps_keyless or pending.key is not None or pending.tool.options.key is not None
 
-    def _settled(self, pending: Pending, claim: Claim, record: Record) -> Generator[Step, Any, ToolResult | None]:
+    def _await_earlier_run(
+        self, pending: Pending, claim: Claim, record: Record
+    ) -> Generator[Step, Any, ToolResult | None]:
         """Return the result of an earlier execution of the same call; None if the claim succeeds after all."""
         call, settings = pending.call, self.settings
-        until = settings.now() + settings.patience
+        until = settings.now() + settings.wait_timeout
         while record.token != claim.token:
             if record.fingerprint != claim.fingerprint:
                 words = "This idempotency key was used for a call with different arguments. Nothing was run."
@@ -273,35 +281,35 @@ class CallRun:
             if record.state == "done":
                 return from_record(record.result or "", call)
             if record.state == "unknown":
-                return (yield from self._reconciled(pending, claim))
+                return (yield from self._reconcile(pending, claim))
             if settings.while_running != "wait" or settings.now() >= until:
                 return refusal(call, "in_progress", "The same call is still running. Its result is not known yet.")
             yield Wait(_POLL)
-            found = yield ClaimIt(claim)
+            found = yield ClaimKey(claim)
             if isinstance(found, StoreError):
                 return refusal(call, "store_down", f"Not run: the store cannot be reached ({found.message}).")
             record = found
         return None
 
-    def _reconciled(self, pending: Pending, claim: Claim) -> Generator[Step, Any, ToolResult]:
+    def _reconcile(self, pending: Pending, claim: Claim) -> Generator[Step, Any, ToolResult]:
         call, entry = pending.call, pending.tool
         if entry.options.reconcile is not None:
             outcome = yield Reconcile(entry, claim.key, pending.arguments)
             if isinstance(outcome, Returned) and outcome.value is not None:
-                return told(value_result(call, outcome.value), reconciled=True)
+                return annotate(value_result(call, outcome.value), reconciled=True)
         words = (
             "An earlier attempt of this call may or may not have taken effect; it is not retried automatically. "
             "Find out what happened before you make the call again."
         )
-        return told(refusal(call, "outcome_unknown", words), key=claim.key)
+        return annotate(refusal(call, "outcome_unknown", words), key=claim.key)
 
-    def _again(self, pending: Pending, step: Invoke, outcome: Any) -> Generator[Step, Any, Any]:
+    def _retry(self, pending: Pending, step: Invoke, outcome: Any) -> Generator[Step, Any, Any]:
         """Retry the function where a retry does no harm.
 
         The function may have changed its values, so they are converted and checked again.
         """
         for attempt in range(step.entry.options.retries):
-            delay = self._worth_another(outcome, step.entry.tool.effect, attempt)
+            delay = self._retry_delay(outcome, step.entry.tool.effect, attempt)
             if delay is None:
                 break
             yield Wait(delay)
@@ -315,7 +323,7 @@ class CallRun:
         policy = self.settings.policy
         return pending.unfit is not None or (policy is not None and isinstance(policy.check(pending), Deny))
 
-    def _worth_another(self, outcome: Any, effect: Effect, attempt: int) -> float | None:
+    def _retry_delay(self, outcome: Any, effect: Effect, attempt: int) -> float | None:
         """Return the seconds to wait before the next attempt; None if there is none."""
         if not isinstance(outcome, Failed):
             return None
@@ -328,17 +336,17 @@ class CallRun:
             return min(self.settings.jitter(0.25 * 2**attempt), _LONGEST_WAIT)
         return wanted if wanted <= _LONGEST_WAIT else None
 
-    def _recorded(self, claim: Claim, ending: Ending, result: ToolResult) -> Generator[Step, Any, ToolResult]:
+    def _record_result(self, claim: Claim, ending: EffectState, result: ToolResult) -> Generator[Step, Any, ToolResult]:
         if ending == "nothing":
-            yield ReleaseIt(claim.key, claim.token)
+            yield ReleaseClaim(claim.key, claim.token)
             return result
         try:
             record = to_record(result)
         except Exception as error:  # noqa: BLE001  # a ToolResult built by the tool may contain anything
-            result = untold(self.call, error)
+            result = unserialisable_result(self.call, error)
             record = to_record(result)
-        kept = yield CompleteIt(claim.key, claim.token, record, self.settings.ttl, ending)
-        return result if kept is True else told(result, recorded=False)
+        kept = yield CompleteClaim(claim.key, claim.token, record, self.settings.ttl, ending)
+        return result if kept is True else annotate(result, recorded=False)
 
 
 def _denied(pending: Pending, verdict: Deny) -> ToolResult:

@@ -17,9 +17,8 @@ from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.value import Value
 from ..schema.lowering import Lowered
-from ..schema.repair import Policy as RepairPolicy
-from ..schema.repair import repair_arguments
-from .keys import ARGUMENT, given_key
+from ..schema.repair import RepairPolicy, repair_arguments
+from .keys import KEY_ARGUMENT, given_key
 from .results import refusal
 from .toolbox import Entry, Toolbox
 
@@ -86,13 +85,13 @@ def whole(pending: Pending) -> Pending | ToolResult:
 
 def take_key(pending: Pending) -> Pending | ToolResult:
     """Take an idempotency key out of the arguments, unless the tool has a parameter of that name."""
-    if ARGUMENT not in pending.arguments:
+    if KEY_ARGUMENT not in pending.arguments:
         return pending
-    given = pending.arguments[ARGUMENT]
+    given = pending.arguments[KEY_ARGUMENT]
     properties = (pending.tool.tool.input_schema or {}).get("properties")
-    if not isinstance(given, str) or (isinstance(properties, dict) and ARGUMENT in properties):
+    if not isinstance(given, str) or (isinstance(properties, dict) and KEY_ARGUMENT in properties):
         return pending
-    rest = {name: value for name, value in pending.arguments.items() if name != ARGUMENT}
+    rest = {name: value for name, value in pending.arguments.items() if name != KEY_ARGUMENT}
     try:
         key = given_key(given, pending.tenant)
     except ConfigError as error:

@@ -13,9 +13,9 @@ from ..ir.errors import ConfigError
 from ..ir.pointer import JSON, Object
 from ..ir.text import to_bytes
 
-__all__ = ["ARGUMENT", "canonical", "derived_key", "fingerprint", "given_key"]
+__all__ = ["KEY_ARGUMENT", "canonical", "derived_key", "fingerprint", "given_key"]
 
-ARGUMENT = "idempotency_key"
+KEY_ARGUMENT = "idempotency_key"
 """The argument in which a caller may pass its key; it is removed before the arguments are validated."""
 
 _LONGEST = 255

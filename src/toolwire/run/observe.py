@@ -11,7 +11,7 @@ from ..ir.request import Request
 from ..ir.response import Response
 from ..ir.tools import Tool
 
-__all__ = ["Observer", "Retriever", "observed", "told"]
+__all__ = ["Observer", "Retriever", "notify_call", "notify_response"]
 
 _log = logging.getLogger("toolwire.run")
 
@@ -30,13 +30,13 @@ class Retriever(Protocol):
     def choose(self, request: Request, tools: Sequence[Tool]) -> Sequence[Tool]: ...
 
 
-def observed(observers: Sequence[Observer], call: ToolCall, result: ToolResult, seconds: float) -> None:
+def notify_call(observers: Sequence[Observer], call: ToolCall, result: ToolResult, seconds: float) -> None:
     """Notify all observers of a completed call."""
     for observer in observers:
         _safely(lambda one=observer: one.called(call, result, seconds))  # type: ignore[misc]
 
 
-def told(observers: Sequence[Observer], request: Request, response: Response, seconds: float) -> None:
+def notify_response(observers: Sequence[Observer], request: Request, response: Response, seconds: float) -> None:
     """Notify all observers of a model response."""
     for observer in observers:
         _safely(lambda one=observer: one.asked(request, response, seconds))  # type: ignore[misc]

@@ -7,15 +7,15 @@ from collections import OrderedDict
 from msgspec.structs import replace
 
 from ..ir.parts import Text, ToolResult
-from .results import told
+from .results import annotate
 
-__all__ = ["LIMIT", "Shelf", "cap"]
+__all__ = ["LIMIT", "TruncatedOutputs", "cap"]
 
 LIMIT = 64 * 1024
 _MOST = 64
 
 
-class Shelf:
+class TruncatedOutputs:
     """The full texts of shortened results, by handle. Keeps the latest ones, at most `size` characters in total."""
 
     def __init__(self, size: int = 256 * 1024 * 1024) -> None:
@@ -38,7 +38,7 @@ class Shelf:
         return None if text is None else text[start : start + length]
 
 
-def cap(result: ToolResult, limit: int, shelf: Shelf | None) -> ToolResult:
+def cap(result: ToolResult, limit: int, truncated_outputs: TruncatedOutputs | None) -> ToolResult:
     """Limit the text of a result to `limit` characters; media are not changed."""
     text = result.text
     if len(text) <= limit:
@@ -46,9 +46,9 @@ def cap(result: ToolResult, limit: int, shelf: Shelf | None) -> ToolResult:
     head, tail = text[: limit * 3 // 4], text[len(text) - limit // 4 :]
     left_out = len(text) - len(head) - len(tail)
     handle = f"output:{result.call_id}"
-    if shelf is not None:
-        shelf.keep(text, handle)
+    if truncated_outputs is not None:
+        truncated_outputs.keep(text, handle)
     words = f"{head}\n\n[… {left_out:,} of {len(text):,} characters omitted …]\n\n{tail}"
     media = tuple(part for part in result.parts if not isinstance(part, Text))
     short = replace(result, parts=(Text(words), *media), structured=None)
-    return told(short, left_out=left_out, handle=handle)
+    return annotate(short, left_out=left_out, handle=handle)

@@ -31,16 +31,16 @@ from .gates import Pending
 from .jail import PathJail
 from .keys import canonical
 from .values import Uncheckable, received, shown
-from .verdicts import Ask, Check, Deny
+from .verdicts import Ask, Deny, PolicyCheck
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
 __all__ = [
     "Ask",
-    "Check",
     "Deny",
     "Policy",
+    "PolicyCheck",
     "allow",
     "approval_hash",
     "at_most",
@@ -61,7 +61,7 @@ class Policy(Value, frozen=True):
     `taint`: after a result of an untrusted tool, writes need approval (`enforce`) or are reported (`warn`).
     """
 
-    checks: tuple[Check, ...] = ()
+    checks: tuple[PolicyCheck, ...] = ()
     approve: tuple[Effect, ...] = ()
     taint: Literal["off", "warn", "enforce"] = "off"
 
@@ -116,19 +116,19 @@ def approval_hash(tool: str, arguments: Object) -> str:
     return sha256(tool.encode() + b"\x00" + canonical(arguments)).hexdigest()
 
 
-def allow(*patterns: str) -> Check:
+def allow(*patterns: str) -> PolicyCheck:
     """Allow only tools whose name matches a pattern."""
     return lambda pending: (
         None if _named(pending, patterns) else Deny(f"{pending.call.name} is not one of the allowed tools")
     )
 
 
-def deny(*patterns: str) -> Check:
+def deny(*patterns: str) -> PolicyCheck:
     """Deny tools whose name matches a pattern."""
     return lambda pending: Deny(f"{pending.call.name} is a denied tool") if _named(pending, patterns) else None
 
 
-def only_effects(*effects: Effect) -> Check:
+def only_effects(*effects: Effect) -> PolicyCheck:
     """Allow only tools with one of these effects."""
     return lambda pending: (
         None
@@ -139,7 +139,7 @@ def only_effects(*effects: Effect) -> Check:
     )
 
 
-def path_jail(argument: str, root: str) -> Check:
+def path_jail(argument: str, root: str) -> PolicyCheck:
     """Keep an argument, a path or a list of paths, below `root`. Symbolic links are not followed.
 
     The tool receives absolute paths: a relative path is resolved against `root`. `toolwire.net.jail.disk_jail` also
@@ -148,7 +148,7 @@ def path_jail(argument: str, root: str) -> Check:
     return PathJail(argument, root)
 
 
-def hosts(argument: str, *allowed: str) -> Check:
+def hosts(argument: str, *allowed: str) -> PolicyCheck:
     """Allow only http and https URLs of these hosts in an argument (`*.example.com` for subdomains)."""
 
     def check(pending: Pending) -> Deny | None:
@@ -167,7 +167,7 @@ def hosts(argument: str, *allowed: str) -> Check:
     return check
 
 
-def at_most(argument: str, most: float | Decimal) -> Check:
+def at_most(argument: str, most: float | Decimal) -> PolicyCheck:
     """Deny an argument, a number or a list of numbers, above `most`. Text is not a number, even with digits only."""
     if not (_is_number(most) and _is_finite(most)):
         raise ConfigError(f"the limit of at_most must be a finite number, got {most!r}")

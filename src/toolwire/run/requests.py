@@ -11,22 +11,22 @@ from ..ir.pointer import Object
 from ..ir.value import Value
 from .context import CallContext
 from .records import Claim, RecordState
-from .start import Start
+from .start import StartDecision
 from .toolbox import Entry
 
 __all__ = [
     "Approve",
-    "ClaimIt",
-    "CompleteIt",
+    "ArgumentMismatch",
+    "ClaimKey",
+    "CompleteClaim",
     "Failed",
     "Finished",
     "Invoke",
     "Reconcile",
-    "ReleaseIt",
+    "ReleaseClaim",
     "Returned",
     "Step",
     "TimedOut",
-    "Unfit",
     "Wait",
 ]
 
@@ -40,13 +40,13 @@ class Approve(Value, frozen=True):
     hash: str
 
 
-class ClaimIt(Value, frozen=True):
+class ClaimKey(Value, frozen=True):
     """Claim a key → Record, or StoreError as a value."""
 
     claim: Claim
 
 
-class CompleteIt(Value, frozen=True):
+class CompleteClaim(Value, frozen=True):
     """Store a result → bool, or StoreError as a value."""
 
     key: str
@@ -56,7 +56,7 @@ class CompleteIt(Value, frozen=True):
     state: RecordState = "done"
 
 
-class ReleaseIt(Value, frozen=True):
+class ReleaseClaim(Value, frozen=True):
     """Release a claim → bool, or StoreError as a value."""
 
     key: str
@@ -82,7 +82,7 @@ class Invoke(Value, frozen=True, gc=False):
     context: CallContext
     token: str | None = None
     lease: float = 60.0
-    start: Start = msgspec.field(default_factory=Start)
+    start: StartDecision = msgspec.field(default_factory=StartDecision)
 
 
 class Reconcile(Value, frozen=True):
@@ -107,7 +107,7 @@ class Failed(Value, frozen=True):
     error: BaseException
 
 
-class Unfit(Value, frozen=True):
+class ArgumentMismatch(Value, frozen=True):
     """The function does not accept these arguments and was not called."""
 
     words: str
@@ -120,4 +120,4 @@ class TimedOut(Value, frozen=True):
     stopped: bool = False
 
 
-Step: TypeAlias = Approve | ClaimIt | CompleteIt | ReleaseIt | Wait | Invoke | Reconcile | Finished
+Step: TypeAlias = Approve | ClaimKey | CompleteClaim | ReleaseClaim | Wait | Invoke | Reconcile | Finished

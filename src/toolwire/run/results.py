@@ -14,14 +14,14 @@ from ..ir.text import to_bytes
 __all__ = [
     "MARK",
     "Code",
+    "annotate",
     "code_of",
+    "error_text",
     "from_record",
     "refusal",
     "sized_result",
-    "spoken",
     "to_record",
-    "told",
-    "untold",
+    "unserialisable_result",
     "value_result",
 ]
 
@@ -52,16 +52,16 @@ _decode = msgspec.json.Decoder(ToolResult).decode
 def refusal(call: ToolCall, code: Code, words: str) -> ToolResult:
     """Build the result of a call that was not run, or did not finish."""
     result = call.result(words, is_error=True)
-    return told(result, code=code)
+    return annotate(result, code=code)
 
 
-def untold(call: ToolCall, error: Exception) -> ToolResult:
+def unserialisable_result(call: ToolCall, error: Exception) -> ToolResult:
     """Build the result of a call that finished with a value that cannot be encoded."""
-    words = f"{call.name} ran, but its return value cannot be encoded: {spoken(error)}"
-    return told(call.result(words, is_error=True), code="failed")
+    words = f"{call.name} ran, but its return value cannot be encoded: {error_text(error)}"
+    return annotate(call.result(words, is_error=True), code="failed")
 
 
-def told(result: ToolResult, **notes: Any) -> ToolResult:
+def annotate(result: ToolResult, **notes: Any) -> ToolResult:
     """Add notes for the program to a result."""
     known: Object = result.extra.get(MARK, {})
     return msgspec.structs.replace(result, extra={**result.extra, MARK: {**known, **notes}})
@@ -101,7 +101,7 @@ def _whole_characters(text: str) -> str:
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-def spoken(error: BaseException, *, name: bool = True) -> str:
+def error_text(error: BaseException, *, name: bool = True) -> str:
     """Describe an exception, even one whose `__str__` raises."""
     try:
         words = _whole_characters(str(error))
@@ -146,4 +146,4 @@ def to_record(result: ToolResult) -> str:
 def from_record(record: str, call: ToolCall) -> ToolResult:
     """Decode a stored result as the result of this call."""
     result = _decode(record)
-    return told(msgspec.structs.replace(result, call_id=call.id, name=call.name), replayed=True)
+    return annotate(msgspec.structs.replace(result, call_id=call.id, name=call.name), replayed=True)

@@ -18,7 +18,7 @@ __all__ = ["Schedule"]
 _RUN = "\x00run"
 
 
-class _Lane:
+class _ResourceQueue:
     """The queue of calls on one resource."""
 
     __slots__ = ("reading", "waiting", "writing")
@@ -42,8 +42,8 @@ class Schedule:
         self._most = most
         self._calls: list[ToolCall] = []
         self._writes: list[bool] = []
-        self._lane_of: list[_Lane | None] = []
-        self._lanes: dict[str, _Lane] = {}
+        self._lane_of: list[_ResourceQueue | None] = []
+        self._lanes: dict[str, _ResourceQueue] = {}
         self._free: dict[str, deque[int]] = {}
         self._running: Counter[str] = Counter()
         self._count = 0
@@ -55,7 +55,7 @@ class Schedule:
         entry = self._box.find(call.name)
         writes = entry is not None and entry.tool.effect not in ("pure", "read")
         resource = None if entry is None else _resource(entry, call, writes=writes)
-        lane = None if resource is None else self._lanes.setdefault(resource, _Lane())
+        lane = None if resource is None else self._lanes.setdefault(resource, _ResourceQueue())
         self._waiting += 1
         self._calls.append(call)
         self._writes.append(writes)

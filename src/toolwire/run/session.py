@@ -68,7 +68,7 @@ class GiveUp(Value, frozen=True):
     response: Response | None = None
 
 
-Next: TypeAlias = AskModel | RunTools | Done | GiveUp
+NextStep: TypeAlias = AskModel | RunTools | Done | GiveUp
 
 
 class RunState(Value, frozen=True):
@@ -157,7 +157,7 @@ class Session:
     def dump(self) -> str:
         return msgspec.json.encode(self.state).decode()
 
-    def next(self) -> Next:
+    def next(self) -> NextStep:
         """Return the next step. Calling it twice returns the same step."""
         state = self.state
         if state.phase == "done":
@@ -249,11 +249,11 @@ class Session:
     def _repeats(self, calls: tuple[ToolCall, ...]) -> bool:
         messages = self.state.request.messages
         before = [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
-        seen = [_asked(call) for call in before]
-        return any(seen.count(_asked(call)) >= self.budget.same_call for call in calls)
+        seen = [_call_identity(call) for call in before]
+        return any(seen.count(_call_identity(call)) >= self.budget.same_call for call in calls)
 
 
-def _asked(call: ToolCall) -> tuple[str, bytes]:
+def _call_identity(call: ToolCall) -> tuple[str, bytes]:
     return call.name, canonical(call.arguments) if call.arguments is not None else (call.raw or "").encode()
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from ..ir.pointer import Object
 
-__all__ = ["Signature", "signature"]
+__all__ = ["FunctionSignature", "function_signature"]
 
 _PLAIN = frozenset({str, int, float, bool, list, dict, object, Any, None, type(None), inspect.Parameter.empty})
 
 
-class Signature:
+class FunctionSignature:
     """The parameters of a function.
 
     `names` is None if the function takes any argument. `adapters` build types that JSON does not have. `defaults` are
@@ -86,15 +86,15 @@ class Signature:
         return value
 
 
-def signature(function: Callable[..., Any]) -> Signature:
+def function_signature(function: Callable[..., Any]) -> FunctionSignature:
     """Return the inspected signature, cached per function."""
     try:
         return _cached(function)
     except TypeError:  # not hashable: inspected every time
-        return Signature(function)
+        return FunctionSignature(function)
 
 
-_cached = lru_cache(1024)(Signature)
+_cached = lru_cache(1024)(FunctionSignature)
 
 
 def _is_async(function: Any) -> bool:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-__all__ = ["Start"]
+__all__ = ["StartDecision"]
 
 
-class Start:
+class StartDecision:
     """A one-time decision between begin and stop: the first call wins."""
 
-    __slots__ = ("_said",)
+    __slots__ = ("_decision",)
 
     def __init__(self) -> None:
-        self._said: dict[str, bool] = {}
+        self._decision: dict[str, bool] = {}
 
     def begin(self) -> bool:
         """Begin. Return False if the call was stopped: the function must not run then."""
-        return self._said.setdefault("begins", True)  # setdefault is atomic between threads
+        return self._decision.setdefault("begins", True)  # setdefault is atomic between threads
 
     def stop(self) -> bool:
         """Stop. Return False if the function has begun: it must be awaited then."""
-        return not self._said.setdefault("begins", False)
+        return not self._decision.setdefault("begins", False)

@@ -78,7 +78,7 @@ class Entry(Value, frozen=True):
 Source: TypeAlias = "Callable[..., Any] | Tool | Entry | Toolbox | ModuleType | Sequence[Source]"
 
 
-class _Takes(dict[str, Parameters]):
+class _ParametersByTool(dict[str, Parameters]):
     """The parameters of each tool, computed on first access. Raises SchemaError for an invalid schema."""
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:
@@ -95,7 +95,7 @@ class Toolbox:
 
     def __init__(self, *sources: Source) -> None:
         self._entries: dict[str, Entry] = {}
-        self.parameters = _Takes(self._entries)
+        self.parameters = _ParametersByTool(self._entries)
         for source in sources:
             for entry in _entries(source):
                 if entry.name in self._entries:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ..ir.pointer import split
 from .gates import Pending
-from .signature import signature
+from .signature import function_signature
 
 __all__ = ["ABSENT", "Uncheckable", "default_of", "received", "segments_of", "shown"]
 
@@ -42,14 +42,14 @@ def received(pending: Pending, argument: str) -> Iterator[Any]:
     # If the function will not be called, JSON is sufficient: a stored result of an earlier call may be returned.
     if values is None:
         is_unfit = pending.unfit is not None
-        values = pending.arguments if is_unfit else signature(pending.tool.function).convert(pending.arguments)
+        values = pending.arguments if is_unfit else function_signature(pending.tool.function).convert(pending.arguments)
     value = values[first] if first in values else default_of(pending, first)
     yield from _items(value, rest)
 
 
 def default_of(pending: Pending, name: str) -> Any:
     """Return the default of an omitted argument: the function's, else the schema's, else ABSENT."""
-    defaults = signature(pending.tool.function).defaults
+    defaults = function_signature(pending.tool.function).defaults
     if name in defaults:
         return defaults[name]
     properties = (pending.tool.tool.input_schema or {}).get("properties")

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from ..ir.value import Value
 from .gates import Pending
 
-__all__ = ["Ask", "Check", "Deny"]
+__all__ = ["Ask", "Deny", "PolicyCheck"]
 
 
 class Deny(Value, frozen=True):
@@ -23,4 +23,4 @@ class Ask(Value, frozen=True):
     why: str
 
 
-Check: TypeAlias = Callable[[Pending], Deny | Ask | None]
+PolicyCheck: TypeAlias = Callable[[Pending], Deny | Ask | None]

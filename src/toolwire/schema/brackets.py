@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from ..ir.pointer import JSON
 from ..stream.repair import Repaired
 
-__all__ = ["moved_brackets"]
+__all__ = ["bracket_placements"]
 
 _MOST_PLACES = 64
 
 
-def moved_brackets(found: Repaired) -> Iterator[JSON]:
+def bracket_placements(found: Repaired) -> Iterator[JSON]:
     """Yield the other values of the text, for a missing bracket that belongs further in."""
     if not found.closed:
         return

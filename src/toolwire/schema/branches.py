@@ -11,57 +11,57 @@ from ..ir.pointer import Object
 from . import codec as codecs
 from . import leaves
 from .disjoint import disjoint, resolved
-from .keys import Keys
+from .keys import PropertyNames
 from .leaves import Emitted
-from .nodes import Any, Array, Node, Null, Record, Ref, Tuple, Union
+from .nodes import AnyNode, ArrayNode, Node, NullNode, ObjectNode, RefNode, TupleNode, UnionNode
 
 if TYPE_CHECKING:
     from .emit import Emitter
 
-__all__ = ["union"]
+__all__ = ["emit_union"]
 
 
-def union(emitter: Emitter, node: Union, depth: int) -> Emitted:
+def emit_union(emitter: Emitter, node: UnionNode, depth: int) -> Emitted:
     flagged = emitter.dialect.null != "word"  # else null is a branch like the others
     branches: list[Node] = [
         branch
         for branch in node.branches
-        if not (flagged and isinstance(branch, Null)) and not _leads_back(emitter, branch)
+        if not (flagged and isinstance(branch, NullNode)) and not _is_self_reference(emitter, branch)
     ]
-    null = flagged and any(isinstance(branch, Null) for branch in node.branches)
+    null = flagged and any(isinstance(branch, NullNode) for branch in node.branches)
     _report_overlap(emitter, node)
     if not branches:
         return emitter.null(node)
-    if any(isinstance(branch, Any) and not branch.residue for branch in branches):
-        return emitter.any(Any(notes=node.notes, at=node.at))
+    if any(isinstance(branch, AnyNode) and not branch.unmodelled for branch in branches):
+        return emitter.any(AnyNode(annotations=node.annotations, at=node.at))
     if len(branches) == 1:
         only = branches[0]
-        inner = emitter.emit(replace(only, notes={**only.notes, **node.notes}), depth)
+        inner = emitter.emit(replace(only, annotations={**only.annotations, **node.annotations}), depth)
         return Emitted(emitter.nullable(inner.schema) if null else inner.schema, inner.codec)
-    emitted = _apart(emitter, branches, [emitter.emit(branch, depth) for branch in branches], node)
+    emitted = _wrap_overlapping(emitter, branches, [emitter.emit(branch, depth) for branch in branches], node)
     out: Object = {"anyOf": [inner for one in emitted for inner in _flat(one.schema)]}
     if null:
         out = emitter.nullable(out)
     codec = None
     if any(one.codec is not None for one in emitted):
-        alike: list[Node] = [branch for branch in branches if isinstance(branch, Record)]
+        alike: list[Node] = [branch for branch in branches if isinstance(branch, ObjectNode)]
         if len(alike) > 1 and not disjoint(alike, emitter.target, emitter.steps):
-            emitter.unenforced(node, "anyOf", "lifted arguments may match the wrong branch")
-        codec = codecs.unions([(b, one.codec) for b, one in zip(branches, emitted, strict=True)], emitter.target)
+            emitter.report_unenforced(node, "anyOf", "lifted arguments may match the wrong branch")
+        codec = codecs.union_codec([(b, one.codec) for b, one in zip(branches, emitted, strict=True)], emitter.target)
     if emitter.dialect.lone_any_of:
         return Emitted(_description_inside(emitter, out, node), codec)
-    return Emitted(emitter.described(out, node, []), codec)
+    return Emitted(emitter.add_description(out, node, []), codec)
 
 
-def _leads_back(emitter: Emitter, node: Node) -> bool:
+def _is_self_reference(emitter: Emitter, node: Node) -> bool:
     """Return True for a reference to the union that contains it: it adds nothing to the union."""
     waiting, seen = [node], set()
     while waiting:
         one = waiting.pop()
-        if isinstance(one, Union):
+        if isinstance(one, UnionNode):
             waiting.extend(one.branches)
-        elif isinstance(one, Ref):
-            if one.target in seen and isinstance(node, Ref) and one.target == node.target:
+        elif isinstance(one, RefNode):
+            if one.target in seen and isinstance(node, RefNode) and one.target == node.target:
                 return True
             found = emitter.target(one.target)
             if one.target not in seen and found is not None:
@@ -70,13 +70,13 @@ def _leads_back(emitter: Emitter, node: Node) -> bool:
     return False
 
 
-def _report_overlap(emitter: Emitter, node: Union) -> None:
+def _report_overlap(emitter: Emitter, node: UnionNode) -> None:
     if node.one_of and not disjoint(list(node.branches), emitter.target, emitter.steps):
-        emitter.unenforced(node, "oneOf", "the branches may overlap: that exactly one matches is not enforced")
+        emitter.report_unenforced(node, "oneOf", "the branches may overlap: that exactly one matches is not enforced")
 
 
 def _description_inside(emitter: Emitter, out: Object, node: Node) -> Object:
-    described = emitter.described({}, node, [])
+    described = emitter.add_description({}, node, [])
     words = described.get("description")
     if words and out["anyOf"]:
         first = out["anyOf"][0]
@@ -85,12 +85,12 @@ def _description_inside(emitter: Emitter, out: Object, node: Node) -> Object:
     return out
 
 
-def _apart(emitter: Emitter, branches: list[Node], emitted: list[Emitted], node: Node) -> list[Emitted]:
+def _wrap_overlapping(emitter: Emitter, branches: list[Node], emitted: list[Emitted], node: Node) -> list[Emitted]:
     """Wrap each branch that could be mistaken for another one in the lowered form in an object of its own."""
     kinds = [_kinds(one.schema) for one in emitted]
     shared = {kind for kind, times in Counter(kind for each in kinds for kind in each).items() if times > 1}
     out: list[Emitted] = []
-    names = Keys(None, {key for one in emitted for key in one.schema.get("properties", {})})
+    names = PropertyNames(None, {key for one in emitted for key in one.schema.get("properties", {})})
     ambiguous_lists = _ambiguous_lists(emitter, branches, emitted)
     for number, (one, own) in enumerate(zip(emitted, kinds, strict=True)):
         changed = one.codec is not None and (one.codec.reshapes or number in ambiguous_lists)
@@ -98,9 +98,9 @@ def _apart(emitter: Emitter, branches: list[Node], emitted: list[Emitted], node:
             out.append(one)
             continue
         name = names.new("value")
-        emitter.remark(node, "union", f"one branch is wrapped in `{name}`, to distinguish it from the others")
-        schema = emitter.closed({"type": "object", "properties": {name: one.schema}, "required": [name]})
-        out.append(Emitted(schema, codecs.wrapped(name, one.codec)))
+        emitter.report_rewrite(node, "union", f"one branch is wrapped in `{name}`, to distinguish it from the others")
+        schema = emitter.close_object({"type": "object", "properties": {name: one.schema}, "required": [name]})
+        out.append(Emitted(schema, codecs.wrapper_codec(name, one.codec)))
     return out
 
 
@@ -111,13 +111,13 @@ def _ambiguous_lists(emitter: Emitter, branches: list[Node], emitted: list[Emitt
     each.
     """
     nodes = {number: resolved(branch, emitter.target) for number, branch in enumerate(branches)}
-    lists = {number: node for number, node in nodes.items() if isinstance(node, (Array, Tuple))}
+    lists = {number: node for number, node in nodes.items() if isinstance(node, (ArrayNode, TupleNode))}
     if len(lists) < 2:
         return frozenset()
     written = [_item_kinds(emitter, emitted[number].schema) for number in lists]
     if max(Counter(kind for kinds in written for kind in kinds).values(), default=0) < 2:
         return frozenset()
-    items = [node.items for node in lists.values() if isinstance(node, Array) and node.items is not None]
+    items = [node.items for node in lists.values() if isinstance(node, ArrayNode) and node.items is not None]
     objects = len(items) == len(lists) and all(kinds == {"object"} for kinds in written)
     if objects and disjoint(list(items), emitter.target, emitter.steps):
         return frozenset()

@@ -10,18 +10,18 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from .dialects import Dialect
-from .nodes import Array, Boolean, Enum, Node, Null, Record, Tuple, Union
-from .read import Source
+from .nodes import ArrayNode, BooleanNode, EnumNode, Node, NullNode, ObjectNode, TupleNode, UnionNode
+from .read import ParsedSchema
 
-__all__ = ["UNSET", "Budget"]
+__all__ = ["UNSET", "ParameterBudget"]
 
 UNSET = "(not set)"
 
 
-class Budget:
+class ParameterBudget:
     """The remaining allowance of one schema while it is being emitted."""
 
-    def __init__(self, source: Source, dialect: Dialect) -> None:
+    def __init__(self, source: ParsedSchema, dialect: Dialect) -> None:
         self.tight = False
         self._optional = self._unions = 0
         if dialect.optional_parameters is None or dialect.union_parameters is None:
@@ -33,22 +33,22 @@ class Budget:
 
     def without_null(self, node: Node) -> Node:
         """Remove null from the node of an optional property: it can be absent, and null would cost a union."""
-        if not isinstance(node, Union):
+        if not isinstance(node, UnionNode):
             return node
-        branches = [branch for branch in node.branches if not isinstance(branch, Null)]
+        branches = [branch for branch in node.branches if not isinstance(branch, NullNode)]
         if len(branches) != 1 or len(branches) == len(node.branches):
             return node
         self._unions += 1
-        return replace(branches[0], notes={**branches[0].notes, **node.notes})
+        return replace(branches[0], annotations={**branches[0].annotations, **node.annotations})
 
-    def unset(self, node: Node) -> Enum | None:
+    def unset(self, node: Node) -> EnumNode | None:
         """Return the values of a property for which a string can mean absent; None if it has no such values."""
-        if node.residue:
+        if node.unmodelled:
             return None
-        if isinstance(node, Boolean):
-            return Enum((True, False), notes=node.notes, at=node.at)
+        if isinstance(node, BooleanNode):
+            return EnumNode((True, False), annotations=node.annotations, at=node.at)
         if (
-            isinstance(node, Enum)
+            isinstance(node, EnumNode)
             and UNSET not in node.values
             and all(type(v) in (str, int, bool) for v in node.values)
         ):
@@ -74,14 +74,14 @@ def _count(nodes: list[Node]) -> tuple[int, int]:
     waiting = list(nodes)
     while waiting:
         node = waiting.pop()
-        if isinstance(node, Record):
+        if isinstance(node, ObjectNode):
             optional += len(node.properties.keys() - node.required) + (node.rest is not None and bool(node.properties))
-            unions += sum(isinstance(inner, Union) for inner in node.properties.values())
+            unions += sum(isinstance(inner, UnionNode) for inner in node.properties.values())
             waiting += [*node.properties.values(), *([node.rest] if node.rest is not None else [])]
-        elif isinstance(node, Array):
+        elif isinstance(node, ArrayNode):
             waiting += [node.items] if node.items is not None else []
-        elif isinstance(node, Tuple):
+        elif isinstance(node, TupleNode):
             waiting += node.items
-        elif isinstance(node, Union):
+        elif isinstance(node, UnionNode):
             waiting += node.branches
     return optional, unions

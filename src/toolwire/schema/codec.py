@@ -16,24 +16,24 @@ from ..ir.errors import ProtocolError
 from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
 from ..stream.strict import parse
-from .fits import Target, fits
+from .fits import RefResolver, fits
 from .nodes import Node, hashable
 from .step_budget import StepBudget, size_of
 
 __all__ = [
     "Codec",
-    "Field",
-    "carry",
-    "digits",
-    "entries",
-    "fields",
-    "items",
-    "json_text",
-    "labels",
-    "late",
-    "tuples",
-    "unions",
-    "wrapped",
+    "FieldCodec",
+    "apply_codec",
+    "array_codec",
+    "enum_codec",
+    "integer_string_codec",
+    "json_string_codec",
+    "map_codec",
+    "object_codec",
+    "ref_codec",
+    "tuple_codec",
+    "union_codec",
+    "wrapper_codec",
 ]
 
 
@@ -42,22 +42,22 @@ class Codec(NamedTuple):
     encode: Callable[[JSON], JSON]
     reshapes: bool = True
     """The value itself has another JSON type, not only a part of it."""
-    properties: dict[str, Field] | None = None
+    properties: dict[str, FieldCodec] | None = None
     """The lowered properties of an object that is converted property by property. None: it is converted as a whole."""
 
 
-Maybe: TypeAlias = Codec | None
+OptionalCodec: TypeAlias = Codec | None
 
 
-def _lift(codec: Maybe, value: JSON) -> JSON:
+def _lift(codec: OptionalCodec, value: JSON) -> JSON:
     return value if codec is None else codec.lift(value)
 
 
-def _encode(codec: Maybe, value: JSON) -> JSON:
+def _encode(codec: OptionalCodec, value: JSON) -> JSON:
     return value if codec is None else codec.encode(value)
 
 
-def json_text() -> Codec:
+def json_string_codec() -> Codec:
     """Encode any value as JSON in a string."""
 
     def lift(value: JSON) -> JSON:
@@ -71,7 +71,7 @@ def json_text() -> Codec:
     return Codec(lift, dumps)
 
 
-def digits() -> Codec:
+def integer_string_codec() -> Codec:
     """Encode an integer as a string of its digits."""
 
     def lift(value: JSON) -> JSON:
@@ -86,7 +86,7 @@ def digits() -> Codec:
 _INTEGER = re.compile(r"-?[0-9]{1,18}").fullmatch
 
 
-def entries(inner: Maybe) -> Codec:
+def map_codec(inner: OptionalCodec) -> Codec:
     """Encode a map as a list of keys and values."""
 
     def lift(value: JSON) -> JSON:
@@ -102,7 +102,7 @@ def entries(inner: Maybe) -> Codec:
     return Codec(lift, encode)
 
 
-def labels(values: Sequence[JSON], names: Sequence[str]) -> Codec:
+def enum_codec(values: Sequence[JSON], names: Sequence[str]) -> Codec:
     """Encode the values of an enum as strings."""
     by_name = dict(zip(names, values, strict=True))
     by_value = {hashable(value): name for value, name in zip(values, names, strict=True)}
@@ -116,7 +116,7 @@ def labels(values: Sequence[JSON], names: Sequence[str]) -> Codec:
     return Codec(lift, encode)
 
 
-def items(inner: Codec) -> Codec:
+def array_codec(inner: Codec) -> Codec:
     def lift(value: JSON) -> JSON:
         return [inner.lift(one) for one in value] if type(value) is list else value
 
@@ -126,7 +126,7 @@ def items(inner: Codec) -> Codec:
     return Codec(lift, encode, reshapes=False)
 
 
-def tuples(nulls: Sequence[bool], rest_name: str | None) -> Codec:
+def tuple_codec(nulls: Sequence[bool], rest_name: str | None) -> Codec:
     """Encode a tuple as an object with one property per item. `nulls`: the items that may be null."""
     width = len(nulls)
     keys = {*(f"item_{index}" for index in range(width)), rest_name}
@@ -155,23 +155,25 @@ def tuples(nulls: Sequence[bool], rest_name: str | None) -> Codec:
     return Codec(lift, encode)
 
 
-class Field(NamedTuple):
-    """A property: its lowered name `there`, the codec of its value, and the lowered value that means absent."""
+class FieldCodec(NamedTuple):
+    """A property: its lowered name `lowered_name`, the codec of its value, and the lowered value that means absent."""
 
     name: str
-    there: str
-    codec: Maybe
-    fills: bool
+    lowered_name: str
+    codec: OptionalCodec
+    is_filled: bool
     absent: str | None = None
     """The lowered value that means absent: null or a string."""
     drops_null: bool = False
     """Null is encoded as absent."""
 
 
-def fields(known: Sequence[Field], more: str | None, more_codec: Maybe, more_fills_null: bool) -> Codec:
+def object_codec(
+    known: Sequence[FieldCodec], more: str | None, more_codec: OptionalCodec, more_fills_null: bool
+) -> Codec:
     """Convert an object property by property. `more`: the property for all other keys; None: they stay beside it."""
     rest = more_codec if more is None else None
-    by_there = {field.there: field for field in known}
+    by_there = {field.lowered_name: field for field in known}
     by_name = {field.name: field for field in known}
 
     def lift(value: JSON) -> JSON:
@@ -187,7 +189,7 @@ def fields(known: Sequence[Field], more: str | None, more_codec: Maybe, more_fil
             field = by_there.get(there)
             if field is None:
                 out[there] = _lift(rest, one)
-            elif not field.fills or (one is not None and one != field.absent):
+            elif not field.is_filled or (one is not None and one != field.absent):
                 out[field.name] = _lift(field.codec, one)
         return out
 
@@ -197,9 +199,9 @@ def fields(known: Sequence[Field], more: str | None, more_codec: Maybe, more_fil
         out: Object = {}
         for field in known:
             if field.name in value and not (field.drops_null and value[field.name] is None):
-                out[field.there] = _encode(field.codec, value[field.name])
-            elif field.fills:
-                out[field.there] = field.absent
+                out[field.lowered_name] = _encode(field.codec, value[field.name])
+            elif field.is_filled:
+                out[field.lowered_name] = field.absent
         others = {key: one for key, one in value.items() if key not in by_name}
         if more is None:
             out.update((key, _encode(rest, one)) for key, one in others.items())
@@ -212,7 +214,7 @@ def fields(known: Sequence[Field], more: str | None, more_codec: Maybe, more_fil
     return Codec(lift, encode, reshapes=False, properties=by_there if more is None and rest is None else None)
 
 
-def wrapped(name: str, inner: Maybe) -> Codec:
+def wrapper_codec(name: str, inner: OptionalCodec) -> Codec:
     """Encode a value as the only property of an object."""
 
     def lift(value: JSON) -> JSON:
@@ -224,7 +226,7 @@ def wrapped(name: str, inner: Maybe) -> Codec:
     return Codec(lift, encode)
 
 
-class _Carried:
+class _CodecState:
     """State of one conversion: the step budget, and the lifted parts, which nested unions need repeatedly."""
 
     __slots__ = ("_budget", "_value", "lifted")
@@ -242,26 +244,26 @@ class _Carried:
 
 
 _STEPS, _STEPS_PER_VALUE = 4_000, 20
-_carried: ContextVar[_Carried | None] = ContextVar("_carried", default=None)
+_carried: ContextVar[_CodecState | None] = ContextVar("_carried", default=None)
 
 
-def carry(change: Callable[[JSON], JSON], value: JSON) -> JSON:
+def apply_codec(change: Callable[[JSON], JSON], value: JSON) -> JSON:
     """Apply the `lift` or `encode` of a codec to a whole value, under one budget.
 
     Beyond the budget, parts are left unchanged, like values of an unexpected shape.
     """
-    token = _carried.set(_Carried(value))
+    token = _carried.set(_CodecState(value))
     try:
         return change(value)
     finally:
         _carried.reset(token)
 
 
-def unions(branches: Sequence[tuple[Node, Maybe]], target: Target) -> Codec:
+def union_codec(branches: Sequence[tuple[Node, OptionalCodec]], target: RefResolver) -> Codec:
     """Convert a value with the codec of the first branch that it fits."""
 
     def lift(value: JSON) -> JSON:
-        carried = _carried.get() or _Carried(value)
+        carried = _carried.get() or _CodecState(value)
         key = (id(branches), id(value))
         if type(value) not in (dict, list):
             return lift_anew(value, carried.budget)
@@ -284,7 +286,7 @@ def unions(branches: Sequence[tuple[Node, Maybe]], target: Target) -> Codec:
         return value
 
     def encode(value: JSON) -> JSON:
-        budget = (_carried.get() or _Carried(value)).budget
+        budget = (_carried.get() or _CodecState(value)).budget
         for node, codec in branches:
             if budget.exhausted:
                 break
@@ -295,6 +297,6 @@ def unions(branches: Sequence[tuple[Node, Maybe]], target: Target) -> Codec:
     return Codec(lift, encode, reshapes=any(codec is not None and codec.reshapes for _, codec in branches))
 
 
-def late(table: dict[str, Maybe], name: str) -> Codec:
+def ref_codec(table: dict[str, OptionalCodec], name: str) -> Codec:
     """Look up the codec of a definition on each use, because definitions may contain themselves."""
     return Codec(lambda value: _lift(table[name], value), lambda value: _encode(table[name], value), reshapes=False)

@@ -15,13 +15,25 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from ..ir.errors import ProtocolError
-from ..ir.pointer import JSON, below
+from ..ir.pointer import JSON, child_pointer
 from ..ir.text import dumps
 from ..stream.strict import parse
-from .fits import Target, fits, same
-from .nodes import Any, Array, Boolean, Enum, Node, Number, Record, Ref, String, Tuple, Union
+from .fits import RefResolver, fits, json_equal
+from .nodes import (
+    AnyNode,
+    ArrayNode,
+    BooleanNode,
+    EnumNode,
+    Node,
+    NumberNode,
+    ObjectNode,
+    RefNode,
+    StringNode,
+    TupleNode,
+    UnionNode,
+)
 from .step_budget import StepBudget, size_of
-from .steps import SchemaStep, Step
+from .steps import RepairStep, SchemaStep
 
 __all__ = ["Coercion", "coercion_budget", "follow"]
 
@@ -32,13 +44,13 @@ _MOST_HOPS = 16
 _STEPS, _STEPS_PER_VALUE = 20_000, 20  # unions within unions may be tried in very many ways
 
 
-def follow(node: Node, target: Target) -> Node:
+def follow(node: Node, target: RefResolver) -> Node:
     """Follow the references of a node; return Any where they cannot be resolved."""
     for _ in range(_MOST_HOPS):
-        if not isinstance(node, Ref):
+        if not isinstance(node, RefNode):
             return node
-        node = target(node.target) or Any()
-    return Any()
+        node = target(node.target) or AnyNode()
+    return AnyNode()
 
 
 def coercion_budget(value: JSON) -> StepBudget:
@@ -50,26 +62,26 @@ class Coercion:
 
     __slots__ = ("_budget", "_target", "_trying", "steps")
 
-    def __init__(self, target: Target, budget: StepBudget, trying: set[tuple[int, int]] | None = None) -> None:
+    def __init__(self, target: RefResolver, budget: StepBudget, trying: set[tuple[int, int]] | None = None) -> None:
         self._target = target
         self._budget = budget
         self._trying = set() if trying is None else trying  # (union, value): a union may refer to itself
-        self.steps: list[Step] = []
+        self.steps: list[RepairStep] = []
 
     def value(self, node: Node, value: JSON, path: str) -> JSON:
         node = follow(node, self._target)
         if not self._budget.spend() or self._fits(node, value):
             return value
-        if isinstance(node, Union):
+        if isinstance(node, UnionNode):
             return self._union(node, value, path)
-        if isinstance(node, Record) and type(value) is dict:
+        if isinstance(node, ObjectNode) and type(value) is dict:
             return self._record(node, value, path)
-        if isinstance(node, (Array, Tuple)) and type(value) is list:
+        if isinstance(node, (ArrayNode, TupleNode)) and type(value) is list:
             return self._items(node, value, path)
-        if isinstance(node, Array):
+        if isinstance(node, ArrayNode):
             return self._wrapped(node, value, path)
         for step, change in _CHANGES.get(type(node), ()):
-            if isinstance(node, Enum) and not self._budget.spend(len(node.values)):
+            if isinstance(node, EnumNode) and not self._budget.spend(len(node.values)):
                 return value
             changed = change(node, value)
             if changed is not None and self._fits(node, changed):
@@ -81,14 +93,14 @@ class Coercion:
         return fits(node, value, self._target, self._budget)
 
     def _take(self, name: SchemaStep, path: str) -> None:
-        self.steps.append(Step(name, path))
+        self.steps.append(RepairStep(name, path))
 
-    def _union(self, node: Union, value: JSON, path: str) -> JSON:
+    def _union(self, node: UnionNode, value: JSON, path: str) -> JSON:
         key = (id(node), id(value))
         if key in self._trying:
             return value
         self._trying.add(key)
-        found: dict[str, tuple[JSON, list[Step]]] = {}
+        found: dict[str, tuple[JSON, list[RepairStep]]] = {}
         for branch in node.branches:
             attempt = Coercion(self._target, self._budget, self._trying)
             changed = attempt.value(branch, value, path)
@@ -101,29 +113,29 @@ class Coercion:
         self.steps += steps
         return changed
 
-    def _record(self, node: Record, value: dict[str, JSON], path: str) -> JSON:
+    def _record(self, node: ObjectNode, value: dict[str, JSON], path: str) -> JSON:
         out: dict[str, JSON] = {}
         for key, one in value.items():
             known = node.properties.get(key, node.rest)
             if known is None:
                 out[key] = one
             elif one is None and key not in node.required and not self._fits(known, None):
-                self._take("null_dropped", below(path, key))
+                self._take("null_dropped", child_pointer(path, key))
             else:
-                out[key] = self.value(known, one, below(path, key))
+                out[key] = self.value(known, one, child_pointer(path, key))
         return out
 
-    def _items(self, node: Array | Tuple, value: list[JSON], path: str) -> JSON:
-        if isinstance(node, Array):
+    def _items(self, node: ArrayNode | TupleNode, value: list[JSON], path: str) -> JSON:
+        if isinstance(node, ArrayNode):
             nodes: list[Node | None] = [node.items] * len(value)
         else:
             nodes = [*node.items, *([node.rest] * (len(value) - len(node.items)))]
         return [
-            one if known is None else self.value(known, one, below(path, index))
+            one if known is None else self.value(known, one, child_pointer(path, index))
             for index, (known, one) in enumerate(zip(nodes, value, strict=False))
         ]
 
-    def _wrapped(self, node: Array, value: JSON, path: str) -> JSON:
+    def _wrapped(self, node: ArrayNode, value: JSON, path: str) -> JSON:
         """Wrap a value in a list.
 
         Text with separators may itself be a list, and empty text is no item: both are left unchanged.
@@ -160,7 +172,7 @@ def _to_text(_: Node, value: JSON) -> JSON:
 
 
 def _to_listed_case(node: Node, value: JSON) -> JSON:
-    assert isinstance(node, Enum)
+    assert isinstance(node, EnumNode)
     if type(value) is not str:
         return None
     folded = value.strip().casefold()
@@ -169,23 +181,23 @@ def _to_listed_case(node: Node, value: JSON) -> JSON:
 
 
 def _to_listed_number(node: Node, value: JSON) -> JSON:
-    assert isinstance(node, Enum)
+    assert isinstance(node, EnumNode)
     number = _to_number(node, value)
-    return next((one for one in node.values if number is not None and same(one, number)), None)
+    return next((one for one in node.values if number is not None and json_equal(one, number)), None)
 
 
 def _to_listed_boolean(node: Node, value: JSON) -> JSON:
-    assert isinstance(node, Enum)
+    assert isinstance(node, EnumNode)
     boolean = _to_boolean(node, value)
     return next((one for one in node.values if type(one) is bool and one is boolean), None)
 
 
 _Change = Callable[[Node, JSON], JSON]
 _CHANGES: dict[type, tuple[tuple[SchemaStep, _Change], ...]] = {
-    Number: (("text_to_number", _to_number),),
-    Boolean: (("text_to_boolean", _to_boolean),),
-    String: (("number_to_text", _to_text),),
-    Enum: (
+    NumberNode: (("text_to_number", _to_number),),
+    BooleanNode: (("text_to_boolean", _to_boolean),),
+    StringNode: (("number_to_text", _to_text),),
+    EnumNode: (
         ("enum_case", _to_listed_case),
         ("text_to_number", _to_listed_number),
         ("text_to_boolean", _to_listed_boolean),

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ..ir.pointer import JSON, Object, below
+from ..ir.pointer import JSON, Object, child_pointer
 from ..ir.text import dumps
 from .keywords import CONDITIONS
-from .nodes import Any, Never, Node, Record, Union, any_of
+from .nodes import AnyNode, NeverNode, Node, ObjectNode, UnionNode, any_of
 from .step_budget import StepBudget
 
 __all__ = ["Conditions", "has_conditions"]
@@ -73,11 +73,11 @@ class Conditions:
         self._nodes: dict[str, Node] = {}
         self._texts: dict[str, str] = {}
 
-    def extend(self, node: Record | Union, schema: Object, at: str, depth: int) -> Node | None:
+    def extend(self, node: ObjectNode | UnionNode, schema: Object, at: str, depth: int) -> Node | None:
         """Add the properties that the conditions of `schema` mention to `node`; None if the budget is exhausted."""
         mentioned = self._mentioned(schema, at)
-        branches = node.branches if isinstance(node, Union) else (node,)
-        known = [one.properties.keys() for one in branches if isinstance(one, Record)]
+        branches = node.branches if isinstance(node, UnionNode) else (node,)
+        known = [one.properties.keys() for one in branches if isinstance(one, ObjectNode)]
         missing = [name for name in mentioned.properties if not all(name in names for names in known)]
         if not self._budget.spend(len(branches) * (1 + len(missing))):
             return None
@@ -85,7 +85,7 @@ class Conditions:
         extended = tuple(_extended(branch, extra, mentioned.opens) for branch in branches)
         if self._budget.exhausted:
             return None
-        return replace(node, branches=extended) if isinstance(node, Union) else extended[0]
+        return replace(node, branches=extended) if isinstance(node, UnionNode) else extended[0]
 
     def _mentioned(self, schema: Object, at: str) -> _Mentioned:
         found: dict[str, dict[str, JSON]] = {}
@@ -105,7 +105,7 @@ class Conditions:
                 for name, inner in _items(visit.schema.get("properties")):
                     known = found.setdefault(name, {}) if inner is not False else {}
                     if not visit.named_only and self._budget.spend():
-                        known[below(visit.at, "properties", name)] = inner
+                        known[child_pointer(visit.at, "properties", name)] = inner
             pending += self._inside(visit)
         return _Mentioned(found, opens)
 
@@ -113,13 +113,13 @@ class Conditions:
         schema, at = visit.schema, visit.at
         for keyword in ("if", "then", "else"):
             if "if" in schema and keyword in schema:
-                yield _Visit(schema[keyword], below(at, keyword), True, visit.named_only or keyword == "if")
+                yield _Visit(schema[keyword], child_pointer(at, keyword), True, visit.named_only or keyword == "if")
         for keyword in ("dependentSchemas", "dependencies"):
             for name, inner in _items(schema.get(keyword)):
-                yield _Visit(inner, below(at, keyword, name), True, visit.named_only)
+                yield _Visit(inner, child_pointer(at, keyword, name), True, visit.named_only)
         for keyword in ("allOf", "anyOf", "oneOf") if visit.conditional else ("allOf",):
             for index, inner in enumerate(schema[keyword] if type(schema.get(keyword)) is list else ()):
-                yield visit._replace(schema=inner, at=below(at, keyword, index))
+                yield visit._replace(schema=inner, at=child_pointer(at, keyword, index))
         if visit.conditional and type(schema.get("$ref")) is str:
             target = self._follow(schema["$ref"], at)
             if target is not None:
@@ -128,10 +128,10 @@ class Conditions:
     def _property(self, variants: dict[str, JSON], at: str, depth: int) -> Node:
         different = {self._text(pointer, schema): pointer for pointer, schema in variants.items()}
         if not 0 < len(different) <= _MOST_VARIANTS:
-            return Any(at=at)
+            return AnyNode(at=at)
         for pointer in different.values():
             if pointer not in self._nodes:
-                self._nodes[pointer] = Any(at=pointer)  # while it is being read
+                self._nodes[pointer] = AnyNode(at=pointer)  # while it is being read
                 self._nodes[pointer] = self._read(variants[pointer], pointer, depth + 1)
         return self._joined([self._resolve(self._nodes[pointer]) for pointer in different.values()], at)
 
@@ -142,30 +142,30 @@ class Conditions:
 
     def _joined(self, variants: list[Node], at: str) -> Node:
         """Join the variants. Objects become one object, because several conditions may hold at once."""
-        records = [one for one in variants if isinstance(one, Record)]
+        records = [one for one in variants if isinstance(one, ObjectNode)]
         if len(records) < 2:
             return any_of(variants, False, at)
         properties: dict[str, list[Node]] = {}
         for record in records:
             if not self._budget.spend(1 + len(record.properties)):
-                return Any(at=at)
+                return AnyNode(at=at)
             for name, node in record.properties.items():
                 properties.setdefault(name, []).append(node)
         rests = [record.rest for record in records if record.rest is not None]
-        merged = Record(
+        merged = ObjectNode(
             {name: self._joined(nodes, at) for name, nodes in properties.items()},
             frozenset.intersection(*(record.required for record in records)),
             self._joined(rests, at) if rests else None,
             at=at,
         )
-        return any_of([merged, *(one for one in variants if not isinstance(one, Record))], False, at)
+        return any_of([merged, *(one for one in variants if not isinstance(one, ObjectNode))], False, at)
 
 
 def _extended(node: Node, extra: dict[str, Node], opens: bool) -> Node:
-    if not isinstance(node, Record) or node.closed or node.rest is not None:
+    if not isinstance(node, ObjectNode) or node.closed or node.rest is not None:
         return node
-    more = {name: one for name, one in extra.items() if name not in node.properties and not isinstance(one, Never)}
-    return replace(node, properties={**node.properties, **more}, rest=Any(at=node.at) if opens else None)
+    more = {name: one for name, one in extra.items() if name not in node.properties and not isinstance(one, NeverNode)}
+    return replace(node, properties={**node.properties, **more}, rest=AnyNode(at=node.at) if opens else None)
 
 
 def _names(visit: _Visit) -> Iterator[str]:

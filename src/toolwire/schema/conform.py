@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..ir.pointer import JSON, Object, below
+from ..ir.pointer import JSON, Object, child_pointer
 from ..ir.text import dumps
 from .dialects import Dialect
 from .keys import is_legal
-from .patterns import acceptable
+from .patterns import is_supported
 
-__all__ = ["conforms", "cost", "long_enum", "subschemas", "violations", "walk"]
+__all__ = ["conforms", "long_enum", "parameter_counts", "subschemas", "violations", "walk"]
 
 _COMBINATORS = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
 _MAPS = frozenset(("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"))
@@ -44,7 +44,7 @@ def _violations(schema: JSON, dialect: Dialect) -> Iterator[str]:
             values += len(node["enum"])
         if dialect.characters is not None:
             characters += _characters(node)
-    optional, unions = cost(schema) if dialect.optional_parameters is not None else (0, 0)
+    optional, unions = parameter_counts(schema) if dialect.optional_parameters is not None else (0, 0)
     for count, most, what in (
         (properties, dialect.properties, "properties"),
         (values, dialect.enum_values, "enum values"),
@@ -67,7 +67,7 @@ def _keys(node: Object, keyword: str) -> Iterable[str]:
     return node[keyword] if type(node.get(keyword)) is dict else ()
 
 
-def cost(schema: JSON) -> tuple[int, int]:
+def parameter_counts(schema: JSON) -> tuple[int, int]:
     """Count the optional parameters and the parameters that are unions."""
     optional = unions = 0
     for _, node, _ in walk(schema):
@@ -99,7 +99,9 @@ def walk(schema: Object) -> Iterator[tuple[str, Object, int]]:
         for keyword, value in node.items():
             if keyword in _MAPS and type(value) is dict:
                 around = 0 if keyword in ("$defs", "definitions") else inner
-                found = [(below(at, keyword, key), one, around) for key, one in value.items() if type(one) is dict]
+                found = [
+                    (child_pointer(at, keyword, key), one, around) for key, one in value.items() if type(one) is dict
+                ]
                 waiting.extend(found)
             elif keyword in _LISTS and type(value) is list:
                 found = [
@@ -133,7 +135,7 @@ def _node(node: Object, dialect: Dialect, root: Object) -> list[str]:
         problems += _enum(node["enum"], kind, dialect)
     if "$ref" in node:
         problems += _reference(node, dialect, root)
-    if "pattern" in node and type(node["pattern"]) is str and not acceptable(node["pattern"], dialect.patterns):
+    if "pattern" in node and type(node["pattern"]) is str and not is_supported(node["pattern"], dialect.patterns):
         problems.append("the pattern is not supported")
     if "format" in node and type(node["format"]) is str and kind not in ("integer", "number"):
         if dialect.formats is not None and node["format"] not in dialect.formats:

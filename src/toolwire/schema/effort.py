@@ -12,7 +12,7 @@ from typing import Final
 
 from ..ir.pointer import JSON, Object, resolve
 
-__all__ = ["MANY", "Effort"]
+__all__ = ["MANY", "ValidationCost"]
 
 MANY = 20_000
 _MOST_PAIRS = 1_000_000  # of a schema and a value
@@ -26,7 +26,7 @@ _OF_OBJECTS = ("additionalProperties", "unevaluatedProperties")
 _OF_LISTS = ("items", "contains", "additionalItems", "unevaluatedItems")
 
 
-class Effort:
+class ValidationCost:
     """The effort of applying one schema to values."""
 
     __slots__ = ("_anchors", "_document", "_targets")
@@ -36,7 +36,7 @@ class Effort:
         self._anchors: dict[str, JSON] | None = None
         self._targets: dict[str, JSON] = {}
 
-    def multiplies(self) -> bool:
+    def has_many_paths(self) -> bool:
         """Return True if following every reference, each once per path, visits more than `MANY` schemas."""
         return sum(1 for _ in self.visits()) > MANY
 

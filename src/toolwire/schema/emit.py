@@ -17,24 +17,38 @@ from ..ir.pointer import JSON, Object, join
 from ..ir.text import dumps
 from . import branches, leaves, records
 from . import codec as codecs
-from .budget import Budget
+from .budget import ParameterBudget
 from .codec import Codec
 from .dialects import Dialect
-from .keys import Keys, mentions_illegal
+from .keys import PropertyNames, mentions_illegal
 from .keywords import has_old_forms
 from .leaves import Emitted
-from .nodes import Any, Array, Boolean, Enum, Never, Node, Null, Number, Record, Ref, String, Tuple, Union
-from .read import Source
+from .nodes import (
+    AnyNode,
+    ArrayNode,
+    BooleanNode,
+    EnumNode,
+    NeverNode,
+    Node,
+    NullNode,
+    NumberNode,
+    ObjectNode,
+    RefNode,
+    StringNode,
+    TupleNode,
+    UnionNode,
+)
+from .read import ParsedSchema
 from .refs import recursive_definitions
 from .step_budget import StepBudget, size_of
 
 __all__ = ["Emitter"]
 
-UNROLL = 2
+MAX_UNROLL = 2
 """Levels of a definition inside itself that are emitted; the rest is JSON in a string."""
-MOST_NODES = 3_000
+MAX_NODES = 3_000
 """A schema that grows beyond this by unrolling is JSON in a string from there on: it would be useless."""
-MOST_NESTING = 80
+MAX_NESTING = 80
 """Nodes being emitted at once; deeper ones, by inlined references, are JSON in a string."""
 _POSTPONED_NESTING = 16
 """Nodes being emitted at once beyond which a definition is emitted later, from an empty stack."""
@@ -47,7 +61,7 @@ _REPEATED, _REPEATED_PER_VALUE = 20_000, 4
 class Emitter:
     """Emits one schema in one dialect."""
 
-    def __init__(self, source: Source, dialect: Dialect, losses: Losses, changed: frozenset[str]) -> None:
+    def __init__(self, source: ParsedSchema, dialect: Dialect, losses: Losses, changed: frozenset[str]) -> None:
         self.dialect = dialect
         self.losses = losses
         self.defs: dict[str, Object] = {}
@@ -57,10 +71,10 @@ class Emitter:
         self.reported: set[str] = set()
         """Patterns that have been reported."""
         self._names: dict[str, str] = {}
-        self._free_names = Keys(None, ())
+        self._free_names = PropertyNames(None, ())
         self._codecs: dict[str, Codec | None] = {}
         self._stack: list[str] = []
-        self._root_record: Record | None = None
+        self._root_record: ObjectNode | None = None
         self._writing = [""]  # the definitions being emitted; "" is the root
         self._refs: dict[str, set[str]] = {}  # definition → those that it refers to
         self._postponed: list[str] = []
@@ -68,7 +82,7 @@ class Emitter:
         self._nesting = 0
         self._size_left = StepBudget(_REPEATED + source.size * _REPEATED_PER_VALUE)
         self.steps = StepBudget(_STEPS + source.size * _STEPS_PER_VALUE)
-        self.budget = Budget(source, dialect)
+        self.budget = ParameterBudget(source, dialect)
 
     def target(self, pointer: str) -> Node | None:
         return self._source.root if pointer == "" else self._source.defs.get(pointer)
@@ -98,26 +112,32 @@ class Emitter:
         """Emit the root, which must be an object, whatever the schema is."""
         node = self._source.root
         seen = 0
-        while isinstance(node, Ref) and seen < UNROLL + 8:
+        while isinstance(node, RefNode) and seen < MAX_UNROLL + 8:
             found = self.target(node.target)
-            node = Any(at=node.at) if found is None else replace(found, notes={**found.notes, **node.notes})
+            node = (
+                AnyNode(at=node.at)
+                if found is None
+                else replace(found, annotations={**found.annotations, **node.annotations})
+            )
             seen += 1
-        if isinstance(node, Any):
-            node = Record(rest=Any(at=node.at), notes=node.notes, residue=node.residue, at=node.at)
-        if isinstance(node, Never):
+        if isinstance(node, AnyNode):
+            node = ObjectNode(
+                rest=AnyNode(at=node.at), annotations=node.annotations, unmodelled=node.unmodelled, at=node.at
+            )
+        if isinstance(node, NeverNode):
             self.losses.add(node.at, "schema", "weakened", "no value can match it", "error")
-            node = Record(at=node.at, notes=node.notes)
-        if isinstance(node, Union) and not self.dialect.enforced:
-            node = _one_record(node) or node
-        if isinstance(node, Record):
+            node = ObjectNode(at=node.at, annotations=node.annotations)
+        if isinstance(node, UnionNode) and not self.dialect.enforced:
+            node = _merge_branches(node) or node
+        if isinstance(node, ObjectNode):
             self._root_record = node
-            return records.record(self, node, 0, root=True)
+            return records.emit_object(self, node, 0, root=True)
         self.losses.add(
             node.at, "root", "rewritten", "arguments must be an object: the value is wrapped in `value`", "info"
         )
         inner = self.emit(node, 1)
-        schema = self.closed({"type": "object", "properties": {"value": inner.schema}, "required": ["value"]})
-        return Emitted(schema, codecs.wrapped("value", inner.codec))
+        schema = self.close_object({"type": "object", "properties": {"value": inner.schema}, "required": ["value"]})
+        return Emitted(schema, codecs.wrapper_codec("value", inner.codec))
 
     def emit(self, node: Node, depth: int) -> Emitted:
         self._count += 1
@@ -129,65 +149,65 @@ class Emitter:
 
     def _emit(self, node: Node, depth: int) -> Emitted:
         too_deep = self.dialect.depth is not None and depth >= self.dialect.depth
-        if (too_deep and isinstance(node, (Record, Tuple))) or self._nesting > MOST_NESTING:
-            return self._opaque(node, "nested too deeply")
-        if self._count > MOST_NODES or self._size_left.exhausted or not self._size_left.spend(_size(node)):
-            return self._opaque(node, "too large")
-        if isinstance(node, Record):
-            return records.record(self, node, depth)
-        if isinstance(node, String):
-            return leaves.string(self, node)
-        if isinstance(node, Number):
-            return leaves.number(self, node)
-        if isinstance(node, Enum):
-            return leaves.enum(self, node)
-        if isinstance(node, Array):
+        if (too_deep and isinstance(node, (ObjectNode, TupleNode))) or self._nesting > MAX_NESTING:
+            return self._emit_json_string(node, "nested too deeply")
+        if self._count > MAX_NODES or self._size_left.exhausted or not self._size_left.spend(_size(node)):
+            return self._emit_json_string(node, "too large")
+        if isinstance(node, ObjectNode):
+            return records.emit_object(self, node, depth)
+        if isinstance(node, StringNode):
+            return leaves.emit_string(self, node)
+        if isinstance(node, NumberNode):
+            return leaves.emit_number(self, node)
+        if isinstance(node, EnumNode):
+            return leaves.emit_enum(self, node)
+        if isinstance(node, ArrayNode):
             return self._array(node, depth)
-        if isinstance(node, Union):
-            return branches.union(self, node, depth)
-        if isinstance(node, Ref):
+        if isinstance(node, UnionNode):
+            return branches.emit_union(self, node, depth)
+        if isinstance(node, RefNode):
             return self._ref(node, depth)
-        if isinstance(node, Tuple):
-            return records.places(self, node, depth)
-        if isinstance(node, Boolean):
-            return Emitted(self.described({"type": "boolean"}, node, []))
-        if isinstance(node, Null):
+        if isinstance(node, TupleNode):
+            return records.emit_tuple(self, node, depth)
+        if isinstance(node, BooleanNode):
+            return Emitted(self.add_description({"type": "boolean"}, node, []))
+        if isinstance(node, NullNode):
             return self.null(node)
-        if isinstance(node, Never):
+        if isinstance(node, NeverNode):
             self.losses.add(node.at, "schema", "weakened", "no value can match it", "error")
         return self.any(node)
 
     def null(self, node: Node) -> Emitted:
         if self.dialect.null != "type":
-            word = self.described({"type": "string", "enum": ["null"]}, node, [])
-            return Emitted(word, codecs.labels([None], ["null"]))
-        return Emitted(self.described({"type": "null"}, node, []))
+            word = self.add_description({"type": "string", "enum": ["null"]}, node, [])
+            return Emitted(word, codecs.enum_codec([None], ["null"]))
+        return Emitted(self.add_description({"type": "null"}, node, []))
 
     # descriptions
 
-    def described(self, schema: Object, node: Node, words: list[str]) -> Object:
+    def add_description(self, schema: Object, node: Node, words: list[str]) -> Object:
         """Add the description, followed by the constraints that the dialect cannot express."""
         can = self.dialect.keywords
-        notes = node.notes
-        for keyword, value in node.residue.items():
+        annotations = node.annotations
+        for keyword, value in node.unmodelled.items():
             if self._can_repeat(node, keyword, value):
                 schema.update(value if keyword == "if" else {keyword: value})
                 continue
-            words = [*words, f"{keyword}: {leaves.short(value)}"]
-            self.unenforced(node, keyword)
-        if "default" in notes:
+            words = [*words, f"{keyword}: {leaves.shorten(value)}"]
+            self.report_unenforced(node, keyword)
+        if "default" in annotations:
             if "default" in can:
-                schema["default"] = notes["default"]
-            elif notes["default"] is not None:
-                words = [*words, f"default: {leaves.short(notes['default'])}"]
+                schema["default"] = annotations["default"]
+            elif annotations["default"] is not None:
+                words = [*words, f"default: {leaves.shorten(annotations['default'])}"]
             else:
-                self.unsaid(node, "default", "a default of null means the same as absent")
+                self.report_omitted(node, "default", "a default of null means the same as absent")
         for keyword in ("title", "examples", "example", "deprecated"):
-            if keyword in notes and keyword in can:
-                schema[keyword] = notes[keyword]
-            elif keyword in notes:
-                self.unsaid(node, keyword, "the dialect has no keyword for it")
-        said = notes.get("description")
+            if keyword in annotations and keyword in can:
+                schema[keyword] = annotations[keyword]
+            elif keyword in annotations:
+                self.report_omitted(node, keyword, "the dialect has no keyword for it")
+        said = annotations.get("description")
         text = said if type(said) is str else ""
         if words and self._is_read(node):
             told = "; ".join(words)
@@ -217,7 +237,7 @@ class Emitter:
         """Return True also if a reference or a combinator at the root resolves to the node."""
         return node.at == "" or node is self._root_record
 
-    def unenforced(self, node: Node, keyword: str, detail: str = "") -> None:
+    def report_unenforced(self, node: Node, keyword: str, detail: str = "") -> None:
         told = "stated in the description" if self._is_read(node) else "not stated"
         self.losses.add(node.at + join(keyword), keyword, "weakened", detail or f"{told}, checked afterwards")
 
@@ -227,41 +247,41 @@ class Emitter:
         reason = self._unchecked.get(pattern)
         if reason is None:
             if not is_sent:
-                self.unenforced(node, "pattern")
+                self.report_unenforced(node, "pattern")
         elif is_sent:
             self.losses.add(
                 f"{node.at}/pattern", "pattern", "weakened", f"checked by the provider only: {reason}", "info"
             )
         else:
             told = "stated in the description" if self._is_read(node) else "not stated"
-            self.unenforced(node, "pattern", f"{told}, checked nowhere: {reason}")
+            self.report_unenforced(node, "pattern", f"{told}, checked nowhere: {reason}")
 
-    def unsaid(self, node: Node, keyword: str, detail: str) -> None:
+    def report_omitted(self, node: Node, keyword: str, detail: str) -> None:
         """Report a dropped keyword that changes no accepted value."""
         self.losses.add(node.at + join(keyword), keyword, "dropped", detail, "info")
 
-    def remark(self, node: Node, concept: str, detail: str) -> None:
+    def report_rewrite(self, node: Node, concept: str, detail: str) -> None:
         self.losses.add(node.at, concept, "rewritten", detail, "info")
 
     # scalars
 
     def any(self, node: Node) -> Emitted:
         if self.dialect.anything == "keep":
-            return Emitted(self.described({}, node, []))
-        self.remark(node, "any value", "sent as JSON in a string")
-        return Emitted(self.described({"type": "string"}, node, ["JSON text"]), codecs.json_text())
+            return Emitted(self.add_description({}, node, []))
+        self.report_rewrite(node, "any value", "sent as JSON in a string")
+        return Emitted(self.add_description({"type": "string"}, node, ["JSON text"]), codecs.json_string_codec())
 
-    def _opaque(self, node: Node, why: str) -> Emitted:
+    def _emit_json_string(self, node: Node, why: str) -> Emitted:
         """Emit a value that the dialect cannot describe as JSON in a string, which is checked when it is lifted."""
         self.losses.add(node.at, "schema", "weakened", f"{why}: sent as JSON in a string")
-        notes = {} if self._size_left.exhausted else node.notes
-        plain = replace(node, residue={}, notes=notes)
-        return Emitted(self.described({"type": "string"}, plain, ["JSON text"]), codecs.json_text())
+        annotations = {} if self._size_left.exhausted else node.annotations
+        plain = replace(node, unmodelled={}, annotations=annotations)
+        return Emitted(self.add_description({"type": "string"}, plain, ["JSON text"]), codecs.json_string_codec())
 
     # containers
 
-    def _array(self, node: Array, depth: int) -> Emitted:
-        inner = self.emit(node.items or Any(at=node.at), depth)
+    def _array(self, node: ArrayNode, depth: int) -> Emitted:
+        inner = self.emit(node.items or AnyNode(at=node.at), depth)
         out: Object = {"type": "array"}
         if inner.schema or self.dialect.anything != "keep":
             out["items"] = inner.schema
@@ -276,11 +296,11 @@ class Emitter:
             if keyword in self.dialect.keywords and most is not None:
                 out[keyword] = most
             words.append(f"{keyword}: {value}")
-            self.unenforced(node, keyword)
-        codec = None if inner.codec is None else codecs.items(inner.codec)
-        return Emitted(self.described(out, node, words), codec)
+            self.report_unenforced(node, keyword)
+        codec = None if inner.codec is None else codecs.array_codec(inner.codec)
+        return Emitted(self.add_description(out, node, words), codec)
 
-    def closed(self, schema: Object) -> Object:
+    def close_object(self, schema: Object) -> Object:
         if self.dialect.closed:
             schema["additionalProperties"] = False
         return schema
@@ -288,12 +308,12 @@ class Emitter:
     # combinations
 
     def accepts_null(self, node: Node) -> bool:
-        if isinstance(node, Union):
+        if isinstance(node, UnionNode):
             return any(self.accepts_null(branch) for branch in node.branches)
-        if isinstance(node, Ref):
+        if isinstance(node, RefNode):
             found = self.target(node.target)
-            return found is not None and not isinstance(found, (Ref, Union)) and self.accepts_null(found)
-        return isinstance(node, (Null, Any)) or (isinstance(node, Enum) and None in node.values)
+            return found is not None and not isinstance(found, (RefNode, UnionNode)) and self.accepts_null(found)
+        return isinstance(node, (NullNode, AnyNode)) or (isinstance(node, EnumNode) and None in node.values)
 
     def nullable(self, schema: Object) -> Object:
         if self.dialect.null == "nullable":
@@ -318,21 +338,22 @@ class Emitter:
         first, *others = schema["anyOf"]
         return {**schema, "anyOf": [{**first, "nullable": True}, *others]}
 
-    def _ref(self, node: Ref, depth: int) -> Emitted:
+    def _ref(self, node: RefNode, depth: int) -> Emitted:
         found = self.target(node.target)
         if found is None:
             return self.any(node)
         recursive = node.target in self._stack
         if self.dialect.refs == "inline" or not self.dialect.recursion:
-            if self._stack.count(node.target) > UNROLL or (
-                recursive and not self.dialect.recursion and self._stack.count(node.target) >= UNROLL
+            if self._stack.count(node.target) > MAX_UNROLL or (
+                recursive and not self.dialect.recursion and self._stack.count(node.target) >= MAX_UNROLL
             ):
-                return self._opaque(
-                    replace(found, notes={**found.notes, **node.notes}), "the definition contains itself"
+                return self._emit_json_string(
+                    replace(found, annotations={**found.annotations, **node.annotations}),
+                    "the definition contains itself",
                 )
             if self.dialect.refs == "inline" or node.target in self._recursive:
                 self._stack.append(node.target)
-                inner = self.emit(replace(found, notes={**found.notes, **node.notes}), depth)
+                inner = self.emit(replace(found, annotations={**found.annotations, **node.annotations}), depth)
                 self._stack.pop()
                 return inner
         return self._kept_ref(node)
@@ -341,7 +362,7 @@ class Emitter:
     def _recursive(self) -> frozenset[str]:
         return recursive_definitions(self._source.root, self._source.defs)
 
-    def _kept_ref(self, node: Ref) -> Emitted:
+    def _kept_ref(self, node: RefNode) -> Emitted:
         target = node.target
         self._refs.setdefault(self._writing[-1], set()).add(target)
         if target not in self._names:
@@ -351,14 +372,14 @@ class Emitter:
             else:
                 self._write_definition(target)
         ref: Object = {"$ref": f"#/$defs/{self._names[target]}"}
-        out = self.described({}, replace(node, residue={}), [])
+        out = self.add_description({}, replace(node, unmodelled={}), [])
         out.pop("title", None)
         if out:
             ref = {"anyOf": [ref], **out} if not self.dialect.ref_siblings else {**ref, **out}
         if target in self._codecs:
             codec = self._codecs[target]
             return Emitted(ref, codec)
-        return Emitted(ref, codecs.late(self._codecs, target) if target in self.changed else None)
+        return Emitted(ref, codecs.ref_codec(self._codecs, target) if target in self.changed else None)
 
     def _write_definition(self, target: str) -> None:
         found = self.target(target)
@@ -379,20 +400,20 @@ class Emitter:
 
 def _size(node: Node) -> int:
     """Measure the text that a node repeats wherever it is emitted, in the units of `size_of`."""
-    if not node.notes and not node.residue and not isinstance(node, Enum):
+    if not node.annotations and not node.unmodelled and not isinstance(node, EnumNode):
         return 1
-    return size_of([node.notes, node.residue, *(node.values if isinstance(node, Enum) else ())])
+    return size_of([node.annotations, node.unmodelled, *(node.values if isinstance(node, EnumNode) else ())])
 
 
-def _one_record(node: Union) -> Record | None:
+def _merge_branches(node: UnionNode) -> ObjectNode | None:
     """Merge branches that differ only in `required` into one object; the difference is stated in the description."""
     first, *others = node.branches
-    if not isinstance(first, Record):
+    if not isinstance(first, ObjectNode):
         return None
     required = first.required
     for other in others:
         if (
-            not isinstance(other, Record)
+            not isinstance(other, ObjectNode)
             or other.properties.keys() != first.properties.keys()
             or other.rest != first.rest
         ):
@@ -402,6 +423,12 @@ def _one_record(node: Union) -> Record | None:
         ):
             return None
         required &= other.required
-    wanted = [{"required": sorted(branch.required)} for branch in node.branches if isinstance(branch, Record)]
-    residue = {**node.residue, "oneOf" if node.one_of else "anyOf": wanted}
-    return replace(first, required=required, notes={**first.notes, **node.notes}, residue=residue, at=node.at)
+    wanted = [{"required": sorted(branch.required)} for branch in node.branches if isinstance(branch, ObjectNode)]
+    unmodelled = {**node.unmodelled, "oneOf" if node.one_of else "anyOf": wanted}
+    return replace(
+        first,
+        required=required,
+        annotations={**first.annotations, **node.annotations},
+        unmodelled=unmodelled,
+        at=node.at,
+    )

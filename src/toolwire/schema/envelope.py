@@ -6,13 +6,13 @@ Unwrapping is lossless: it happens only where the wrapped form does not fit the 
 from __future__ import annotations
 
 from ..ir.errors import BrokenJSON
-from ..ir.pointer import JSON, below, join
-from ..stream.repair import mend
+from ..ir.pointer import JSON, child_pointer, join
+from ..stream.repair import repair_json
 from .coerce import coercion_budget, follow
-from .fits import Target, fits
-from .nodes import Array, Node, Record, Tuple, Union
+from .fits import RefResolver, fits
+from .nodes import ArrayNode, Node, ObjectNode, TupleNode, UnionNode
 from .step_budget import StepBudget
-from .steps import Step
+from .steps import RepairStep
 
 __all__ = ["unwrap", "unwrap_members"]
 
@@ -21,9 +21,9 @@ _MOST_LAYERS = 4
 _DEPTH = 64
 
 
-def unwrap(root: Node, value: JSON, target: Target) -> tuple[JSON, tuple[Step, ...]]:
+def unwrap(root: Node, value: JSON, target: RefResolver) -> tuple[JSON, tuple[RepairStep, ...]]:
     """Return the arguments without their wrapping, and the steps that removed it."""
-    steps: list[Step] = []
+    steps: list[RepairStep] = []
     root = follow(root, target)
     for _ in range(_MOST_LAYERS):
         inner = _inside(root, value)
@@ -34,17 +34,17 @@ def unwrap(root: Node, value: JSON, target: Target) -> tuple[JSON, tuple[Step, .
     return value, tuple(steps)
 
 
-def unwrap_members(root: Node, value: JSON, target: Target) -> tuple[JSON, tuple[Step, ...]]:
+def unwrap_members(root: Node, value: JSON, target: RefResolver) -> tuple[JSON, tuple[RepairStep, ...]]:
     """Parse the objects and lists that the arguments contain as text."""
     members = _Members(target, coercion_budget(value))
     return members.unwrap(root, value, "", 0), tuple(members.steps)
 
 
-def _inside(root: Node, value: JSON) -> tuple[JSON, Step] | None:
+def _inside(root: Node, value: JSON) -> tuple[JSON, RepairStep] | None:
     if type(value) is str:  # arguments are never text
         inner = _read(value)
-        return None if inner is None else (inner, Step("unwrapped_text"))
-    if type(value) is not dict or len(value) != 1 or not isinstance(root, Record) or root.rest is not None:
+        return None if inner is None else (inner, RepairStep("unwrapped_text"))
+    if type(value) is not dict or len(value) != 1 or not isinstance(root, ObjectNode) or root.rest is not None:
         return None
     ((key, inner),) = value.items()
     if key not in _ALIASES or key in root.properties or not root.properties:
@@ -52,7 +52,7 @@ def _inside(root: Node, value: JSON) -> tuple[JSON, Step] | None:
     if type(inner) is str:
         inner = _read(inner)
     known = type(inner) is dict and (inner.keys() <= root.properties.keys() or _inside(root, inner) is not None)
-    return (inner, Step("unwrapped_alias", join(key))) if known else None
+    return (inner, RepairStep("unwrapped_alias", join(key))) if known else None
 
 
 class _Members:
@@ -60,10 +60,10 @@ class _Members:
 
     __slots__ = ("_budget", "_target", "steps")
 
-    def __init__(self, target: Target, budget: StepBudget) -> None:
+    def __init__(self, target: RefResolver, budget: StepBudget) -> None:
         self._target = target
         self._budget = budget
-        self.steps: list[Step] = []
+        self.steps: list[RepairStep] = []
 
     def unwrap(self, node: Node, value: JSON, path: str, depth: int) -> JSON:
         node = follow(node, self._target)
@@ -72,27 +72,27 @@ class _Members:
         if type(value) is str and _holds_containers(node, self._target):
             inner = _read(value)
             if inner is not None and fits(node, inner, self._target, self._budget):
-                self.steps.append(Step("unwrapped_text", path))
+                self.steps.append(RepairStep("unwrapped_text", path))
                 return inner
-        if type(value) is dict and isinstance(node, Record):
+        if type(value) is dict and isinstance(node, ObjectNode):
             return {
-                key: one if known is None else self.unwrap(known, one, below(path, key), depth + 1)
+                key: one if known is None else self.unwrap(known, one, child_pointer(path, key), depth + 1)
                 for key, one in value.items()
                 for known in (node.properties.get(key, node.rest),)
             }
-        if type(value) is list and isinstance(node, Array) and node.items is not None:
+        if type(value) is list and isinstance(node, ArrayNode) and node.items is not None:
             items = node.items
-            return [self.unwrap(items, one, below(path, at), depth + 1) for at, one in enumerate(value)]
+            return [self.unwrap(items, one, child_pointer(path, at), depth + 1) for at, one in enumerate(value)]
         return value
 
 
-def _holds_containers(node: Node, target: Target) -> bool:
+def _holds_containers(node: Node, target: RefResolver) -> bool:
     pending, seen = [node], set[int]()
     while pending:
         one = follow(pending.pop(), target)
-        if isinstance(one, (Record, Array, Tuple)):
+        if isinstance(one, (ObjectNode, ArrayNode, TupleNode)):
             return True
-        if isinstance(one, Union) and id(one) not in seen:  # a union may refer to itself
+        if isinstance(one, UnionNode) and id(one) not in seen:  # a union may refer to itself
             seen.add(id(one))
             pending += one.branches
     return False
@@ -101,7 +101,7 @@ def _holds_containers(node: Node, target: Target) -> bool:
 def _read(text: str) -> JSON:
     """Parse the object or list in `text`, or return None. It is not truncated: the string around it is closed."""
     try:
-        value = mend(text, finished=False).value
+        value = repair_json(text, finished=False).value
     except BrokenJSON:
         return None
     return value if type(value) in (dict, list, str) else None

@@ -11,13 +11,27 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from ..ir.pointer import JSON
-from .nodes import Any, Array, Boolean, Enum, Node, Null, Number, Record, Ref, String, Tuple, Union, hashable
+from .nodes import (
+    AnyNode,
+    ArrayNode,
+    BooleanNode,
+    EnumNode,
+    Node,
+    NullNode,
+    NumberNode,
+    ObjectNode,
+    RefNode,
+    StringNode,
+    TupleNode,
+    UnionNode,
+    hashable,
+)
 from .patterns import MATCH_LIMIT, match_cost, matches
 from .step_budget import StepBudget, size_of
 
-__all__ = ["Target", "fits", "is_integer", "same"]
+__all__ = ["RefResolver", "fits", "is_integer", "json_equal"]
 
-Target: TypeAlias = Callable[[str], Node | None]
+RefResolver: TypeAlias = Callable[[str], Node | None]
 """Resolves a reference; None if that is not possible."""
 
 
@@ -26,19 +40,19 @@ _STEPS, _STEPS_PER_VALUE = 20_000, 20
 _UNITS_PER_STEP = 200  # of `match_cost`
 
 
-def fits(node: Node, value: JSON, target: Target, budget: StepBudget | None = None) -> bool:
+def fits(node: Node, value: JSON, target: RefResolver, budget: StepBudget | None = None) -> bool:
     """Return True if a value fits a node, False if it does not or if the budget is exhausted."""
     if budget is None:
         budget = StepBudget(_STEPS + size_of(value) * _STEPS_PER_VALUE)
-    return _Fitting(target, budget).fits(node, value, 0)
+    return _Matcher(target, budget).fits(node, value, 0)
 
 
-class _Fitting:
+class _Matcher:
     """State of one call. Results for objects and arrays are cached until it returns."""
 
     __slots__ = ("_budget", "_known", "_target")
 
-    def __init__(self, target: Target, budget: StepBudget) -> None:
+    def __init__(self, target: RefResolver, budget: StepBudget) -> None:
         self._target = target
         self._budget = budget
         self._known: dict[tuple[int, int, int], bool] = {}  # by node, value (both outlive the call) and hops
@@ -47,17 +61,17 @@ class _Fitting:
         """Check one value. `hops`: references followed for this value; a cycle of references accepts nothing."""
         if not self._budget.spend():
             return False
-        if isinstance(node, Any):
+        if isinstance(node, AnyNode):
             return True
-        if isinstance(node, Enum):
+        if isinstance(node, EnumNode):
             return hashable(value) in node.keys
-        if isinstance(node, Null):
+        if isinstance(node, NullNode):
             return value is None
-        if isinstance(node, Boolean):
+        if isinstance(node, BooleanNode):
             return type(value) is bool
-        if isinstance(node, String):
+        if isinstance(node, StringNode):
             return type(value) is str and self._string(node, value)
-        if isinstance(node, Number):
+        if isinstance(node, NumberNode):
             return type(value) in (int, float) and _number_fits(node, value)
         key = (id(node), id(value), hops)
         found = self._known.get(key)
@@ -65,7 +79,7 @@ class _Fitting:
             found = self._known[key] = self._composite(node, value, hops)
         return found
 
-    def _string(self, node: String, value: str) -> bool:
+    def _string(self, node: StringNode, value: str) -> bool:
         if len(value) < node.min_length or (node.max_length is not None and len(value) > node.max_length):
             return False
         if node.pattern is None:
@@ -76,18 +90,18 @@ class _Fitting:
         return self._budget.spend(units // _UNITS_PER_STEP) and matches(node.pattern, value) is not False
 
     def _composite(self, node: Node, value: JSON, hops: int) -> bool:
-        if isinstance(node, Ref):
+        if isinstance(node, RefNode):
             there = self._target(node.target)
             return there is None or (hops < _MOST_HOPS and self.fits(there, value, hops + 1))
-        if isinstance(node, Union):
+        if isinstance(node, UnionNode):
             return any(self.fits(branch, value, hops) for branch in node.branches)
-        if isinstance(node, Record):
+        if isinstance(node, ObjectNode):
             return type(value) is dict and self._object(node, value)
-        if isinstance(node, (Array, Tuple)):
+        if isinstance(node, (ArrayNode, TupleNode)):
             return type(value) is list and self._array(node, value)
         return False
 
-    def _object(self, node: Record, value: dict[str, JSON]) -> bool:
+    def _object(self, node: ObjectNode, value: dict[str, JSON]) -> bool:
         if not node.required.issubset(value):
             return False
         for key, one in value.items():
@@ -98,10 +112,10 @@ class _Fitting:
                 return False
         return True
 
-    def _array(self, node: Array | Tuple, value: list[JSON]) -> bool:
+    def _array(self, node: ArrayNode | TupleNode, value: list[JSON]) -> bool:
         if len(value) < node.min_items or (node.max_items is not None and len(value) > node.max_items):
             return False
-        if isinstance(node, Array):
+        if isinstance(node, ArrayNode):
             return node.items is None or all(self.fits(node.items, one, 0) for one in value)
         if len(value) > len(node.items) and node.rest is None:
             return False
@@ -110,13 +124,13 @@ class _Fitting:
         return all(inner is None or self.fits(inner, one, 0) for inner, one in pairs)
 
 
-def _number_fits(node: Number, value: float) -> bool:
+def _number_fits(node: NumberNode, value: float) -> bool:
     return (
         (not node.integer or is_integer(value))
         and (node.minimum is None or value >= node.minimum)
         and (node.maximum is None or value <= node.maximum)
-        and (node.above is None or value > node.above)
-        and (node.below is None or value < node.below)
+        and (node.exclusive_minimum is None or value > node.exclusive_minimum)
+        and (node.exclusive_maximum is None or value < node.exclusive_maximum)
         and (not node.multiple_of or is_integer(value / node.multiple_of))
     )
 
@@ -125,12 +139,12 @@ def is_integer(value: float) -> bool:
     return type(value) is int or (type(value) is float and value.is_integer())
 
 
-def same(one: JSON, other: JSON) -> bool:
+def json_equal(one: JSON, other: JSON) -> bool:
     """Compare by JSON equality: 1 equals 1.0, and neither equals true."""
     if type(one) is bool or type(other) is bool:
         return one is other
     if type(one) is dict and type(other) is dict:
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+        return one.keys() == other.keys() and all(json_equal(value, other[key]) for key, value in one.items())
     if type(one) is list and type(other) is list:
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(json_equal, one, other))
     return bool(one == other)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ..ir.pointer import JSON, Object, below, resolve
+from ..ir.pointer import JSON, Object, child_pointer, resolve
 from .keywords import MAPS
 
 __all__ = ["Identifiers", "draft_of"]
@@ -103,11 +103,13 @@ def _subschemas(schema: Object, at: str) -> list[tuple[JSON, str]]:
     found: list[tuple[JSON, str]] = []
     for keyword in MAPS:
         if type(schema.get(keyword)) is dict:
-            found += [(inner, below(at, keyword, key)) for key, inner in schema[keyword].items()]
+            found += [(inner, child_pointer(at, keyword, key)) for key, inner in schema[keyword].items()]
     for keyword in _LISTS:
         if type(schema.get(keyword)) is list:
-            found += [(inner, below(at, keyword, index)) for index, inner in enumerate(schema[keyword])]
-    return found + [(schema[keyword], below(at, keyword)) for keyword in _SINGLE if type(schema.get(keyword)) is dict]
+            found += [(inner, child_pointer(at, keyword, index)) for index, inner in enumerate(schema[keyword])]
+    return found + [
+        (schema[keyword], child_pointer(at, keyword)) for keyword in _SINGLE if type(schema.get(keyword)) is dict
+    ]
 
 
 def _joined(base: str, uri: str) -> str:

@@ -78,11 +78,11 @@ def tool(
 
     def make(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         called = name or _name_of(function)
-        words = read_docstring(_words_of(function))
+        words = read_docstring(_own_docstring(function))
         return FunctionTool(
             name=called,
             description=description or words.text or None,
-            input_schema=_told(_parameters(function, called), words.parameters),
+            input_schema=_annotate(_parameters(function, called), words.parameters),
             output_schema=_result(function),
             strict=strict,
             effect=effect,
@@ -104,7 +104,7 @@ def _name_of(function: object) -> str:
     return name
 
 
-def _words_of(function: Callable[..., Any]) -> str | None:
+def _own_docstring(function: Callable[..., Any]) -> str | None:
     """Return the docstring of the object itself, not an inherited one."""
     inner = function.func if isinstance(function, functools.partial) else function
     own = inner.__doc__ if inspect.isroutine(inner) else vars(inner).get("__doc__") or vars(type(inner)).get("__doc__")
@@ -132,7 +132,7 @@ def _parameters(function: Callable[..., Any], name: str) -> Object:
     missing = [field.alias for _, field in fields.values() if field.alias not in schema.get("properties", {})]
     if missing:
         raise SchemaError(f"{name}: no schema for the parameter {missing[0]}", hint="do not annotate it as ClassVar")
-    return _tidy(schema)
+    return _strip_titles(schema)
 
 
 def _signature(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
@@ -149,7 +149,7 @@ def _signature(function: Callable[..., Any], name: str) -> list[inspect.Paramete
     return parameters
 
 
-def _told(schema: Object, words: dict[str, str]) -> Object:
+def _annotate(schema: Object, words: dict[str, str]) -> Object:
     """Add the descriptions from the docstring to parameters without a description of their own."""
     for name, field in schema["properties"].items():
         if name in words:
@@ -171,7 +171,7 @@ def _result(function: Callable[..., Any]) -> Object | None:
         return None
     if schema.get("type") != "object" or not schema.get("properties"):
         return None
-    return _tidy(schema)
+    return _strip_titles(schema)
 
 
 def _is_method(function: Callable[..., Any]) -> bool:
@@ -192,7 +192,7 @@ def _field(parameter: inspect.Parameter) -> Any:
     return field
 
 
-def _tidy(schema: Object) -> Object:
+def _strip_titles(schema: Object) -> Object:
     """Remove the titles that pydantic derives from names, useless to a model, and defaults that JSON cannot express."""
     for name, definition in (("", schema), *schema.get("$defs", {}).items()):
         if not name or definition.get("title") == name:

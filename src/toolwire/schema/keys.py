@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from ..ir.pointer import JSON
 
-__all__ = ["Keys", "is_legal", "mentions_illegal"]
+__all__ = ["PropertyNames", "is_legal", "mentions_illegal"]
 
 
-class Keys:
+class PropertyNames:
     """The property names of one object, without collisions."""
 
     def __init__(self, pattern: str | None, names: Collection[str]) -> None:
@@ -19,7 +19,7 @@ class Keys:
         self._taken = set(names)
         self._next: dict[str, int] = {}
 
-    def to_there(self, name: str) -> str:
+    def legal_name(self, name: str) -> str:
         if self._pattern is None or is_legal(self._pattern, name):
             return name
         clean = re.sub(r"[^a-zA-Z0-9_]+", "_", name)[:50].strip("_") or "property"

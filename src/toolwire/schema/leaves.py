@@ -12,13 +12,13 @@ from .codec import Codec
 from .conform import long_enum
 from .dialects import Dialect
 from .formats import ASSERTED, INCOMPLETE, format_pattern
-from .nodes import Enum, Node, Number, String
-from .patterns import acceptable, length_pattern
+from .nodes import EnumNode, Node, NumberNode, StringNode
+from .patterns import is_supported, length_pattern
 from .ranges import range_pattern
 
-__all__ = ["Emitted", "Writer", "enum", "number", "short", "string"]
+__all__ = ["EmitContext", "Emitted", "emit_enum", "emit_number", "emit_string", "shorten"]
 
-MOST_LISTED = 128
+MAX_LISTED_INTEGERS = 128
 """Integer ranges up to this length are listed as an enum if the dialect has no bounds."""
 
 
@@ -29,27 +29,27 @@ class Emitted(NamedTuple):
     codec: Codec | None = None
 
 
-class Writer(Protocol):
+class EmitContext(Protocol):
     """The part of the emitter that scalars need."""
 
     dialect: Dialect
 
-    def described(self, schema: Object, node: Node, words: list[str]) -> Object: ...
-    def unenforced(self, node: Node, keyword: str, detail: str = ...) -> None: ...
+    def add_description(self, schema: Object, node: Node, words: list[str]) -> Object: ...
+    def report_unenforced(self, node: Node, keyword: str, detail: str = ...) -> None: ...
     def report_pattern(self, node: Node, pattern: str, is_sent: bool) -> None: ...
-    def remark(self, node: Node, concept: str, detail: str) -> None: ...
+    def report_rewrite(self, node: Node, concept: str, detail: str) -> None: ...
 
 
-def string(writer: Writer, node: String) -> Emitted:
+def emit_string(writer: EmitContext, node: StringNode) -> Emitted:
     can = writer.dialect.keywords
     out: Object = {"type": "string"}
     words: list[str] = []
     pattern = node.pattern
     if pattern is not None:
-        is_sent = "pattern" in can and acceptable(pattern, writer.dialect.patterns)
+        is_sent = "pattern" in can and is_supported(pattern, writer.dialect.patterns)
         writer.report_pattern(node, pattern, is_sent)
         if not is_sent:
-            words.append(f"pattern: {short(pattern)}")
+            words.append(f"pattern: {shorten(pattern)}")
             pattern = None
     low, high = node.min_length, node.max_length
     if "minLength" not in can and (low or high is not None):
@@ -60,44 +60,46 @@ def string(writer: Writer, node: String) -> Emitted:
         for keyword, value in (("minLength", low or None), ("maxLength", high)):
             if value is not None:
                 words.append(f"{keyword}: {value}")
-                writer.unenforced(node, keyword)
+                writer.report_unenforced(node, keyword)
     else:
         out.update({k: v for k, v in (("minLength", low or None), ("maxLength", high)) if v is not None})
     if node.format is not None:
         pattern = _format(writer, node, node.format, pattern, out, words)
     if pattern is not None:
         out["pattern"] = pattern
-    return Emitted(writer.described(out, node, words))
+    return Emitted(writer.add_description(out, node, words))
 
 
-def _format(writer: Writer, node: String, name: str, pattern: str | None, out: Object, words: list[str]) -> str | None:
+def _format(
+    writer: EmitContext, node: StringNode, name: str, pattern: str | None, out: Object, words: list[str]
+) -> str | None:
     """Emit a format by name, as a pattern, or in the description; return the pattern to emit."""
     can = writer.dialect.keywords
     if "format" in can and (writer.dialect.formats is None or name in writer.dialect.formats):
         out["format"] = name
         return pattern
     made = format_pattern(name)
-    if made is not None and pattern is None and "pattern" in can and acceptable(made, writer.dialect.patterns):
+    if made is not None and pattern is None and "pattern" in can and is_supported(made, writer.dialect.patterns):
         if name in INCOMPLETE:
-            writer.remark(node, "format", f"sent as a pattern, which does not cover {INCOMPLETE[name]}")
+            writer.report_rewrite(node, "format", f"sent as a pattern, which does not cover {INCOMPLETE[name]}")
         return made
     words.append(f"format: {name}")
     if name in ASSERTED:
-        writer.unenforced(node, "format")
+        writer.report_unenforced(node, "format")
     return pattern
 
 
-def number(writer: Writer, node: Number) -> Emitted:
+def emit_number(writer: EmitContext, node: NumberNode) -> Emitted:
     can = writer.dialect.keywords
     bounds = _bounds(node)
     unsaid = [keyword for keyword in bounds if keyword not in can]
     if unsaid and node.integer and (listed := _listed(bounds)) is not None:
         written, codec = _enum_values(writer, node, list(listed))
-        return Emitted(writer.described(written, node, []), codec)
+        return Emitted(writer.add_description(written, node, []), codec)
     if unsaid and node.integer and (digits := _digits(writer, bounds)) is not None:
-        writer.remark(node, "whole number", "sent as its digits in a string, so that the bounds are enforced")
-        out = writer.described({"type": "string", "pattern": digits}, node, ["a whole number"])
-        return Emitted(out, codecs.digits())
+        writer.report_rewrite(node, "whole number", "sent as its digits in a string, so that the bounds are enforced")
+        out = writer.add_description({"type": "string", "pattern": digits}, node, ["a whole number"])
+        return Emitted(out, codecs.integer_string_codec())
     out = {"type": "integer" if node.integer else "number"}
     words: list[str] = []
     for keyword, value in bounds.items():
@@ -108,11 +110,11 @@ def number(writer: Writer, node: Number) -> Emitted:
         if inclusive != keyword and inclusive in can and inclusive not in bounds:
             out[inclusive] = value
         words.append(f"{keyword}: {value}")
-        writer.unenforced(node, keyword)
-    return Emitted(writer.described(out, node, words))
+        writer.report_unenforced(node, keyword)
+    return Emitted(writer.add_description(out, node, words))
 
 
-def _digits(writer: Writer, bounds: dict[str, float]) -> str | None:
+def _digits(writer: EmitContext, bounds: dict[str, float]) -> str | None:
     """Return a pattern that enforces the bounds if the provider enforces patterns but not bounds."""
     if not writer.dialect.enforced or "pattern" not in writer.dialect.keywords or "multipleOf" in bounds:
         return None
@@ -120,27 +122,27 @@ def _digits(writer: Writer, bounds: dict[str, float]) -> str | None:
     return range_pattern(None if low is None else int(low), None if high is None else int(high))
 
 
-def enum(writer: Writer, node: Enum) -> Emitted:
+def emit_enum(writer: EmitContext, node: EnumNode) -> Emitted:
     values = list(node.values)
     most = writer.dialect.enum_values
     too_many = (
         f"more than {most} values" if most is not None and len(values) > most else long_enum(values, writer.dialect)
     )
     if too_many is not None:
-        writer.unenforced(node, "enum", f"{too_many}: stated in the description, checked afterwards")
+        writer.report_unenforced(node, "enum", f"{too_many}: stated in the description, checked afterwards")
         kinds = {_type_of(value) for value in values}
         kind = kinds.pop() if len(kinds) == 1 else "string"
-        return Emitted(writer.described({"type": kind}, node, [f"one of {short(values)}"]))
+        return Emitted(writer.add_description({"type": kind}, node, [f"one of {shorten(values)}"]))
     null = None in values and len(values) > 1 and writer.dialect.null == "nullable"
     if null:
         values = [value for value in values if value is not None]
     out, codec = _enum_values(writer, node, values)
     if null:
         out["nullable"] = True
-    return Emitted(writer.described(out, node, []), codec)
+    return Emitted(writer.add_description(out, node, []), codec)
 
 
-def _enum_values(writer: Writer, node: Node, values: list[JSON]) -> tuple[Object, Codec | None]:
+def _enum_values(writer: EmitContext, node: Node, values: list[JSON]) -> tuple[Object, Codec | None]:
     policy = writer.dialect.enum
     if policy == "any" and writer.dialect.anything == "string":
         policy = "primitive"  # a list would need a schema for its items
@@ -153,29 +155,37 @@ def _enum_values(writer: Writer, node: Node, values: list[JSON]) -> tuple[Object
         while name in names:
             name += " "
         names[name] = None
-    writer.remark(node, "enum", "the values are sent as strings")
-    return {"type": "string", "enum": list(names)}, codecs.labels(values, list(names))
+    writer.report_rewrite(node, "enum", "the values are sent as strings")
+    return {"type": "string", "enum": list(names)}, codecs.enum_codec(values, list(names))
 
 
-def short(value: JSON) -> str:
+def shorten(value: JSON) -> str:
     text = value if type(value) is str else dumps(value)
     return text if len(text) <= 300 else f"{text[:297]}…"
 
 
-def _bounds(node: Number) -> dict[str, float]:
-    low, high, above, below = node.minimum, node.maximum, node.above, node.below
+def _bounds(node: NumberNode) -> dict[str, float]:
+    low, high, exclusive_minimum, exclusive_maximum = (
+        node.minimum,
+        node.maximum,
+        node.exclusive_minimum,
+        node.exclusive_maximum,
+    )
     if node.integer:
-        if above is not None:
-            low, above = max(math.floor(above) + 1, low if low is not None else -math.inf), None
-        if below is not None:
-            high, below = min(math.ceil(below) - 1, high if high is not None else math.inf), None
+        if exclusive_minimum is not None:
+            low, exclusive_minimum = max(math.floor(exclusive_minimum) + 1, low if low is not None else -math.inf), None
+        if exclusive_maximum is not None:
+            high, exclusive_maximum = (
+                min(math.ceil(exclusive_maximum) - 1, high if high is not None else math.inf),
+                None,
+            )
         low = None if low is None else math.ceil(low)
         high = None if high is None else math.floor(high)
     pairs = {
         "minimum": low,
         "maximum": high,
-        "exclusiveMinimum": above,
-        "exclusiveMaximum": below,
+        "exclusiveMinimum": exclusive_minimum,
+        "exclusiveMaximum": exclusive_maximum,
         "multipleOf": node.multiple_of,
     }
     return {keyword: value for keyword, value in pairs.items() if value is not None}
@@ -183,10 +193,10 @@ def _bounds(node: Number) -> dict[str, float]:
 
 def _listed(bounds: dict[str, float]) -> list[int] | None:
     low, high, step = bounds.get("minimum"), bounds.get("maximum"), bounds.get("multipleOf")
-    if low is None or high is None or not 0 <= high - low < MOST_LISTED * (step or 1):
+    if low is None or high is None or not 0 <= high - low < MAX_LISTED_INTEGERS * (step or 1):
         return None
     values = [value for value in range(int(low), int(high) + 1) if not step or (value / step).is_integer()]
-    return values if 0 < len(values) <= MOST_LISTED else None
+    return values if 0 < len(values) <= MAX_LISTED_INTEGERS else None
 
 
 def _allowed_in_enum(value: JSON, policy: str) -> bool:

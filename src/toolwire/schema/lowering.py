@@ -20,13 +20,13 @@ from ..ir.losses import Loss, Losses
 from ..ir.pointer import JSON, Object, split
 from ..ir.text import to_bytes
 from ..stream.strict import parse
-from .codec import Codec, carry
+from .codec import Codec, apply_codec
 from .conform import conforms, violations
 from .dialects import DIALECTS, Dialect, dialect
 from .emit import Emitter
 from .leaves import Emitted
-from .read import Source, read
-from .strain import doubts
+from .read import ParsedSchema, parse_schema
+from .strain import provider_risks
 from .unchecked import unchecked_patterns
 
 __all__ = ["Lowered", "lower", "lower_all"]
@@ -58,17 +58,17 @@ class Lowered:
         return self.codec is not None
 
     def lift(self, arguments: JSON) -> JSON:
-        return arguments if self.codec is None else carry(self.codec.lift, arguments)
+        return arguments if self.codec is None else apply_codec(self.codec.lift, arguments)
 
     def encode(self, arguments: JSON) -> JSON:
-        return arguments if self.codec is None else carry(self.codec.encode, arguments)
+        return arguments if self.codec is None else apply_codec(self.codec.encode, arguments)
 
 
 def lower(schema: JSON, into: str | Dialect) -> Lowered:
     """Lower `schema` to the dialect. Results are cached by content and shared, so do not modify them."""
     row = dialect(into) if isinstance(into, str) else into
     if row is not DIALECTS.get(row.name):
-        return _lower(schema, row, lambda: read(schema))
+        return _lower(schema, row, lambda: parse_schema(schema))
     return lower_all(schema, [row.name])[0]
 
 
@@ -78,7 +78,7 @@ def lower_all(schema: JSON, names: Sequence[str]) -> list[Lowered]:
     try:
         return [_cached(content, dialect(name).name) for name in names]
     except ProtocolError:  # nested too deeply to be parsed again
-        return [_lower(schema, dialect(name), lambda: read(schema)) for name in names]
+        return [_lower(schema, dialect(name), lambda: parse_schema(schema)) for name in names]
 
 
 @lru_cache(4096)
@@ -92,39 +92,39 @@ def _parsed(content: bytes) -> JSON:
 
 
 @lru_cache(64)
-def _read(content: bytes) -> Source:
-    return read(_parsed(content))
+def _read(content: bytes) -> ParsedSchema:
+    return parse_schema(_parsed(content))
 
 
-def _lower(schema: JSON, row: Dialect, reading: Callable[[], Source]) -> Lowered:
+def _lower(schema: JSON, row: Dialect, reading: Callable[[], ParsedSchema]) -> Lowered:
     if type(schema) is dict and conforms(schema, row):
         losses = Losses()
         for one in unchecked_patterns(schema):
             losses.add(one.at, "pattern", "weakened", f"checked by the provider only: {one.reason}", "info")
-        _report_doubts(schema, row, losses)
+        _report_provider_risks(schema, row, losses)
         whole = Lowered(schema, None, tuple(losses), row)
         whole.unchanged = True
         return whole
     source = reading()
     losses = Losses()
     emitted = _emit(source, row, losses)
-    for finding in source.findings:
+    for finding in source.defects:
         losses.add(finding.at, "schema", "weakened", finding.what, "warning")
-    for pointer in source.unread:
+    for pointer in source.ignored_keywords:
         losses.add(pointer, split(pointer)[-1], "dropped", "it has no meaning for a model", "info")
     problems = violations(emitted.schema, row)
     for problem in problems:
         losses.add("", "schema", "weakened", f"{row.name} does not accept it: {problem}", "error")
-    _report_doubts(emitted.schema, row, losses)
+    _report_provider_risks(emitted.schema, row, losses)
     return Lowered(emitted.schema, emitted.codec, tuple(losses), row, problems[0] if problems else None)
 
 
-def _report_doubts(schema: Object, row: Dialect, losses: Losses) -> None:
-    for doubt in doubts(schema, row):
+def _report_provider_risks(schema: Object, row: Dialect, losses: Losses) -> None:
+    for doubt in provider_risks(schema, row):
         losses.add("", "schema", "weakened", f"{row.name} may reject it: {doubt}", "warning")
 
 
-def _emit(source: Source, row: Dialect, losses: Losses) -> Emitted:
+def _emit(source: ParsedSchema, row: Dialect, losses: Losses) -> Emitted:
     """Emit again once it is known which recursive definitions change values."""
     changed: frozenset[str] = frozenset()
     while True:

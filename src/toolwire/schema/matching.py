@@ -7,13 +7,13 @@ patterns. The sum of both is estimated for each value and compared with a budget
 from __future__ import annotations
 
 from ..ir.pointer import JSON, Object
-from .effort import MANY, Effort
+from .effort import MANY, ValidationCost
 from .patterns import MATCH_BUDGET, match_cost
 
 __all__ = ["Matching"]
 
 
-class Matching(Effort):
+class Matching(ValidationCost):
     """The patterns of one schema."""
 
     __slots__ = ("_rate",)

@@ -1,7 +1,7 @@
 """Nodes: a normalised form of JSON Schema.
 
 JSON Schema has many forms for one constraint: drafts, combinators, type arrays, `nullable`. Nodes have one. Every
-node is a set of JSON values; `notes` are annotations for the reader, `residue` the assertions that nodes have no field
+node is a set of JSON values; `annotations` are annotations for the reader, `unmodelled` the assertions that nodes have no field
 for (`not`, `if`, `uniqueItems`, …): they are kept, stated in the description, and checked by the validator.
 
     Any  Never  Null  Boolean  String  Number  Enum  Array  Tuple  Object  Union  Ref
@@ -18,19 +18,19 @@ from ..ir.pointer import JSON, Object
 from ..ir.value import Value
 
 __all__ = [
-    "Any",
-    "Array",
-    "Boolean",
-    "Enum",
-    "Never",
+    "AnyNode",
+    "ArrayNode",
+    "BooleanNode",
+    "EnumNode",
+    "NeverNode",
     "Node",
-    "Null",
-    "Number",
-    "Record",
-    "Ref",
-    "String",
-    "Tuple",
-    "Union",
+    "NullNode",
+    "NumberNode",
+    "ObjectNode",
+    "RefNode",
+    "StringNode",
+    "TupleNode",
+    "UnionNode",
     "any_of",
     "hashable",
 ]
@@ -50,45 +50,45 @@ def hashable(value: JSON) -> Hashable:
 
 
 class _Base(Value, frozen=True, kw_only=True):
-    notes: Object = {}
-    residue: Object = {}
+    annotations: Object = {}
+    unmodelled: Object = {}
     at: str = ""
     """The location in the source: a JSON pointer."""
 
 
-class Any(_Base, frozen=True):
+class AnyNode(_Base, frozen=True):
     """All values."""
 
 
-class Never(_Base, frozen=True):
+class NeverNode(_Base, frozen=True):
     """No value at all."""
 
 
-class Null(_Base, frozen=True):
+class NullNode(_Base, frozen=True):
     pass
 
 
-class Boolean(_Base, frozen=True):
+class BooleanNode(_Base, frozen=True):
     pass
 
 
-class String(_Base, frozen=True):
+class StringNode(_Base, frozen=True):
     min_length: int = 0
     max_length: int | None = None
     pattern: str | None = None
     format: str | None = None
 
 
-class Number(_Base, frozen=True):
+class NumberNode(_Base, frozen=True):
     integer: bool = False
     minimum: float | None = None
     maximum: float | None = None
-    above: float | None = None
-    below: float | None = None
+    exclusive_minimum: float | None = None
+    exclusive_maximum: float | None = None
     multiple_of: float | None = None
 
 
-class Enum(_Base, frozen=True):
+class EnumNode(_Base, frozen=True):
     values: tuple[JSON, ...] = ()
     keys: frozenset[Hashable] = frozenset()
     """The values in a hashable form, for lookups in constant time. Derived from `values`."""
@@ -98,14 +98,14 @@ class Enum(_Base, frozen=True):
             force_setattr(self, "keys", frozenset(map(hashable, self.values)))
 
 
-class Array(_Base, frozen=True):
+class ArrayNode(_Base, frozen=True):
     items: Node | None = None
     """None: any items."""
     min_items: int = 0
     max_items: int | None = None
 
 
-class Tuple(_Base, frozen=True):
+class TupleNode(_Base, frozen=True):
     items: tuple[Node, ...] = ()
     rest: Node | None = None
     """Items after the first ones; None: there are none."""
@@ -113,7 +113,7 @@ class Tuple(_Base, frozen=True):
     max_items: int | None = None
 
 
-class Record(_Base, frozen=True):
+class ObjectNode(_Base, frozen=True):
     properties: dict[str, Node] = {}
     required: frozenset[str] = frozenset()
     rest: Node | None = None
@@ -122,27 +122,45 @@ class Record(_Base, frozen=True):
     """Other keys were forbidden by the source, not only undeclared."""
 
 
-class Union(_Base, frozen=True):
+class UnionNode(_Base, frozen=True):
     branches: tuple[Node, ...] = ()
     one_of: bool = False
     """Exactly one branch may match."""
 
 
-class Ref(_Base, frozen=True):
+class RefNode(_Base, frozen=True):
     target: str = "#"
 
 
-Node: TypeAlias = Any | Never | Null | Boolean | String | Number | Enum | Array | Tuple | Record | Union | Ref
+Node: TypeAlias = (
+    AnyNode
+    | NeverNode
+    | NullNode
+    | BooleanNode
+    | StringNode
+    | NumberNode
+    | EnumNode
+    | ArrayNode
+    | TupleNode
+    | ObjectNode
+    | UnionNode
+    | RefNode
+)
 
 
 def any_of(branches: list[Node], one_of: bool, at: str) -> Node:
     """Return a flat union without the branches that no value matches."""
     flat: list[Node] = []
     for branch in branches:
-        if isinstance(branch, Union) and not branch.notes and not branch.residue and not (branch.one_of or one_of):
+        if (
+            isinstance(branch, UnionNode)
+            and not branch.annotations
+            and not branch.unmodelled
+            and not (branch.one_of or one_of)
+        ):
             flat.extend(branch.branches)
-        elif not isinstance(branch, Never):
+        elif not isinstance(branch, NeverNode):
             flat.append(branch)
     if not flat:
-        return Never(at=at)
-    return flat[0] if len(flat) == 1 else Union(tuple(flat), one_of, at=at)
+        return NeverNode(at=at)
+    return flat[0] if len(flat) == 1 else UnionNode(tuple(flat), one_of, at=at)

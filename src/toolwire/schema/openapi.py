@@ -20,7 +20,7 @@ from ..ir.pointer import JSON, Object, join, resolve
 from ..ir.text import dumps
 from ..ir.tools import Effect, Tool
 
-__all__ = ["ApiTool", "Call", "Place", "tools_from_openapi"]
+__all__ = ["ApiTool", "OperationRequest", "ParameterLocation", "tools_from_openapi"]
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 _EFFECTS: dict[str, Effect] = {
@@ -35,14 +35,14 @@ _UNSENT = frozenset({"authorization", "content-type", "accept"})  # set by the s
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
-class Place(NamedTuple):
+class ParameterLocation(NamedTuple):
     """The location of an argument in a request."""
 
     where: str  # path, query, header, cookie or body
     name: str
 
 
-class Call(NamedTuple):
+class OperationRequest(NamedTuple):
     """An HTTP request, without its host."""
 
     method: str
@@ -53,17 +53,17 @@ class Call(NamedTuple):
 
 
 class ApiTool(Tool, frozen=True):
-    """A Tool for one operation. `places` has the location of each argument."""
+    """A Tool for one operation. `locations` has the location of each argument."""
 
     method: str = "get"
     path: str = "/"
-    places: dict[str, Place] = {}
+    locations: dict[str, ParameterLocation] = {}
 
-    def request(self, arguments: Mapping[str, JSON]) -> Call:
+    def request(self, arguments: Mapping[str, JSON]) -> OperationRequest:
         """Build the request for these arguments; EncodeError for an unknown argument or a missing path parameter."""
         path, query, headers, body = self.path, [], {}, None
         for name, value in arguments.items():
-            place = self.places.get(name)
+            place = self.locations.get(name)
             if place is None:
                 raise EncodeError(f"{self.name} has no parameter {name!r}", pointer=join(name))
             if place.where == "path":
@@ -78,7 +78,7 @@ class ApiTool(Tool, frozen=True):
             raise EncodeError(
                 f"the path parameter {missing[1]!r} is missing", pointer=join(missing[1]), hint="pass a value for it"
             )
-        return Call(self.method.upper(), path, query, headers, body)
+        return OperationRequest(self.method.upper(), path, query, headers, body)
 
 
 def _text(value: JSON) -> str:
@@ -90,7 +90,7 @@ def _quoted(text: str) -> str:
     return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in text.encode())
 
 
-def _header(place: Place, value: JSON) -> dict[str, str]:
+def _header(place: ParameterLocation, value: JSON) -> dict[str, str]:
     text = _text(value)
     if not text.isprintable():
         raise EncodeError(f"the value of {place.name!r} is not valid in a header", pointer=join(place.name))
@@ -102,7 +102,7 @@ def tools_from_openapi(document: Object) -> tuple[ApiTool, ...]:
     paths = document.get("paths") if type(document) is dict else None
     if type(paths) is not dict or not str(document.get("openapi", "")).startswith("3."):
         raise SchemaError("not an OpenAPI 3 document", hint='the document needs "openapi": "3.…" and "paths"')
-    reader = _Reader(document)
+    reader = _DocumentReader(document)
     tools: list[ApiTool] = []
     taken: set[str] = set()
     for path, item in paths.items():
@@ -118,7 +118,7 @@ def tools_from_openapi(document: Object) -> tuple[ApiTool, ...]:
     return tuple(tools)
 
 
-class _Reader:
+class _DocumentReader:
     def __init__(self, document: Object) -> None:
         self._document = document
 
@@ -137,7 +137,7 @@ class _Reader:
         raise SchemaError("the references form a cycle")
 
     def tool(self, path: str, method: str, item: Object, operation: Object) -> ApiTool:
-        places: dict[str, Place] = {}
+        places: dict[str, ParameterLocation] = {}
         properties: Object = {}
         required: list[str] = []
         for place, schema, needed in self._arguments(item, operation):
@@ -154,36 +154,40 @@ class _Reader:
             name=re.sub(r"[^a-zA-Z0-9_-]+", "_", str(name)).strip("_") or method,
             description=_words(operation),
             input_schema=self._with_defs(schema),
-            output_schema=self._answer(operation),
+            output_schema=self._output_schema(operation),
             effect=_EFFECTS.get(method, "write"),
             method=method,
             path=path,
-            places=places,
+            locations=places,
         )
 
-    def _arguments(self, item: Object, operation: Object) -> Iterator[tuple[Place, Object, bool]]:
-        listed: dict[Place, Object] = {}
+    def _arguments(self, item: Object, operation: Object) -> Iterator[tuple[ParameterLocation, Object, bool]]:
+        listed: dict[ParameterLocation, Object] = {}
         for raw in (*(item.get("parameters") or ()), *(operation.get("parameters") or ())):
             parameter = self.resolved(raw)
-            place = Place(str(parameter.get("in")), str(parameter.get("name")))
+            place = ParameterLocation(str(parameter.get("in")), str(parameter.get("name")))
             if place.where in ("path", "query", "header", "cookie") and place.name.lower() not in _UNSENT:
                 listed[place] = parameter
         for place, parameter in listed.items():
             schema = parameter.get("schema") or _first_schema(parameter.get("content"))
             described = {"description": parameter["description"]} if parameter.get("description") else {}
-            yield place, {**upgraded(schema), **described}, bool(parameter.get("required")) or place.where == "path"
+            yield (
+                place,
+                {**upgrade_schema(schema), **described},
+                bool(parameter.get("required")) or place.where == "path",
+            )
         body = self.resolved(operation.get("requestBody"))
         schema = _first_schema(body.get("content"))
         if body:
-            yield Place("body", "body"), upgraded(schema), bool(body.get("required"))
+            yield ParameterLocation("body", "body"), upgrade_schema(schema), bool(body.get("required"))
 
-    def _answer(self, operation: Object) -> Object | None:
+    def _output_schema(self, operation: Object) -> Object | None:
         responses = operation.get("responses")
         for status, raw in responses.items() if type(responses) is dict else ():
             if str(status).startswith("2"):
                 schema = _first_schema(self.resolved(raw).get("content"))
                 if schema and self.resolved(schema).get("type") == "object":
-                    return self._with_defs(upgraded(self.resolved(schema)))
+                    return self._with_defs(upgrade_schema(self.resolved(schema)))
         return None
 
     def _with_defs(self, schema: Object) -> Object:
@@ -194,10 +198,10 @@ class _Reader:
             for target in _targets(waiting.pop()):
                 name = target.rpartition("/")[2]
                 if name not in defs and target.startswith("#/components/schemas/"):
-                    defs[name] = upgraded(self.resolved({"$ref": target}))
+                    defs[name] = upgrade_schema(self.resolved({"$ref": target}))
                     waiting.append(defs[name])
-        moved = _moved(schema)
-        return {**moved, "$defs": {name: _moved(one) for name, one in defs.items()}} if defs else moved
+        moved = _rebase_refs(schema)
+        return {**moved, "$defs": {name: _rebase_refs(one) for name, one in defs.items()}} if defs else moved
 
 
 def _words(operation: Object) -> str | None:
@@ -226,24 +230,26 @@ def _targets(value: JSON) -> Iterator[str]:
             yield from _targets(one)
 
 
-def _moved(value: JSON) -> JSON:
+def _rebase_refs(value: JSON) -> JSON:
     if type(value) is list:
-        return [_moved(one) for one in value]
+        return [_rebase_refs(one) for one in value]
     if type(value) is not dict:
         return value
     return {
-        key: one.replace("#/components/schemas/", "#/$defs/") if key == "$ref" and type(one) is str else _moved(one)
+        key: one.replace("#/components/schemas/", "#/$defs/")
+        if key == "$ref" and type(one) is str
+        else _rebase_refs(one)
         for key, one in value.items()
     }
 
 
-def upgraded(schema: JSON) -> JSON:
+def upgrade_schema(schema: JSON) -> JSON:
     """Convert the keywords that are specific to 3.0 to JSON Schema: `nullable`, `example`, boolean bounds."""
     if type(schema) is list:
-        return [upgraded(one) for one in schema]
+        return [upgrade_schema(one) for one in schema]
     if type(schema) is not dict:
         return schema
-    out = {key: upgraded(value) if key not in ("enum", "default") else value for key, value in schema.items()}
+    out = {key: upgrade_schema(value) if key not in ("enum", "default") else value for key, value in schema.items()}
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if type(out.get(exclusive)) is bool:
             if out.pop(exclusive) and bound in out:

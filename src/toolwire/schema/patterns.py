@@ -26,9 +26,9 @@ __all__ = [
     "MATCH_BUDGET",
     "MATCH_LIMIT",
     "SCHEMA_SIZE",
-    "acceptable",
     "automaton_size",
     "engine_options",
+    "is_supported",
     "length_pattern",
     "match_cost",
     "matches",
@@ -49,7 +49,7 @@ _BOUNDARY = re.compile(r"\\[bB]").search
 _MOST_LEAST, _MOST_LENGTH = 32, 256
 
 
-def acceptable(pattern: str, policy: str) -> bool:
+def is_supported(pattern: str, policy: str) -> bool:
     """Return True if the engine of a dialect accepts the pattern."""
     if policy == "any":
         return True

@@ -19,26 +19,26 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ..ir.pointer import JSON, Object, below, join, resolve
+from ..ir.pointer import JSON, Object, child_pointer, join, resolve
 from .conditions import Conditions, has_conditions
 from .fits import fits
 from .identifiers import Identifiers, draft_of
 from .intersect import Intersection
 from .keywords import COMBINED, EVALUATING, NOTES, OF_TYPE, READ, REMARKS, RESIDUE, TYPED, TYPES
 from .nodes import (
-    Any,
-    Array,
-    Boolean,
-    Enum,
-    Never,
+    AnyNode,
+    ArrayNode,
+    BooleanNode,
+    EnumNode,
+    NeverNode,
     Node,
-    Null,
-    Number,
-    Record,
-    Ref,
-    String,
-    Tuple,
-    Union,
+    NullNode,
+    NumberNode,
+    ObjectNode,
+    RefNode,
+    StringNode,
+    TupleNode,
+    UnionNode,
     any_of,
     hashable,
 )
@@ -46,7 +46,7 @@ from .scalars import count, is_a, number, string
 from .step_budget import StepBudget, size_of
 from .unchecked import Unchecked, unchecked_patterns
 
-__all__ = ["DEPTH", "Finding", "Source", "read"]
+__all__ = ["DEPTH", "ParsedSchema", "SchemaDefect", "parse_schema"]
 
 DEPTH = 64
 """Deeper schemas are not read; they accept any value."""
@@ -56,55 +56,55 @@ _STEPS, _STEPS_PER_VALUE = 500, 4
 _MOST_NESTING = 16
 """Nodes being read at once beyond which a reference is read later, from an empty stack."""
 _KINDS: dict[type, str] = {
-    Record: "object",
-    Array: "array",
-    Tuple: "array",
-    String: "string",
-    Number: "number",
-    Boolean: "boolean",
-    Null: "null",
+    ObjectNode: "object",
+    ArrayNode: "array",
+    TupleNode: "array",
+    StringNode: "string",
+    NumberNode: "number",
+    BooleanNode: "boolean",
+    NullNode: "null",
 }
 _MOST_HOPS = 3
 
 
-class Finding(NamedTuple):
+class SchemaDefect(NamedTuple):
     """A defect of the schema itself."""
 
     at: str
     what: str
 
 
-class Source(NamedTuple):
+class ParsedSchema(NamedTuple):
     """A schema as nodes.
 
-    `defs` are the targets of its references, `unread` the keywords without a meaning here, both by JSON pointer.
+    `defs` are the targets of its references, `ignored_keywords` the keywords without a meaning here, both by JSON pointer.
     `unchecked` are patterns that the local validator does not check.
     """
 
     root: Node
     defs: dict[str, Node]
-    findings: tuple[Finding, ...]
-    unread: tuple[str, ...] = ()
+    defects: tuple[SchemaDefect, ...]
+    ignored_keywords: tuple[str, ...] = ()
     size: int = 0
     """The size of the document (`size_of`), from which allowances for further work are derived."""
     unchecked: tuple[Unchecked, ...] = ()
 
 
-def read(schema: JSON) -> Source:
-    reader = _Reader(schema)
+def parse_schema(schema: JSON) -> ParsedSchema:
+    reader = _SchemaParser(schema)
     root = reader.node(schema, "", 0)
     reader.read_postponed()
-    findings, unread = tuple(dict.fromkeys(reader.findings)), tuple(reader.unread)
-    return Source(root, reader.defs, findings, unread, reader.size, tuple(unchecked_patterns(schema)))
+    findings, unread = tuple(dict.fromkeys(reader.defects)), tuple(reader.ignored_keywords)
+    return ParsedSchema(root, reader.defs, findings, unread, reader.size, tuple(unchecked_patterns(schema)))
 
 
-class _Reader:
+class _SchemaParser:
     def __init__(self, document: JSON) -> None:
         self.document = document
         self.size = size_of(document)
         self.defs: dict[str, Node] = {}
-        self.findings: list[Finding] = []
-        self.unread: list[str] = []
+        self.defects: list[SchemaDefect] = []
+        self.ignored_keywords: list[str] = []
         self._reading: set[str] = set()
         self._nesting = 0
         self._postponed: list[str] = []
@@ -123,48 +123,52 @@ class _Reader:
 
     def _node(self, schema: JSON, at: str, depth: int) -> Node:
         if schema is True:
-            return Any(at=at)
+            return AnyNode(at=at)
         if schema is False:
-            return Never(at=at)
+            return NeverNode(at=at)
         if type(schema) is not dict:
-            self.findings.append(Finding(at, f"a schema must be an object or a boolean, got {type(schema).__name__}"))
-            return Any(at=at)
+            self.defects.append(
+                SchemaDefect(at, f"a schema must be an object or a boolean, got {type(schema).__name__}")
+            )
+            return AnyNode(at=at)
         if depth > DEPTH:
-            self.findings.append(Finding(at, f"nested deeper than {DEPTH}"))
-            return Any(at=at)
+            self.defects.append(SchemaDefect(at, f"nested deeper than {DEPTH}"))
+            return AnyNode(at=at)
         if not schema.keys() <= READ:
-            self.unread += [at + join(keyword) for keyword in schema if keyword not in READ]
+            self.ignored_keywords += [at + join(keyword) for keyword in schema if keyword not in READ]
         if self._ref_alone and "$ref" in schema:
             schema = self._without_siblings(schema, at)
         node = self._own(schema, at, depth)
         if not COMBINED.isdisjoint(schema):
             node = self._with_combined(node, schema, at, depth)
-        if isinstance(node, (Record, Union)) and has_conditions(schema):
+        if isinstance(node, (ObjectNode, UnionNode)) and has_conditions(schema):
             node = self._with_conditional(node, schema, at, depth)
-        if schema.get("nullable") is True and not isinstance(node, (Any, Null)):
-            node = Union((node, Null(at=at)), at=at) if not isinstance(node, Enum) else _with_null(node)
+        if schema.get("nullable") is True and not isinstance(node, (AnyNode, NullNode)):
+            node = UnionNode((node, NullNode(at=at)), at=at) if not isinstance(node, EnumNode) else _with_null(node)
         if REMARKS.isdisjoint(schema):
             return node
-        notes = {key: schema[key] for key in NOTES if key in schema}
-        residue = {key: schema[key] for key in RESIDUE if _says_something(key, schema.get(key))}
-        if "if" in residue:
-            residue["if"] = {key: schema[key] for key in ("if", "then", "else") if key in schema}
-        if not notes and not residue:
+        annotations = {key: schema[key] for key in NOTES if key in schema}
+        unmodelled = {key: schema[key] for key in RESIDUE if _says_something(key, schema.get(key))}
+        if "if" in unmodelled:
+            unmodelled["if"] = {key: schema[key] for key in ("if", "then", "else") if key in schema}
+        if not annotations and not unmodelled:
             return node
-        return replace(node, notes={**node.notes, **notes}, residue={**node.residue, **residue})
+        return replace(
+            node, annotations={**node.annotations, **annotations}, unmodelled={**node.unmodelled, **unmodelled}
+        )
 
     def _with_combined(self, node: Node, schema: Object, at: str, depth: int) -> Node:
         implied = TYPED.isdisjoint(schema)
         for part in self._combined(schema, at, depth):
             node = self._beside(node, part, at) if implied else self._intersect(node, part, at)
-            implied = implied and isinstance(part, Any)
+            implied = implied and isinstance(part, AnyNode)
         return node
 
-    def _with_conditional(self, node: Record | Union, schema: Object, at: str, depth: int) -> Node:
+    def _with_conditional(self, node: ObjectNode | UnionNode, schema: Object, at: str, depth: int) -> Node:
         extended = self._conditions.extend(node, schema, at, depth)
         if extended is None:
-            self.findings.append(
-                Finding(at, "too many conditions: properties that only they mention are not described")
+            self.defects.append(
+                SchemaDefect(at, "too many conditions: properties that only they mention are not described")
             )
         return node if extended is None else extended
 
@@ -189,7 +193,7 @@ class _Reader:
         if "const" in schema or type(schema.get("enum")) is list:
             return self._enum(schema, types, at)
         if types is None:
-            return Any(at=at)
+            return AnyNode(at=at)
         return any_of([self._typed(name, schema, at, depth) for name in types], False, at)
 
     def _types(self, schema: Object, at: str) -> list[str] | None:
@@ -203,7 +207,7 @@ class _Reader:
         if known:
             return ["number"] if set(known) == {"number", "integer"} else list(dict.fromkeys(known))
         if said is not None:
-            self.findings.append(Finding(f"{at}/type", f"unknown type {said!r}"))
+            self.defects.append(SchemaDefect(f"{at}/type", f"unknown type {said!r}"))
         if "const" in schema or "enum" in schema:
             return None
         meant = [name for name in ("object", "array", "string", "number") if not OF_TYPE[name].isdisjoint(schema)]
@@ -219,11 +223,11 @@ class _Reader:
             if types is None or any(is_a(value, name) for name in types):
                 unique.setdefault(hashable(value), value)
         if not unique:
-            self.findings.append(
-                Finding(f"{at}/enum", "no value of the enum has the declared type: nothing can ever match")
+            self.defects.append(
+                SchemaDefect(f"{at}/enum", "no value of the enum has the declared type: nothing can ever match")
             )
-            return Never(at=at)
-        return Enum(tuple(unique.values()), at=at)
+            return NeverNode(at=at)
+        return EnumNode(tuple(unique.values()), at=at)
 
     def _typed(self, name: str, schema: Object, at: str, depth: int) -> Node:
         if name == "object":
@@ -234,12 +238,12 @@ class _Reader:
             return string(schema, at)
         if name in ("number", "integer"):
             return number(name == "integer", schema, at)
-        return Boolean(at=at) if name == "boolean" else Null(at=at)
+        return BooleanNode(at=at) if name == "boolean" else NullNode(at=at)
 
     def _object(self, schema: Object, at: str, depth: int) -> Node:
         given = schema.get("properties")
         properties = {
-            key: self.node(value, below(at, "properties", key), depth + 1)
+            key: self.node(value, child_pointer(at, "properties", key), depth + 1)
             for key, value in (given.items() if type(given) is dict else ())
         }
         names = schema.get("required")
@@ -255,21 +259,23 @@ class _Reader:
         if type(patterns) is dict and patterns:
             rest = self._patterns(patterns, rest, at, depth)
         if extra is None and not properties and not patterns and (at or not COMBINED.isdisjoint(schema)):
-            rest = Any(at=at)
+            rest = AnyNode(at=at)
         for name in sorted(required - properties.keys()):
             if extra is False and not patterns:
-                self.findings.append(Finding(f"{at}/required", f"{name!r} is both required and forbidden"))
-                return Never(at=at)
-            properties[name] = Any(at=at) if rest is None else rest
-        impossible = [name for name in required if isinstance(properties[name], Never)]
+                self.defects.append(SchemaDefect(f"{at}/required", f"{name!r} is both required and forbidden"))
+                return NeverNode(at=at)
+            properties[name] = AnyNode(at=at) if rest is None else rest
+        impossible = [name for name in required if isinstance(properties[name], NeverNode)]
         if impossible:
-            self.findings.append(Finding(f"{at}/required", f"{impossible[0]!r} is required, but can never match"))
-            return Never(at=at)
-        residue = {"patternProperties": patterns} if patterns else {}
-        return Record(properties, required, rest, extra is False, residue=residue, at=at)
+            self.defects.append(SchemaDefect(f"{at}/required", f"{impossible[0]!r} is required, but can never match"))
+            return NeverNode(at=at)
+        unmodelled = {"patternProperties": patterns} if patterns else {}
+        return ObjectNode(properties, required, rest, extra is False, unmodelled=unmodelled, at=at)
 
     def _patterns(self, patterns: Object, rest: Node | None, at: str, depth: int) -> Node:
-        branches = [self.node(value, below(at, "patternProperties", key), depth + 1) for key, value in patterns.items()]
+        branches = [
+            self.node(value, child_pointer(at, "patternProperties", key), depth + 1) for key, value in patterns.items()
+        ]
         return any_of([*branches, *([rest] if rest is not None else [])], False, at)
 
     def _array(self, schema: Object, at: str, depth: int) -> Node:
@@ -281,26 +287,26 @@ class _Reader:
         if type(first) is list and first:
             keyword = "items" if type(items) is list else "prefixItems"
             nodes = tuple(self.node(part, f"{at}/{keyword}/{index}", depth + 1) for index, part in enumerate(first))
-            rest: Node | None = None if behind is False or (high is not None and high <= len(nodes)) else Any(at=at)
+            rest: Node | None = None if behind is False or (high is not None and high <= len(nodes)) else AnyNode(at=at)
             if type(behind) is dict:
                 rest = self.node(behind, f"{at}/items", depth + 1)
-            return Tuple(nodes, rest, low, high, at=at)
+            return TupleNode(nodes, rest, low, high, at=at)
         if items is False:
-            return Array(None, low, 0, at=at) if not low else Never(at=at)
-        return Array(None if items is None else self.node(items, f"{at}/items", depth + 1), low, high, at=at)
+            return ArrayNode(None, low, 0, at=at) if not low else NeverNode(at=at)
+        return ArrayNode(None if items is None else self.node(items, f"{at}/items", depth + 1), low, high, at=at)
 
     def _ref(self, uri: str, at: str, keyword: str) -> Node:
         target, at_keyword = self._pointer(uri, at, keyword), f"{at}/{keyword}"
         if target is None:
-            self.findings.append(Finding(at_keyword, f"{uri!r} cannot be resolved in this document"))
-            return Any(at=at_keyword, residue={keyword: uri})
+            self.defects.append(SchemaDefect(at_keyword, f"{uri!r} cannot be resolved in this document"))
+            return AnyNode(at=at_keyword, unmodelled={keyword: uri})
         if target not in self.defs and target not in self._reading:
             self._reading.add(target)
             if self._nesting > _MOST_NESTING:
                 self._postponed.append(target)
             else:
                 self._definition(target)
-        return Ref(target, at=at_keyword)
+        return RefNode(target, at=at_keyword)
 
     def _definition(self, target: str) -> None:
         self.defs[target] = self.node(resolve(self.document, target), target, 1)
@@ -323,46 +329,50 @@ class _Reader:
     def _without_siblings(self, schema: Object, at: str) -> Object:
         """Keep the reference and its annotations: up to draft 7, all other keywords beside `$ref` are ignored."""
         kept = {"$ref", "nullable", "$defs", "definitions", *NOTES}
-        self.unread += [at + join(keyword) for keyword in schema if keyword in READ and keyword not in kept]
+        self.ignored_keywords += [at + join(keyword) for keyword in schema if keyword in READ and keyword not in kept]
         return {keyword: value for keyword, value in schema.items() if keyword in kept}
 
     def _beside(self, own: Node, other: Node, at: str) -> Node:
         """Combine keywords without a `type` with a combinator: they constrain only values of their own type."""
         kind, found = _KINDS.get(type(own)), self._resolved(other)
-        if kind is None or not isinstance(found, Union):
+        if kind is None or not isinstance(found, UnionNode):
             return self._narrowed(own, other, at)
         if all(_KINDS.get(type(self._resolved(branch))) in (None, kind) for branch in found.branches):
             return self._intersect(own, other, at)
         joined = any_of([self._narrowed(own, branch, at) for branch in found.branches], found.one_of, found.at)
-        return replace(joined, notes={**joined.notes, **found.notes}, residue={**joined.residue, **found.residue})
+        return replace(
+            joined,
+            annotations={**joined.annotations, **found.annotations},
+            unmodelled={**joined.unmodelled, **found.unmodelled},
+        )
 
     def _narrowed(self, own: Node, other: Node, at: str) -> Node:
         kind, found = _KINDS.get(type(own)), self._resolved(other)
-        if isinstance(found, Enum) and kind is not None:
+        if isinstance(found, EnumNode) and kind is not None:
             budget = self._intersection.budget
             values = [one for one in found.values if not is_a(one, kind) or fits(own, one, self._target, budget)]
-            return found if budget.exhausted else replace(found, values=tuple(values)) if values else Never(at=at)
+            return found if budget.exhausted else replace(found, values=tuple(values)) if values else NeverNode(at=at)
         return self._intersect(own, other, at) if _KINDS.get(type(found), kind) == kind else other
 
     def _resolved(self, node: Node) -> Node:
-        """Follow references; `Any` if the chain is too long, or a target is still being read."""
+        """Follow references; `AnyNode` if the chain is too long, or a target is still being read."""
         for _ in range(_MOST_HOPS):
-            if not isinstance(node, Ref):
+            if not isinstance(node, RefNode):
                 return node
-            node = self._target(node.target) or Any()
-        return Any()
+            node = self._target(node.target) or AnyNode()
+        return AnyNode()
 
     def _intersect(self, node: Node, other: Node, at: str) -> Node:
         exhausted = self._intersection.budget.exhausted
         result = self._intersection.of(node, other)
-        unknown = isinstance(result, Any) and not isinstance(node, Any) and not isinstance(other, Any)
+        unknown = isinstance(result, AnyNode) and not isinstance(node, AnyNode) and not isinstance(other, AnyNode)
         if self._intersection.budget.exhausted and (unknown or not exhausted):
-            self.findings.append(Finding(at, "too many combinations to intersect: described as any value"))
-        unread = any(isinstance(one, Ref) and self._target(one.target) is None for one in (node, other))
-        if unread and isinstance(result, Record) and not result.closed:
-            return replace(result, rest=result.rest or Any(at=at))  # the keys of the definition are not known yet
-        if isinstance(result, Never) and not isinstance(node, Never) and not isinstance(other, Never):
-            self.findings.append(Finding(at, "the combined schemas exclude each other: nothing can ever match"))
+            self.defects.append(SchemaDefect(at, "too many combinations to intersect: described as any value"))
+        unread = any(isinstance(one, RefNode) and self._target(one.target) is None for one in (node, other))
+        if unread and isinstance(result, ObjectNode) and not result.closed:
+            return replace(result, rest=result.rest or AnyNode(at=at))  # the keys of the definition are not known yet
+        if isinstance(result, NeverNode) and not isinstance(node, NeverNode) and not isinstance(other, NeverNode):
+            self.defects.append(SchemaDefect(at, "the combined schemas exclude each other: nothing can ever match"))
         return result
 
     def _target(self, target: str) -> Node | None:
@@ -374,7 +384,7 @@ def _schemas(value: JSON) -> list[JSON]:
     return value if type(value) is list else []
 
 
-def _with_null(node: Enum) -> Enum:
+def _with_null(node: EnumNode) -> EnumNode:
     return node if None in node.values else replace(node, values=(*node.values, None))
 
 

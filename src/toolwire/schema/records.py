@@ -11,38 +11,42 @@ from ..ir.text import dumps
 from . import codec as codecs
 from . import leaves
 from .budget import UNSET
-from .codec import Codec, Field
+from .codec import Codec, FieldCodec
 from .dialects import Dialect
-from .keys import Keys
+from .keys import PropertyNames
 from .leaves import Emitted
-from .nodes import Any, Array, Enum, Never, Node, Record, Tuple
+from .nodes import AnyNode, ArrayNode, EnumNode, NeverNode, Node, ObjectNode, TupleNode
 
 if TYPE_CHECKING:
     from .emit import Emitter
 
-__all__ = ["places", "record"]
+__all__ = ["emit_object", "emit_tuple"]
 
 
-def places(emitter: Emitter, node: Tuple, depth: int) -> Emitted:
+def emit_tuple(emitter: Emitter, node: TupleNode, depth: int) -> Emitted:
     if not node.items:
         most = node.max_items if node.rest is not None else 0
-        rest = Array(node.rest, node.min_items, most, notes=node.notes, residue=node.residue, at=node.at)
+        rest = ArrayNode(
+            node.rest, node.min_items, most, annotations=node.annotations, unmodelled=node.unmodelled, at=node.at
+        )
         return emitter.emit(rest, depth)
     if emitter.dialect.tuples == "keep" and "prefixItems" in emitter.dialect.keywords:
-        return _plain_places(emitter, node, depth)
-    emitter.remark(node, "tuple", "sent as an object with one property per item")
+        return _emit_prefix_items(emitter, node, depth)
+    emitter.report_rewrite(node, "tuple", "sent as an object with one property per item")
     places = {f"item_{index}": item for index, item in enumerate(node.items)}
     required = frozenset(f"item_{index}" for index in range(min(node.min_items, len(node.items))))
     for index, item in enumerate(node.items):
         if index >= node.min_items and emitter.accepts_null(item):
-            emitter.unenforced(item, "null", "a trailing null in the list arrives as absent")
+            emitter.report_unenforced(item, "null", "a trailing null in the list arrives as absent")
     rest_name = None
     if node.rest is not None and not (node.max_items is not None and node.max_items <= len(node.items)):
         rest_name = "rest"
-        places[rest_name] = Array(node.rest, at=node.at)
-    shape = Record(places, required, None, True, notes=node.notes, residue=node.residue, at=node.at)
-    emitted = record(emitter, shape, depth)
-    inner = codecs.tuples([emitter.accepts_null(item) for item in node.items], rest_name)
+        places[rest_name] = ArrayNode(node.rest, at=node.at)
+    shape = ObjectNode(
+        places, required, None, True, annotations=node.annotations, unmodelled=node.unmodelled, at=node.at
+    )
+    emitted = emit_object(emitter, shape, depth)
+    inner = codecs.tuple_codec([emitter.accepts_null(item) for item in node.items], rest_name)
     if emitted.codec is None:
         return Emitted(emitted.schema, inner)
     outer = emitted.codec
@@ -50,32 +54,32 @@ def places(emitter: Emitter, node: Tuple, depth: int) -> Emitted:
     return Emitted(emitted.schema, both)
 
 
-def _plain_places(emitter: Emitter, node: Tuple, depth: int) -> Emitted:
+def _emit_prefix_items(emitter: Emitter, node: TupleNode, depth: int) -> Emitted:
     emitted = [emitter.emit(item, depth + 1) for item in node.items]
     out: Object = {"type": "array", "prefixItems": [one.schema for one in emitted]}
     if node.rest is None:
         out["items"] = False
-    elif not isinstance(node.rest, Any):
+    elif not isinstance(node.rest, AnyNode):
         out["items"] = emitter.emit(node.rest, depth + 1).schema
     if node.min_items:
         out["minItems"] = node.min_items
     if node.max_items is not None:
         out["maxItems"] = node.max_items
-    return Emitted(emitter.described(out, node, []))
+    return Emitted(emitter.add_description(out, node, []))
 
 
-def record(emitter: Emitter, node: Record, depth: int, *, root: bool = False) -> Emitted:
+def emit_object(emitter: Emitter, node: ObjectNode, depth: int, *, root: bool = False) -> Emitted:
     dialect = emitter.dialect
     if node.rest is not None and not node.properties and dialect.maps == "entries" and not root:
         return _map(emitter, node, depth)
     if not node.properties and node.rest is None and not dialect.empty_objects and not root:
-        return leaves.enum(emitter, Enum(({},), notes=node.notes, at=node.at))
-    keys = Keys(dialect.property_name, node.properties)
-    known: list[Field] = []
+        return leaves.emit_enum(emitter, EnumNode(({},), annotations=node.annotations, at=node.at))
+    keys = PropertyNames(dialect.property_name, node.properties)
+    known: list[FieldCodec] = []
     properties: Object = {}
     required: list[str] = []
     for name, inner in node.properties.items():
-        if isinstance(inner, Never):
+        if isinstance(inner, NeverNode):
             emitter.losses.add(inner.at or node.at, "property", "dropped", "no value can match it", "error")
             continue
         optional, drops_null = name not in node.required, False
@@ -83,46 +87,48 @@ def record(emitter: Emitter, node: Record, depth: int, *, root: bool = False) ->
             drops_null = emitter.accepts_null(inner)
             inner = emitter.budget.without_null(inner)
             if (unset := emitter.budget.unset(inner)) is not None:
-                there = keys.to_there(name)
-                known.append(_unset(emitter, name, there, inner, unset, properties))
-                required.append(there)
+                lowered_name = keys.legal_name(name)
+                known.append(_unset(emitter, name, lowered_name, inner, unset, properties))
+                required.append(lowered_name)
                 continue
         emitted = emitter.emit(inner, depth + 1)
-        there = keys.to_there(name)
-        if there != name:
-            emitter.remark(inner, "property name", f"renamed to {there!r}")
-        fills = optional and (dialect.optional == "nullable" or emitter.budget.must_fill())
+        lowered_name = keys.legal_name(name)
+        if lowered_name != name:
+            emitter.report_rewrite(inner, "property name", f"renamed to {lowered_name!r}")
+        is_filled = optional and (dialect.optional == "nullable" or emitter.budget.must_fill())
         schema = emitted.schema
-        if fills:
+        if is_filled:
             if emitter.accepts_null(inner):
                 detail = "null means absent: an explicit null arrives as absent"
                 emitter.losses.add(inner.at, "null", "rewritten", detail, "info")
             schema = emitter.nullable(schema)
-        if fills or not optional:
-            required.append(there)
-        properties[there] = schema
-        known.append(Field(name, there, emitted.codec, fills, drops_null=drops_null))
-    return _finished(emitter, node, depth, known, properties, required, keys)
+        if is_filled or not optional:
+            required.append(lowered_name)
+        properties[lowered_name] = schema
+        known.append(FieldCodec(name, lowered_name, emitted.codec, is_filled, drops_null=drops_null))
+    return _complete_object(emitter, node, depth, known, properties, required, keys)
 
 
-def _unset(emitter: Emitter, name: str, there: str, node: Node, enum: Enum, properties: Object) -> Field:
+def _unset(
+    emitter: Emitter, name: str, lowered_name: str, node: Node, enum: EnumNode, properties: Object
+) -> FieldCodec:
     """Emit an optional property as a required one, with a string that means absent."""
-    emitter.remark(node, "optional property", f"sent as required, with {UNSET!r} for absent")
+    emitter.report_rewrite(node, "optional property", f"sent as required, with {UNSET!r} for absent")
     labels = [value if type(value) is str else dumps(value) for value in enum.values]
     schema: Object = {"type": "string", "enum": [*labels, UNSET]}
-    properties[there] = emitter.described(schema, node, [])
-    inner = codecs.labels(enum.values, labels)
-    return Field(name, there, inner, True, UNSET, drops_null=True)
+    properties[lowered_name] = emitter.add_description(schema, node, [])
+    inner = codecs.enum_codec(enum.values, labels)
+    return FieldCodec(name, lowered_name, inner, True, UNSET, drops_null=True)
 
 
-def _finished(
+def _complete_object(
     emitter: Emitter,
-    node: Record,
+    node: ObjectNode,
     depth: int,
-    known: list[Field],
+    known: list[FieldCodec],
     properties: Object,
     required: list[str],
-    keys: Keys,
+    keys: PropertyNames,
 ) -> Emitted:
     dialect = emitter.dialect
     more, more_codec, more_fills = None, None, False
@@ -130,7 +136,7 @@ def _finished(
     out: Object = {"type": "object", "properties": properties, "required": required}
     if node.rest is not None and dialect.maps == "entries":
         more = keys.new("additional_properties")
-        others = replace(node, properties={}, required=frozenset(), notes={}, residue={}, at=node.at)
+        others = replace(node, properties={}, required=frozenset(), annotations={}, unmodelled={}, at=node.at)
         emitted = _map(emitter, others, depth + 1)
         more_codec, more_fills = emitted.codec, dialect.optional == "nullable"
         properties[more] = emitter.nullable(emitted.schema) if more_fills else emitted.schema
@@ -142,30 +148,32 @@ def _finished(
         if "additionalProperties" in dialect.keywords:
             out["additionalProperties"] = inner.schema or True
         else:
-            words = [f"additionalProperties: {leaves.short(inner.schema or True)}"]
-            emitter.unenforced(node, "additionalProperties")
+            words = [f"additionalProperties: {leaves.shorten(inner.schema or True)}"]
+            emitter.report_unenforced(node, "additionalProperties")
     elif node.closed and "additionalProperties" in dialect.keywords:
         out["additionalProperties"] = False
     elif node.closed:
-        emitter.unsaid(node, "additionalProperties", "other properties are rejected when the arguments are validated")
-    out = emitter.described(emitter.closed(out), node, words)
+        emitter.report_omitted(
+            node, "additionalProperties", "other properties are rejected when the arguments are validated"
+        )
+    out = emitter.add_description(emitter.close_object(out), node, words)
     changes = (
         more is not None
         or more_codec is not None
-        or any(f.codec or f.fills or f.drops_null or f.name != f.there for f in known)
+        or any(f.codec or f.is_filled or f.drops_null or f.name != f.lowered_name for f in known)
     )
     if not changes:
         return Emitted(_without_empty(out, dialect))
-    return Emitted(_without_empty(out, dialect), codecs.fields(known, more, more_codec, more_fills))
+    return Emitted(_without_empty(out, dialect), codecs.object_codec(known, more, more_codec, more_fills))
 
 
-def _map(emitter: Emitter, node: Record, depth: int) -> Emitted:
+def _map(emitter: Emitter, node: ObjectNode, depth: int) -> Emitted:
     """Emit a map as a list of entries."""
-    emitter.remark(node, "map", "sent as a list of keys and values")
-    inner = emitter.emit(node.rest or Any(at=node.at), depth + 1)
+    emitter.report_rewrite(node, "map", "sent as a list of keys and values")
+    inner = emitter.emit(node.rest or AnyNode(at=node.at), depth + 1)
     entry = {"type": "object", "properties": {"key": {"type": "string"}, "value": inner.schema}}
-    out: Object = {"type": "array", "items": emitter.closed({**entry, "required": ["key", "value"]})}
-    return Emitted(emitter.described(out, node, ["a list of key and value pairs"]), codecs.entries(inner.codec))
+    out: Object = {"type": "array", "items": emitter.close_object({**entry, "required": ["key", "value"]})}
+    return Emitted(emitter.add_description(out, node, ["a list of key and value pairs"]), codecs.map_codec(inner.codec))
 
 
 def _without_empty(out: Object, dialect: Dialect) -> Object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .nodes import Array, Node, Record, Ref, Tuple, Union
+from .nodes import ArrayNode, Node, ObjectNode, RefNode, TupleNode, UnionNode
 
 __all__ = ["recursive_definitions", "refs_in"]
 
@@ -56,14 +56,14 @@ def refs_in(node: Node) -> list[str]:
     pending = [node]
     while pending:
         one = pending.pop()
-        if isinstance(one, Ref):
+        if isinstance(one, RefNode):
             found.append(one.target)
-        elif isinstance(one, Record):
+        elif isinstance(one, ObjectNode):
             pending += [*one.properties.values(), *([one.rest] if one.rest is not None else [])]
-        elif isinstance(one, Array):
+        elif isinstance(one, ArrayNode):
             pending += [one.items] if one.items is not None else []
-        elif isinstance(one, Tuple):
+        elif isinstance(one, TupleNode):
             pending += [*one.items, *([one.rest] if one.rest is not None else [])]
-        elif isinstance(one, Union):
+        elif isinstance(one, UnionNode):
             pending += one.branches
     return found

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..ir.pointer import JSON, Object
-from .nodes import Number, String
+from .nodes import NumberNode, StringNode
 
 __all__ = ["count", "is_a", "number", "string"]
 
 
-def string(schema: Object, at: str) -> String:
+def string(schema: Object, at: str) -> StringNode:
     pattern, name = schema.get("pattern"), schema.get("format")
-    return String(
+    return StringNode(
         min_length=count(schema.get("minLength")) or 0,
         max_length=count(schema.get("maxLength")),
         pattern=pattern if type(pattern) is str else None,
@@ -21,14 +21,14 @@ def string(schema: Object, at: str) -> String:
     )
 
 
-def number(integer: bool, schema: Object, at: str) -> Number:
+def number(integer: bool, schema: Object, at: str) -> NumberNode:
     low, high = _bound(schema.get("minimum")), _bound(schema.get("maximum"))
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if above is True:  # draft 4
         low, above = None, low
     if below is True:
         high, below = None, high
-    return Number(integer, low, high, _bound(above), _bound(below), _bound(schema.get("multipleOf")), at=at)
+    return NumberNode(integer, low, high, _bound(above), _bound(below), _bound(schema.get("multipleOf")), at=at)
 
 
 def count(value: JSON) -> int | None:

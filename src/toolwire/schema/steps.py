@@ -8,7 +8,7 @@ from ..ir.value import Value
 from ..stream.reading import GUESSES as _LEXICAL_GUESSES
 from ..stream.reading import LexicalStep
 
-__all__ = ["SchemaStep", "Step"]
+__all__ = ["RepairStep", "SchemaStep"]
 
 _Unwrapping: TypeAlias = Literal["unwrapped_text", "unwrapped_alias"]
 _Coercing: TypeAlias = Literal[
@@ -18,7 +18,7 @@ SchemaStep: TypeAlias = _Unwrapping | _Coercing
 _GUESSES = _LEXICAL_GUESSES | frozenset(get_args(_Coercing))
 
 
-class Step(Value, frozen=True):
+class RepairStep(Value, frozen=True):
     """One step of a repair. `path` is its location; empty for the text as a whole."""
 
     name: LexicalStep | SchemaStep

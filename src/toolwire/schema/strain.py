@@ -12,12 +12,12 @@ from ..ir.pointer import JSON, Object
 from .conform import subschemas, walk
 from .dialects import Dialect
 
-__all__ = ["doubts", "estimated_states"]
+__all__ = ["estimated_states", "provider_risks"]
 
 _ENOUGH = 10**9
 
 
-def doubts(schema: Object, dialect: Dialect) -> Iterator[str]:
+def provider_risks(schema: Object, dialect: Dialect) -> Iterator[str]:
     """Yield the reasons why the dialect's provider may reject a schema that breaks none of its rules."""
     if dialect.likely_depth is not None:
         depth = max(around for _, _, around in walk(schema))

@@ -16,7 +16,7 @@ from ..ir.pointer import JSON, join
 from ..ir.text import dumps, to_bytes
 from ..ir.value import Value
 from ..stream.strict import parse
-from .effort import Effort
+from .effort import ValidationCost
 from .formats import checks_for
 from .matching import Matching
 from .nullable import with_null_type
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["DEPTH", "Problem", "Validator", "depth_of", "has_large_patterns", "validator"]
 
 DEPTH = 64
-MOST_PROBLEMS = 50
-MOST_EFFORT = 1_000_000
+MAX_PROBLEMS = 50
+MAX_VALIDATION_COST = 1_000_000
 """Schemas that may be applied to parts of one value: about a quarter of a second."""
-MOST_LISTED = 20_000
+MAX_LISTING_COST = 20_000
 """The limit for listing problems: the engine collects one error for every branch that does not match."""
 _CERTAIN = 50_000_000
 """Product of the sizes of schema and value below which validation is always fast."""
@@ -58,24 +58,24 @@ class Problem(Value, frozen=True):
 
 
 class Validator:
-    """A compiled validator for one schema. `findings`: the patterns that are not checked, with pointer and reason."""
+    """A compiled validator for one schema. `unchecked_patterns`: the patterns that are not checked, with pointer and reason."""
 
-    __slots__ = ("_check", "_effort", "_matching", "_multiplies", "_refers", "_size", "findings")
+    __slots__ = ("_check", "_cost", "_matching", "_multiplies", "_refers", "_size", "unchecked_patterns")
 
     def __init__(self, schema: JSON) -> None:
         if depth_of(schema) > DEPTH:
             raise SchemaError(f"the schema is nested deeper than {DEPTH} levels", hint="flatten it or use $ref")
         text = to_bytes(schema)
         unchecked = unchecked_patterns(schema) if b'"pattern' in text else []
-        self.findings = [str(one) for one in unchecked]
+        self.unchecked_patterns = [str(one) for one in unchecked]
         if b'"nullable"' in text:
             schema = with_null_type(schema)
         if unchecked:
             schema = without_patterns(schema, frozenset(one.pattern for one in unchecked))
         self._size = size_of(schema)
-        self._effort = Effort(schema)
+        self._cost = ValidationCost(schema)
         self._refers = b'"$ref"' in text or b'Ref"' in text
-        self._multiplies = self._refers and self._effort.multiplies()
+        self._multiplies = self._refers and self._cost.has_many_paths()
         self._matching = Matching(schema) if b'"pattern' in text else None
         self._check = _compile(schema)
 
@@ -98,7 +98,7 @@ class Validator:
             return _UNMATCHED
         if not self._multiplies and (self._size < _CERTAIN // 1_000_000 or self._size * size_of(value) < _CERTAIN):
             return None
-        return _UNCHECKED if self._effort.of(value, MOST_EFFORT) >= MOST_EFFORT else None
+        return _UNCHECKED if self._cost.of(value, MAX_VALIDATION_COST) >= MAX_VALIDATION_COST else None
 
     def problems(self, value: JSON) -> tuple[Problem, ...]:
         """List the problems, at most fifty."""
@@ -109,13 +109,13 @@ class Validator:
         if self._check.is_valid(value):
             return ()
         # without references, the work is bounded by the product of the sizes
-        if self._refers or self._size * size_of(value) > MOST_LISTED:
-            if self._effort.of(value, MOST_LISTED) >= MOST_LISTED:
+        if self._refers or self._size * size_of(value) > MAX_LISTING_COST:
+            if self._cost.of(value, MAX_LISTING_COST) >= MAX_LISTING_COST:
                 return (Problem("", "effort", _UNLISTED),)
         found: list[Problem] = []
         for error in self._check.iter_errors(value):
             found.append(_problem(error))
-            if len(found) == MOST_PROBLEMS:
+            if len(found) == MAX_PROBLEMS:
                 break
         return tuple(found)
 

@@ -12,9 +12,9 @@ import re
 from ..ir.errors import BrokenJSON
 from .locate import pointer_at
 from .quotes import QUOTES, StringReader
-from .reading import Reading, ambiguous, invalid, truncated
+from .reading import RepairAttempt, ambiguous, invalid, truncated
 
-__all__ = ["DEPTH", "Mender"]
+__all__ = ["DEPTH", "JsonRewriter"]
 
 DEPTH = 200
 
@@ -51,21 +51,21 @@ _MAY_FOLLOW = {
 }
 
 
-class Mender:
-    """Read one value from `text[at:end]`. `mend` returns it as JSON and leaves `at` after the value."""
+class JsonRewriter:
+    """Read one value from `text[at:end]`. `rewrite` returns it as JSON and leaves `at` after the value."""
 
     __slots__ = ("_end", "_fresh", "_open", "_reading", "_text", "_written", "at")
 
-    def __init__(self, text: str, at: int, end: int, reading: Reading) -> None:
+    def __init__(self, text: str, at: int, end: int, attempt: RepairAttempt) -> None:
         self.at = at
         self._text = text
         self._end = end
-        self._reading = reading
+        self._reading = attempt
         self._open: list[str] = []
         self._fresh = False  # directly after an opening bracket
         self._written: list[str] = []
 
-    def mend(self) -> str:
+    def rewrite(self) -> str:
         try:
             self._value()
             while self._open:
@@ -82,7 +82,7 @@ class Mender:
     def _close_all(self) -> None:
         if self._fresh or not self._reading.finished:
             raise truncated(f"in {'an object' if self._open[-1] == '{' else 'an array'}", self.at)
-        self._reading.take("closed_containers")
+        self._reading.record_step("closed_containers")
         self._reading.closed = len(self._open)
         while self._open:
             self._written.append(_CLOSERS[self._open.pop()])
@@ -96,13 +96,15 @@ class Mender:
         if not self._fresh:
             self._comma(closer)
             if self._text[self.at] == closer:
-                self._reading.take("trailing_comma")
+                self._reading.record_step("trailing_comma")
                 self._close(closer)
                 return
             self._written.append(",")
         self._fresh = False
         sound = (
-            None if self._reading.guessing == "quotes" else _SOUND[self._open[-1]].match(self._text, self.at, self._end)
+            None
+            if self._reading.guess_kind == "quotes"
+            else _SOUND[self._open[-1]].match(self._text, self.at, self._end)
         )
         if sound is not None:
             self._written.append(sound.group())
@@ -124,8 +126,8 @@ class Mender:
             self._skip()
             if self.at == self._end:
                 raise truncated("after a comma", self.at)
-        elif self._reading.guessing == "punctuation" and (closer == "}" or self._text[self.at] in _VALUE_STARTS):
-            self._reading.take("missing_comma")
+        elif self._reading.guess_kind == "punctuation" and (closer == "}" or self._text[self.at] in _VALUE_STARTS):
+            self._reading.record_step("missing_comma")
         else:
             raise invalid(f"expected a comma or {closer}, got {self._shown()}", self.at)
 
@@ -135,7 +137,7 @@ class Mender:
         if char in QUOTES:
             self._string(char, is_key=True)
         elif name is not None:
-            self._reading.take("unquoted_key")
+            self._reading.record_step("unquoted_key")
             self._written.append(f'"{name.group()}"')
             self.at = name.end()
         else:
@@ -145,8 +147,8 @@ class Mender:
             raise truncated("after a key", self.at)
         if self._text[self.at] == ":":
             self.at += 1
-        elif self._reading.guessing == "punctuation" and char in QUOTES and self._text[self.at] in _VALUE_STARTS:
-            self._reading.take("missing_colon")
+        elif self._reading.guess_kind == "punctuation" and char in QUOTES and self._text[self.at] in _VALUE_STARTS:
+            self._reading.record_step("missing_colon")
         else:
             raise invalid(f"expected a colon, got {self._shown()}", self.at)
         self._written.append(":")
@@ -169,15 +171,15 @@ class Mender:
             self._scalar()
 
     def _string(self, opener: str, *, is_key: bool) -> None:
-        guessing = self._reading.guessing == "quotes" and not is_key and bool(self._open)
+        guess_kind = self._reading.guess_kind == "quotes" and not is_key and bool(self._open)
         sound = _SOUND_STRING.match(self._text, self.at, self._end)
-        if sound is not None and not guessing:
+        if sound is not None and not guess_kind:
             self._written.append(sound.group())
             self.at = sound.end()
             return
         if opener != '"':
-            self._reading.take("single_quotes" if opener == "'" else "smart_quotes")
-        follow = _MAY_FOLLOW[self._open[-1]] if guessing else _SPACE
+            self._reading.record_step("single_quotes" if opener == "'" else "smart_quotes")
+        follow = _MAY_FOLLOW[self._open[-1]] if guess_kind else _SPACE
         reader = StringReader(
             self._text,
             self._end,
@@ -196,7 +198,7 @@ class Mender:
         literal = _LITERALS.get(word)
         if literal is not None:
             if literal != word:
-                self._reading.take("python_literal")
+                self._reading.record_step("python_literal")
             self._written.append(literal)
             self.at = found.end()
             return
@@ -208,7 +210,7 @@ class Mender:
             return
         number = _plain_number(word)
         if number is not None:
-            self._reading.take("number_form")
+            self._reading.record_step("number_form")
             self._written.append(number)
             self.at = found.end()
             return
@@ -243,7 +245,7 @@ class Mender:
             elif text.startswith("/*", self.at):
                 self._skip_past("*/")
             elif _ODD_SPACE.match(text, self.at):
-                self._reading.take("odd_space")
+                self._reading.record_step("odd_space")
                 self.at += 1
             else:
                 return
@@ -253,7 +255,7 @@ class Mender:
         if stop < 0:
             # It cannot be decided which text belongs to the comment and which to the object.
             raise truncated("in a comment", self.at)
-        self._reading.take("comment")
+        self._reading.record_step("comment")
         self.at = stop + len(mark)
 
     def _shown(self) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .reading import Reading, ambiguous, invalid, truncated
+from .reading import RepairAttempt, ambiguous, invalid, truncated
 
 __all__ = ["QUOTES", "StringReader"]
 
@@ -30,7 +30,7 @@ _APOSTROPHE = re.compile(r"\w'\w")
 _HEX = re.compile(r"[0-9a-fA-F]{0,4}")
 _HEX_CHARACTER = re.compile(r"x[0-9a-fA-F]{2}|U000[0-9a-fA-F]{5}|U0010[0-9a-fA-F]{4}")
 _BACKSLASH = "\\\\"  # as JSON writes it
-_DOUBLE_IT = "write two backslashes for a literal backslash"
+_BACKSLASH_HINT = "write two backslashes for a literal backslash"
 
 
 class StringReader:
@@ -50,11 +50,13 @@ class StringReader:
         "_text",
     )
 
-    def __init__(self, text: str, end: int, closer: str, reading: Reading, may_end: Callable[[int], bool]) -> None:
+    def __init__(
+        self, text: str, end: int, closer: str, attempt: RepairAttempt, may_end: Callable[[int], bool]
+    ) -> None:
         self._text = text
         self._end = end
         self._closer = closer
-        self._reading = reading
+        self._reading = attempt
         self._may_end = may_end
         self._start = 0
         self._pieces: list[str] = []
@@ -78,7 +80,7 @@ class StringReader:
             at = self._escape(stop) if char == "\\" else self._odd(char, stop)
 
     def _closes(self, at: int) -> bool:
-        if self._reading.guessing != "quotes":
+        if self._reading.guess_kind != "quotes":
             return True
         if not self._may_end(at + 1):
             return False
@@ -93,15 +95,15 @@ class StringReader:
 
     def _odd(self, char: str, at: int) -> int:
         if char < " ":
-            self._reading.take("control_character")
+            self._reading.record_step("control_character")
             self._pieces.append(_SHORT.get(char) or f"\\u{ord(char):04x}")
             return at + 1
         if char == '"' != self._closer:
             self._pieces.append('\\"')
             return at + 1
-        if self._reading.guessing != "quotes":
+        if self._reading.guess_kind != "quotes":
             raise ambiguous("unescaped quotes inside quotes", at, "escape quotes inside strings")
-        self._reading.take("inner_quotes")
+        self._reading.record_step("inner_quotes")
         self._damaged = True
         self._inner += _APOSTROPHE.match(self._text, at - 1) is None
         self._pieces.append('\\"' if char == '"' else char)
@@ -136,7 +138,7 @@ class StringReader:
         if stop == self._end:
             raise truncated("in an escape", at)
         if stop > at + 2 or self._text[stop] == "{":
-            raise invalid("a \\u escape lacks its four digits", at, _DOUBLE_IT)
+            raise invalid("a \\u escape lacks its four digits", at, _BACKSLASH_HINT)
         return self._keep(at)
 
     def _foreign(self, at: int) -> int:
@@ -145,7 +147,7 @@ class StringReader:
         follows = self._text[at + 1]
         if hexadecimal is None and follows not in "'\n":
             return 0
-        doubt = ambiguous(f"\\{'n' if follows == chr(10) else follows} is not a JSON escape", at, _DOUBLE_IT)
+        doubt = ambiguous(f"\\{'n' if follows == chr(10) else follows} is not a JSON escape", at, _BACKSLASH_HINT)
         if self._reading.choose(2, "chosen_escape", doubt) == 0:
             return self._keep(at)
         if hexadecimal is not None:
@@ -156,7 +158,7 @@ class StringReader:
         return at + 2
 
     def _keep(self, at: int) -> int:
-        self._reading.take("lone_backslash")
+        self._reading.record_step("lone_backslash")
         self._lone = True
         self._pieces.append(_BACKSLASH)
         return at + 1
@@ -164,7 +166,7 @@ class StringReader:
     def _settle(self) -> None:
         if not self._lone or not self._literal:
             return
-        doubt = ambiguous("some backslashes cannot be escapes, others may be", self._start, _DOUBLE_IT)
+        doubt = ambiguous("some backslashes cannot be escapes, others may be", self._start, _BACKSLASH_HINT)
         if self._reading.choose(2, "chosen_escape", doubt):
             for index, piece in self._literal:
                 self._pieces[index] = piece

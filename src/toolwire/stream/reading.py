@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, get_args
 
 from ..ir.errors import BrokenJSON
 
-__all__ = ["GUESSES", "Guessing", "LexicalStep", "Reading", "ambiguous", "invalid", "truncated"]
+__all__ = ["GUESSES", "GuessKind", "LexicalStep", "RepairAttempt", "ambiguous", "invalid", "truncated"]
 
 _Lossless: TypeAlias = Literal[
     "odd_space",
@@ -36,31 +36,31 @@ _Guess: TypeAlias = Literal[
 LexicalStep: TypeAlias = _Lossless | _Guess
 GUESSES: frozenset[str] = frozenset(get_args(_Guess))
 
-Guessing: TypeAlias = Literal["punctuation", "quotes"]
+GuessKind: TypeAlias = Literal["punctuation", "quotes"]
 """The assumed defect: commas and colons were left out, or quotes inside strings were not escaped."""
 
 
-class Reading:
+class RepairAttempt:
     """The steps and choices of one attempt."""
 
-    __slots__ = ("_given", "_made", "closed", "finished", "guessing", "steps")
+    __slots__ = ("_given", "_made", "closed", "finished", "guess_kind", "steps")
 
-    def __init__(self, finished: bool, guessing: Guessing | None = None, given: tuple[int, ...] = ()) -> None:
+    def __init__(self, finished: bool, guessing: GuessKind | None = None, given: tuple[int, ...] = ()) -> None:
         self.finished = finished
-        self.guessing = guessing
+        self.guess_kind = guessing
         self.steps: dict[LexicalStep, None] = {}
         self.closed = 0  # number of brackets missing at the end
         self._given = given
         self._made: list[tuple[int, int]] = []  # (chosen, out of so many)
 
-    def take(self, step: LexicalStep) -> None:
+    def record_step(self, step: LexicalStep) -> None:
         self.steps[step] = None
 
     def choose(self, ways: int, step: LexicalStep, otherwise: BrokenJSON) -> int:
         """Choose one of several readings, or raise `otherwise` if guessing is off."""
-        if self.guessing is None:
+        if self.guess_kind is None:
             raise otherwise
-        self.take(step)
+        self.record_step(step)
         turn = len(self._made)
         chosen = self._given[turn] if turn < len(self._given) else 0
         self._made.append((chosen, ways))

@@ -14,14 +14,14 @@ from ..ir.errors import BrokenJSON, ProtocolError
 from ..ir.pointer import JSON
 from ..ir.text import dumps
 from ..ir.value import Value
-from .mender import Mender
-from .reading import GUESSES, Guessing, LexicalStep, Reading
+from .mender import JsonRewriter
+from .reading import GUESSES, GuessKind, LexicalStep, RepairAttempt
 from .strict import LIMIT, parse
-from .surroundings import drop_after, find_end, find_start
+from .surroundings import check_trailing_text, find_end, find_start
 
-__all__ = ["GUESSES", "MOST_READINGS", "LexicalStep", "Repaired", "mend", "readings"]
+__all__ = ["GUESSES", "MAX_INTERPRETATIONS", "LexicalStep", "Repaired", "interpretations", "repair_json"]
 
-MOST_READINGS = 64
+MAX_INTERPRETATIONS = 64
 
 
 class Repaired(Value, frozen=True):
@@ -33,7 +33,7 @@ class Repaired(Value, frozen=True):
     """The number of brackets missing at the end, counted from the outermost."""
 
 
-def mend(text: str, *, finished: bool = True) -> Repaired:
+def repair_json(text: str, *, finished: bool = True) -> Repaired:
     r"""Read `text`; raise BrokenJSON if it has no reading or several. `finished`: the model stopped by itself.
 
     >>> mend('```json\n{city: "Paris", "days": [1, 2,], // or 3\n}\n```')
@@ -48,47 +48,47 @@ def mend(text: str, *, finished: bool = True) -> Repaired:
     except ProtocolError as error:
         if len(text) > LIMIT:
             raise BrokenJSON(error.message, reason="invalid", hint="write less") from None
-        return _read(text, Reading(finished))
+        return _read(text, RepairAttempt(finished))
 
 
-def readings(text: str, *, finished: bool = True) -> Iterator[Repaired]:
+def interpretations(text: str, *, finished: bool = True) -> Iterator[Repaired]:
     """Yield each reading that guessing allows once; raise BrokenJSON if there are too many."""
     seen: set[str] = set()
-    guesses: tuple[Guessing, ...] = ("punctuation", "quotes")
-    for guessing in guesses:
-        for found in _all_readings(text, finished, guessing):
+    guesses: tuple[GuessKind, ...] = ("punctuation", "quotes")
+    for guess_kind in guesses:
+        for found in _search_interpretations(text, finished, guess_kind):
             written = dumps(found.value)
             if written not in seen:
                 seen.add(written)
                 yield found
 
 
-def _all_readings(text: str, finished: bool, guessing: Guessing) -> Iterator[Repaired]:
+def _search_interpretations(text: str, finished: bool, guess_kind: GuessKind) -> Iterator[Repaired]:
     choices: tuple[int, ...] | None = ()
-    for _ in range(MOST_READINGS):
+    for _ in range(MAX_INTERPRETATIONS):
         assert choices is not None
-        reading = Reading(finished, guessing, choices)
+        attempt = RepairAttempt(finished, guess_kind, choices)
         try:
-            yield _read(text, reading)
+            yield _read(text, attempt)
         except BrokenJSON:
             pass  # not a valid reading
-        choices = reading.next_choices()
+        choices = attempt.next_choices()
         if choices is None:
             return
     raise BrokenJSON(
-        f"ambiguous: more than {MOST_READINGS} readings",
+        f"ambiguous: more than {MAX_INTERPRETATIONS} readings",
         reason="ambiguous",
         hint="escape quotes and backslashes inside strings",
     )
 
 
-def _read(text: str, reading: Reading) -> Repaired:
-    start = find_start(text, reading)
-    end = find_end(text, reading)
-    mender = Mender(text, start, max(start, end), reading)
-    written = mender.mend()
-    drop_after(text, mender.at, end, reading)
+def _read(text: str, attempt: RepairAttempt) -> Repaired:
+    start = find_start(text, attempt)
+    end = find_end(text, attempt)
+    mender = JsonRewriter(text, start, max(start, end), attempt)
+    written = mender.rewrite()
+    check_trailing_text(text, mender.at, end, attempt)
     try:
-        return Repaired(parse(written), tuple(reading.steps), reading.closed)
+        return Repaired(parse(written), tuple(attempt.steps), attempt.closed)
     except ProtocolError as error:
         raise BrokenJSON(error.message, reason="invalid", pointer=error.pointer, hint=error.hint) from None

@@ -17,7 +17,7 @@ from ..ir.errors import ProtocolError
 from ..ir.pointer import JSON, Object
 from .locate import infinite_pointer, mask_escapes, offset_of, pointer_at
 
-__all__ = ["LIMIT", "as_bytes", "kind_of", "parse", "parse_arguments", "parse_object"]
+__all__ = ["LIMIT", "as_bytes", "parse", "parse_arguments", "parse_object", "type_label"]
 
 LIMIT = 64 * 1024 * 1024
 MEMBERS = 250_000
@@ -36,7 +36,7 @@ _EXPONENT = re.compile(rb"[0-9][eE]\+?[0-9]{3}").search
 _next_key = re.compile(rb'(?:[^"]*+"[^"]*+"(?!\s*+:))*+[^"]*+"[^"]*+"\s*+:').match
 _POSITION = re.compile(r"(.*?) at line (\d+) column (\d+)$", re.DOTALL)
 
-_WORDS = {
+_PARSER_MESSAGES = {
     "expected value": "a value is missing or is not JSON",
     "EOF while parsing": "the document ends in the middle of a value",
     "recursion limit exceeded": "nested more than 200 levels deep",
@@ -97,7 +97,7 @@ def parse_object(data: bytes | str, *, limit: int = LIMIT) -> Object:
     """Like `parse`, for documents that must be objects."""
     value = parse(data, limit=limit)
     if type(value) is not dict:
-        raise ProtocolError(f"expected a JSON object, got {kind_of(value)}")
+        raise ProtocolError(f"expected a JSON object, got {type_label(value)}")
     return value
 
 
@@ -122,7 +122,7 @@ def parse_arguments(raw: str) -> tuple[Object | None, Literal["complete", "trunc
     return (value, "complete") if type(value) is dict else (None, "invalid")
 
 
-_STOPS_EARLY = _WORDS["EOF while parsing"]
+_STOPS_EARLY = _PARSER_MESSAGES["EOF while parsing"]
 
 
 def _explain(data: bytes, reason: str) -> ProtocolError:
@@ -135,7 +135,7 @@ def _explain(data: bytes, reason: str) -> ProtocolError:
     pointer = pointer_at(data, offset_of(data, line, column))
     if words.startswith("Detected duplicate key"):
         return ProtocolError(f"duplicate key {words[23:]} (line {line}, column {column})", pointer=pointer)
-    for start, plain in _WORDS.items():
+    for start, plain in _PARSER_MESSAGES.items():
         if words.startswith(start):
             words = plain
     return ProtocolError(f"not JSON: {words} (line {line}, column {column})", pointer=pointer)
@@ -144,6 +144,6 @@ def _explain(data: bytes, reason: str) -> ProtocolError:
 _KINDS = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
 
 
-def kind_of(value: JSON) -> str:
+def type_label(value: JSON) -> str:
     """Return the name of a value's JSON type with its article: "an array"."""
     return _KINDS.get(type(value), "a number")

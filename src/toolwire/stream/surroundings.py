@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from .reading import LexicalStep, Reading, ambiguous, invalid
+from .reading import LexicalStep, RepairAttempt, ambiguous, invalid
 
-__all__ = ["drop_after", "find_end", "find_start"]
+__all__ = ["check_trailing_text", "find_end", "find_start"]
 
 _SPACE = r"[\s\ufeff\u200b\u2060]*+"
 _STARTS = re.compile(r"[{\[\"'“]")
@@ -27,13 +27,13 @@ _PROSE_BEHIND = re.compile(r"(?![,:=\"'“”)&|+])[^{}\[\]]*+")
 _MEMBER = re.compile(r"[\"'”]\s*+[:=]|(?:^|[\n,])[^\S\n]*+[\w-]++\s*+:\s*+$")  # `key:` is not a sentence
 
 
-def find_start(text: str, reading: Reading) -> int:
+def find_start(text: str, attempt: RepairAttempt) -> int:
     """Return the position where the value begins."""
     at = 0
     while (found := _BEFORE.match(text, at)) is not None:
-        reading.take(_STEPS[found.lastgroup])
+        attempt.record_step(_STEPS[found.lastgroup])
         at = found.end()
-    at = _skip(text, at, len(text), reading)
+    at = _skip(text, at, len(text), attempt)
     if at == len(text):
         raise invalid("the text is empty", at)
     if _STARTS.match(text, at):
@@ -44,11 +44,11 @@ def find_start(text: str, reading: Reading) -> int:
     before = text[at : bracket.start()].rstrip()
     if _PROSE_BEFORE.fullmatch(before) is None or _MEMBER.search(before):
         raise invalid(f"expected an object, got {before[:16]!r}", at)
-    reading.take("prose")
+    attempt.record_step("prose")
     return bracket.start()
 
 
-def find_end(text: str, reading: Reading) -> int:
+def find_end(text: str, attempt: RepairAttempt) -> int:
     """Return the end of the text before trailing tokens and a fence: an open container may be closed there."""
     end = len(text)
     while True:
@@ -57,34 +57,34 @@ def find_end(text: str, reading: Reading) -> int:
         nearest = max(end - _LONGEST_MARK, 0)
         start = max(text.rfind("<", nearest, end), text.rfind("[", nearest, end))
         if text.endswith("```", 0, end):
-            reading.take("code_fence")
+            attempt.record_step("code_fence")
             end -= 3
         elif start >= 0 and _LAST_MARK.fullmatch(text, start, end):
-            reading.take("tool_token")
+            attempt.record_step("tool_token")
             end = start
         else:
             return end
 
 
-def drop_after(text: str, at: int, end: int, reading: Reading) -> None:
+def check_trailing_text(text: str, at: int, end: int, attempt: RepairAttempt) -> None:
     """Drop the text after the value; raise if it could belong to the value."""
     while (found := _BEHIND.match(text, at, end)) is not None:
-        reading.take(_STEPS[found.lastgroup])
+        attempt.record_step(_STEPS[found.lastgroup])
         at = found.end()
-    at = _skip(text, at, end, reading)
+    at = _skip(text, at, end, attempt)
     if at == end:
         return
     if _BRACKET.search(text, at, end):
         raise ambiguous("more than one value", at, "write one JSON object and nothing else")
     # A reading that guesses about the inside of a document must not also treat its end as prose.
-    if reading.guessing or _PROSE_BEHIND.fullmatch(text, at, end) is None:
+    if attempt.guess_kind or _PROSE_BEHIND.fullmatch(text, at, end) is None:
         raise invalid(f"unexpected text after the value: {text[at : at + 16]!r}", at)
-    reading.take("prose")
+    attempt.record_step("prose")
 
 
-def _skip(text: str, at: int, end: int, reading: Reading) -> int:
+def _skip(text: str, at: int, end: int, attempt: RepairAttempt) -> int:
     while at < end and (text[at].isspace() or text[at] in "\ufeff\u200b\u2060"):
         if text[at] not in " \t\r\n":
-            reading.take("odd_space")
+            attempt.record_step("odd_space")
         at += 1
     return at

@@ -20,8 +20,8 @@ from .wire_suite import Check, wire_checks
 __all__ = [
     "Check",
     "ExpectedCall",
-    "Partly",
-    "Raw",
+    "PartialReply",
+    "RawReply",
     "Recorded",
     "ScriptedModel",
     "TextVector",
@@ -45,7 +45,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .traces import Trace, load_trace, script_of
-    from .upstream import Partly, Raw, Recorded, Upstream
+    from .upstream import PartialReply, RawReply, Recorded, Upstream
 
 
 def __getattr__(name: str) -> object:

@@ -49,7 +49,7 @@ def _means(wire: Wire, vector: Vector) -> None:
 
 
 def _is_recognised(wire: Wire, vector: Vector) -> None:
-    judge = wire.signs.get(vector.kind)
+    judge = wire.detection.get(vector.kind)
     points = 0 if judge is None else judge(vector.body)
     assert points, f"{wire.name} does not recognise its own {vector.kind}"
 

@@ -13,9 +13,22 @@ import random
 from collections.abc import Iterator
 
 from ..ir.pointer import JSON
-from ..schema.fits import Target
-from ..schema.nodes import Any, Array, Boolean, Enum, Node, Null, Number, Record, Ref, String, Tuple, Union
-from ..schema.read import Source, read
+from ..schema.fits import RefResolver
+from ..schema.nodes import (
+    AnyNode,
+    ArrayNode,
+    BooleanNode,
+    EnumNode,
+    Node,
+    NullNode,
+    NumberNode,
+    ObjectNode,
+    RefNode,
+    StringNode,
+    TupleNode,
+    UnionNode,
+)
+from ..schema.read import ParsedSchema, parse_schema
 from ..schema.validate import Validator
 from .regex import matching
 
@@ -23,7 +36,7 @@ __all__ = ["instances"]
 
 _DEPTH = 5
 _TRIES = 6
-_WORDS = ("", "a", "Paris", "hello world", "naïve café", "2", "null", '{"a": 1}', "x" * 40, "line\nbreak")
+_SAMPLE_STRINGS = ("", "a", "Paris", "hello world", "naïve café", "2", "null", '{"a": 1}', "x" * 40, "line\nbreak")
 _FORMATS = {
     "date-time": ("2026-01-31T10:20:30Z", "1999-12-31T23:59:59+02:00"),
     "date": ("2026-01-31", "2000-02-29"),
@@ -49,9 +62,9 @@ _FORMATS = {
 
 def instances(schema: JSON, *, seed: str = "", count: int = 12, validator: Validator | None = None) -> Iterator[JSON]:
     """Yield up to `count` values that the schema accepts."""
-    source = read(schema)
+    source = parse_schema(schema)
     check = Validator(schema) if validator is None else validator
-    maker = _Maker(source, random.Random(seed))
+    maker = _InstanceGenerator(source, random.Random(seed))
     for _ in range(count):
         for _ in range(_TRIES):
             value = maker.make(source.root, 0)
@@ -60,35 +73,39 @@ def instances(schema: JSON, *, seed: str = "", count: int = 12, validator: Valid
                 break
 
 
-class _Maker:
-    def __init__(self, source: Source, chance: random.Random) -> None:
+class _InstanceGenerator:
+    def __init__(self, source: ParsedSchema, chance: random.Random) -> None:
         self._chance = chance
-        self._target: Target = lambda pointer: source.root if pointer == "" else source.defs.get(pointer)
+        self._target: RefResolver = lambda pointer: source.root if pointer == "" else source.defs.get(pointer)
 
     def make(self, node: Node, depth: int) -> JSON:
         chance = self._chance
-        if isinstance(node, Enum):
+        if isinstance(node, EnumNode):
             return chance.choice(node.values)
-        if isinstance(node, String):
+        if isinstance(node, StringNode):
             return self._string(node)
-        if isinstance(node, Number):
+        if isinstance(node, NumberNode):
             return self._number(node)
-        if isinstance(node, Boolean):
+        if isinstance(node, BooleanNode):
             return chance.random() < 0.5
-        if isinstance(node, Record):
+        if isinstance(node, ObjectNode):
             return self._object(node, depth)
-        if isinstance(node, Array):
+        if isinstance(node, ArrayNode):
             size = self._size(node.min_items, node.max_items, depth)
-            return [self.make(node.items or Any(), depth + 1) for _ in range(size)]
-        if isinstance(node, Tuple):
+            return [self.make(node.items or AnyNode(), depth + 1) for _ in range(size)]
+        if isinstance(node, TupleNode):
             return self._tuple(node, depth)
-        if isinstance(node, Union):
-            shallow = [branch for branch in node.branches if isinstance(branch, (Null, Enum, String, Number, Boolean))]
+        if isinstance(node, UnionNode):
+            shallow = [
+                branch
+                for branch in node.branches
+                if isinstance(branch, (NullNode, EnumNode, StringNode, NumberNode, BooleanNode))
+            ]
             return self.make(chance.choice(shallow if depth > _DEPTH and shallow else node.branches), depth)
-        if isinstance(node, Ref):
+        if isinstance(node, RefNode):
             found = self._target(node.target)
-            return self.make(found if found is not None and depth < 4 * _DEPTH else Null(), depth + 1)
-        if isinstance(node, Null):
+            return self.make(found if found is not None and depth < 4 * _DEPTH else NullNode(), depth + 1)
+        if isinstance(node, NullNode):
             return None
         return chance.choice((None, True, 0, 1.5, "text", [1, "a"], {"k": [None]}, {}))
 
@@ -96,19 +113,19 @@ class _Maker:
         most = low if depth > _DEPTH else low + 2
         return self._chance.randint(low, most if high is None else min(high, max(most, low)))
 
-    def _string(self, node: String) -> str:
+    def _string(self, node: StringNode) -> str:
         if node.pattern is not None:
             return matching(node.pattern, self._chance)
         if node.format in _FORMATS:
             return self._chance.choice(_FORMATS[node.format])
-        text = self._chance.choice(_WORDS)
+        text = self._chance.choice(_SAMPLE_STRINGS)
         while len(text) < node.min_length:
             text += self._chance.choice("abc xyz0")
         return text if node.max_length is None else text[: node.max_length]
 
-    def _number(self, node: Number) -> float:
-        low = node.minimum if node.minimum is not None else node.above
-        high = node.maximum if node.maximum is not None else node.below
+    def _number(self, node: NumberNode) -> float:
+        low = node.minimum if node.minimum is not None else node.exclusive_minimum
+        high = node.maximum if node.maximum is not None else node.exclusive_maximum
         if low is None and high is None:
             low, high = -3, 100
         low = low if low is not None else (high or 0) - 10
@@ -120,13 +137,13 @@ class _Maker:
             return low
         picked = self._chance.choice((first, last, first + 1, self._chance.uniform(first, last)))
         value = max(min(round(picked), last), first) * step
-        if node.above is not None and value <= node.above:
+        if node.exclusive_minimum is not None and value <= node.exclusive_minimum:
             value += step
-        if node.below is not None and value >= node.below:
+        if node.exclusive_maximum is not None and value >= node.exclusive_maximum:
             value -= step
         return int(value) if node.integer or (value == int(value) and self._chance.random() < 0.5) else value
 
-    def _object(self, node: Record, depth: int) -> dict[str, JSON]:
+    def _object(self, node: ObjectNode, depth: int) -> dict[str, JSON]:
         chance = self._chance
         likely = 0.0 if depth > _DEPTH else chance.choice((0.0, 0.5, 1.0))
         out: dict[str, JSON] = {}
@@ -134,15 +151,15 @@ class _Maker:
             if name in node.required or chance.random() < likely:
                 out[name] = self.make(inner, depth + 1)
         if node.rest is not None and depth <= _DEPTH:
-            low = node.residue.get("minProperties", 0) if type(node.residue.get("minProperties")) is int else 0
+            low = node.unmodelled.get("minProperties", 0) if type(node.unmodelled.get("minProperties")) is int else 0
             for key in chance.sample(("k1", "other key", "x-y", "ключ"), chance.randint(min(low, 3), 3)):
                 out.setdefault(key, self.make(node.rest, depth + 1))
         return out
 
-    def _tuple(self, node: Tuple, depth: int) -> list[JSON]:
+    def _tuple(self, node: TupleNode, depth: int) -> list[JSON]:
         most = len(node.items) + (2 if node.rest is not None else 0)
         size = self._chance.randint(
             min(node.min_items, most), most if node.max_items is None else min(most, node.max_items)
         )
         nodes = [*node.items, *([node.rest] * max(size - len(node.items), 0))]
-        return [self.make(inner or Any(), depth + 1) for inner in nodes[:size]]
+        return [self.make(inner or AnyNode(), depth + 1) for inner in nodes[:size]]

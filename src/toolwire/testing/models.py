@@ -16,7 +16,7 @@ from ..ir.response import Response, Stop
 
 __all__ = ["ScriptedModel", "says"]
 
-Line: TypeAlias = Response | Callable[[Request], Response]
+ScriptedAnswer: TypeAlias = Response | Callable[[Request], Response]
 
 
 def says(*parts: Part | str) -> Response:
@@ -29,7 +29,7 @@ def says(*parts: Part | str) -> Response:
 class ScriptedModel:
     """A model that returns its lines in order; a line may be a function of the request. `heard` lists the requests."""
 
-    def __init__(self, lines: Iterable[Line]) -> None:
+    def __init__(self, lines: Iterable[ScriptedAnswer]) -> None:
         self.model = "scripted"
         self.heard: list[Request] = []
         self._lines = list(lines)

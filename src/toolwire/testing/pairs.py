@@ -34,13 +34,13 @@ def unexplained_in_request(before: Request, after: Request, losses: Iterable[Los
     losses = list(losses)
     unexplained = _compare(_request_fields(before), _request_fields(after), losses)
     unexplained += _compare_tools(before.tools, after.tools, losses)
-    return unexplained + _compare_said(_said_in(before), _said_in(after), losses)
+    return unexplained + _compare_statements(_request_statements(before), _request_statements(after), losses)
 
 
 def unexplained_in_response(before: Response, after: Response, losses: Iterable[Loss]) -> list[str]:
     losses = list(losses)
     unexplained = _compare(_response_fields(before), _response_fields(after), losses)
-    return unexplained + _compare_said(_answered_in(before), _answered_in(after), losses)
+    return unexplained + _compare_statements(_response_statements(before), _response_statements(after), losses)
 
 
 def _request_fields(request: Request) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class _Links:
         return self._numbers.get(result.call_id, -1)
 
 
-def _said_in(request: Request) -> list[Statement]:
+def _request_statements(request: Request) -> list[Statement]:
     links = _Links()
     said: list[Statement] = []
     for index, message in enumerate(request.messages):
@@ -162,7 +162,7 @@ def _said_in(request: Request) -> list[Statement]:
     return said
 
 
-def _answered_in(response: Response) -> list[Statement]:
+def _response_statements(response: Response) -> list[Statement]:
     links = _Links()
     said = [(f"/parts/{number}", _words(part, links)) for number, part in enumerate(response.parts)]
     for choice, other in enumerate(response.alternatives):
@@ -190,7 +190,7 @@ def _without_extra(part: Any) -> Any:
     return {key: value for key, value in part.items() if key != "extra"}
 
 
-def _compare_said(before: list[Statement], after: list[Statement], losses: list[Loss]) -> list[str]:
+def _compare_statements(before: list[Statement], after: list[Statement], losses: list[Loss]) -> list[str]:
     said = [statement for statement in before if not _accounts(losses, statement[0])]  # all of these must be preserved
     unexplained = [path for start, end, _ in _changes(said, after) for path, _ in said[start:end]]
     if not any(loss.action in _INSTEAD for loss in losses):

@@ -16,14 +16,14 @@ from ..ir.errors import SchemaError
 from ..ir.pointer import JSON, Object
 from ..schema.conform import violations
 from ..schema.dialects import Dialect
-from ..schema.fits import same
+from ..schema.fits import json_equal
 from ..schema.validate import Validator
 from .instances import instances
 
-__all__ = ["Verdict", "judge"]
+__all__ = ["PreservationResult", "check_preservation"]
 
 
-class Verdict(NamedTuple):
+class PreservationResult(NamedTuple):
     conforms: bool
     complete: bool
     sound: bool
@@ -40,7 +40,7 @@ class Verdict(NamedTuple):
         return self.perfect or self.reported
 
 
-def judge(
+def check_preservation(
     schema: Object,
     lowered: Object,
     dialect: Dialect,
@@ -50,7 +50,7 @@ def judge(
     reported: bool = False,
     seed: str = "",
     count: int = 12,
-) -> Verdict | None:
+) -> PreservationResult | None:
     """Measure the preservation; None if the schema is invalid or no value of it could be generated."""
     try:
         original = Validator(schema)
@@ -63,16 +63,16 @@ def judge(
         written_by = lowered if lowered == schema else closed(lowered)
         there = Validator(written_by)
     except SchemaError:
-        return Verdict(False, False, False, reported)
+        return PreservationResult(False, False, False, reported)
     conforms = not violations(lowered, dialect)
     for value in values:
         written = encode(value)
-        if not there.accepts(written) or not same(without_null(lift(written)), without_null(value)):
-            return Verdict(conforms, False, True, reported, value)
+        if not there.accepts(written) or not json_equal(without_null(lift(written)), without_null(value)):
+            return PreservationResult(conforms, False, True, reported, value)
     for value in instances(written_by, seed=seed, count=count, validator=there):
         if not original.accepts(lift(value)):
-            return Verdict(conforms, True, False, reported, value)
-    return Verdict(conforms, True, True, reported)
+            return PreservationResult(conforms, True, False, reported, value)
+    return PreservationResult(conforms, True, True, reported)
 
 
 def closed(schema: JSON) -> JSON:

@@ -13,24 +13,24 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from ..ir.pointer import JSON
-from ..schema.fits import same
+from ..schema.fits import json_equal
 from ..schema.lowering import lower
 from ..schema.validate import Problem, validator
 
-__all__ = ["Refusal", "Where", "refusal"]
+__all__ = ["Enforcement", "ViolationOutcome", "violation_outcome"]
 
-Where = Literal["unwritable", "told", "local", "lifted"]
+Enforcement = Literal["unwritable", "told", "local", "lifted"]
 
 
-class Refusal(NamedTuple):
-    where: Where
+class ViolationOutcome(NamedTuple):
+    enforcement: Enforcement
     problems: tuple[Problem, ...]
     """The problems reported to the model, in the terms of the original."""
     arrives: JSON = None
     """The arguments that the tool receives, if the call has a valid meaning."""
 
 
-def refusal(schema: JSON, dialect: str, arguments: JSON) -> Refusal | None:
+def violation_outcome(schema: JSON, dialect: str, arguments: JSON) -> ViolationOutcome | None:
     """Return the refusal, or None if the arguments are valid."""
     lowered = lower(schema, dialect)
     written = lowered.encode(arguments)
@@ -38,7 +38,7 @@ def refusal(schema: JSON, dialect: str, arguments: JSON) -> Refusal | None:
     problems = validator(schema).problems(arrives)
     admitted = validator(lowered.schema).accepts(written)
     if not admitted and lowered.dialect.enforced:
-        return Refusal("unwritable", problems)
+        return ViolationOutcome("unwritable", problems)
     if problems:
-        return Refusal("local" if admitted else "told", problems)
-    return None if same(arrives, arguments) else Refusal("lifted", (), arrives)
+        return ViolationOutcome("local" if admitted else "told", problems)
+    return None if json_equal(arrives, arguments) else ViolationOutcome("lifted", (), arrives)

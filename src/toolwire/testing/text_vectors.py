@@ -70,14 +70,14 @@ class TextVector(Value, frozen=True):
         ]
 
 
-class _File(Value, frozen=True):
+class _VectorFile(Value, frozen=True):
     tools: dict[str, Object]
     vectors: tuple[TextVector, ...]
 
 
 def load_text_vectors(path: str | Path) -> list[TextVector]:
     """Load the vectors of a file; raise ConfigError for one without a source."""
-    file = msgspec.json.decode(Path(path).read_bytes(), type=_File)
+    file = msgspec.json.decode(Path(path).read_bytes(), type=_VectorFile)
     tools = tuple(Tool(name, None, schema) for name, schema in file.tools.items())
     for vector in file.vectors:
         if not vector.source.strip():

@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from ..gateway.redact import REMOVED
-from ..gateway.trace import Answer, Trace, load
-from .upstream import Line, Partly, Recorded
+from ..gateway.trace import RecordedAnswer, Trace, load_recording
+from .upstream import PartialReply, Recorded, ScriptedReply
 
 __all__ = ["Trace", "load_trace", "script_of"]
 
@@ -21,17 +21,17 @@ _OF_THE_CONNECTION = frozenset({"content-length", "transfer-encoding", "content-
 
 def load_trace(path: str | Path) -> Trace:
     """Load a file of `toolwire trace record`; raise ConfigError for any other file."""
-    return load(Path(path))
+    return load_recording(Path(path))
 
 
-def script_of(trace: Trace, *, in_time: bool = False) -> list[Line]:
+def script_of(trace: Trace, *, in_time: bool = False) -> list[ScriptedReply]:
     """Return the answers of the upstreams, in order and with their chunking; `in_time` also keeps their pauses."""
     return [_line(one.answer, one.ms, in_time=in_time) for one in trace.upstreams if one.answer is not None]
 
 
-def _line(answer: Answer, began: float, *, in_time: bool) -> Line:
+def _line(answer: RecordedAnswer, began: float, *, in_time: bool) -> ScriptedReply:
     if not answer.status:
-        return Partly(then="stall" if (answer.error or "").startswith("Timeout") else "reset")
+        return PartialReply(then="stall" if (answer.error or "").startswith("Timeout") else "reset")
     headers = {
         name: value for name, value in answer.headers.items() if name not in _OF_THE_CONNECTION and value != REMOVED
     }

@@ -6,7 +6,7 @@
     upstream.heard[0].request          # the request in canonical terms
 
 A script is a list of answers, one for each request: a Response or a Fault, encoded for the wire of the request, whole
-or streaming in small pieces; `Raw` for arbitrary bytes; `Recorded` for the bytes of a recording; `Partly` for a
+or streaming in small pieces; `RawReply` for arbitrary bytes; `Recorded` for the bytes of a recording; `PartialReply` for a
 truncated answer; or a function of the request that returns one of these. After the script, every answer is a fault.
 """
 
@@ -30,7 +30,7 @@ from ..stream.strict import parse_object
 from ..wire import get, names
 from ..wire.protocol import Wire
 
-__all__ = ["Heard", "Line", "Partly", "Raw", "Recorded", "Upstream"]
+__all__ = ["PartialReply", "RawReply", "ReceivedRequest", "Recorded", "ScriptedReply", "Upstream"]
 
 _HEAD_END = b"\r\n\r\n"
 _MODEL = "any-model"
@@ -38,7 +38,7 @@ _STREAM = {"content-type": "text/event-stream"}
 _JSON = {"content-type": "application/json"}
 
 
-class Raw(Value, frozen=True):
+class RawReply(Value, frozen=True):
     """An arbitrary answer. A streamed one is sent in small pieces."""
 
     body: bytes = b""
@@ -47,7 +47,7 @@ class Raw(Value, frozen=True):
     streamed: bool = False
 
 
-class Partly(Value, frozen=True):
+class PartialReply(Value, frozen=True):
     """An answer that stops after `size` bytes of its body; None stops before anything is sent.
 
     Then the connection is closed (`cut`), reset, or left open and idle (`stall`).
@@ -66,10 +66,10 @@ class Recorded(Value, frozen=True):
     headers: dict[str, str] = {}
 
 
-Line: TypeAlias = Response | Fault | Raw | Recorded | Partly | Callable[[Request], "Line"]
+ScriptedReply: TypeAlias = Response | Fault | RawReply | Recorded | PartialReply | Callable[[Request], "ScriptedReply"]
 
 
-class Heard(Value, frozen=True):
+class ReceivedRequest(Value, frozen=True):
     """One received request. `wire` and `request` are None if no wire has this path."""
 
     path: str
@@ -96,10 +96,10 @@ class Upstream:
     """
 
     def __init__(
-        self, *script: Line, piece: int = 64, delta: int = 8, pace: float = 0.0, tls: SSLContext | None = None
+        self, *script: ScriptedReply, piece: int = 64, delta: int = 8, pace: float = 0.0, tls: SSLContext | None = None
     ) -> None:
         self.script = list(script)
-        self.heard: list[Heard] = []
+        self.heard: list[ReceivedRequest] = []
         self.connections = 0
         self.disconnects = 0
         self._piece = piece
@@ -134,7 +134,7 @@ class Upstream:
         """Wait until that many clients have disconnected; raise TimeoutError otherwise."""
         await self._until(lambda: self.disconnects >= times, within)
 
-    async def asked(self, times: int = 1, *, within: float = 5.0) -> None:
+    async def wait_for_requests(self, times: int = 1, *, within: float = 5.0) -> None:
         """Wait until that many requests have arrived; raise TimeoutError otherwise."""
         await self._until(lambda: len(self.heard) >= times, within)
 
@@ -190,7 +190,7 @@ class Upstream:
         if isinstance(line, Recorded):
             await _repeat(line, writer)
             return True
-        if not isinstance(line, Partly):
+        if not isinstance(line, PartialReply):
             await self._send(self._said(line, heard), None, writer)
             return True
         if line.size is not None:
@@ -201,7 +201,7 @@ class Upstream:
             writer.transport.abort()
         return False
 
-    def _understood(self, path: str, headers: dict[str, str], body: bytes) -> Heard:
+    def _understood(self, path: str, headers: dict[str, str], body: bytes) -> ReceivedRequest:
         for name, stream, route in self._routes:
             found = route.fullmatch(path)
             if found is not None:
@@ -209,11 +209,11 @@ class Upstream:
                 model = found.groupdict().get("model") or request.model
                 streaming = stream if "model" in route.groupindex else bool(request.stream)
                 request = replace(request, model=model, stream=streaming or request.stream)
-                return Heard(path, headers, body, name, request, streaming)
-        return Heard(path, headers, body)
+                return ReceivedRequest(path, headers, body, name, request, streaming)
+        return ReceivedRequest(path, headers, body)
 
-    def _said(self, line: Response | Fault | Raw, heard: Heard) -> _Answer:
-        if isinstance(line, Raw):
+    def _said(self, line: Response | Fault | RawReply, heard: ReceivedRequest) -> _Answer:
+        if isinstance(line, RawReply):
             headers = line.headers or (_STREAM if line.streamed else _JSON)
             return _Answer(line.status, headers, line.body, line.streamed)
         wire = get(heard.wire or "openai_chat")

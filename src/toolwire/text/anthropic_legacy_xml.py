@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from .engine.declare import Results
+from .engine.declare import ResultTemplate
 from .engine.format import Format
 from .engine.tag_families import invocations
 
@@ -22,7 +22,7 @@ FORMAT = Format(
     calls=invocations("<function_calls>", "</function_calls>"),
     halts=("<function_results>",),
     stops=("</function_calls>",),
-    results=Results(
+    results=ResultTemplate(
         "<function_results>\n<result>\n<tool_name>{name}</tool_name>\n<stdout>\n{content}\n</stdout>\n</result>\n</function_results>"
     ),
 )

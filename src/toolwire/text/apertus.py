@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .engine.envelope import Keys
+from .engine.envelope import CallFields
 from .engine.format import Format
 from .engine.json_calls import JsonCalls
 
@@ -15,7 +15,7 @@ FORMAT = Format(
     name="apertus",
     title="JSON array between <|tools_prefix|> and <|tools_suffix|>, names as keys",
     families=("*apertus*",),
-    calls=JsonCalls(("<|tools_prefix|>",), ("<|tools_suffix|>",), keys=Keys(name_is_key=True), array=True),
+    calls=JsonCalls(("<|tools_prefix|>",), ("<|tools_suffix|>",), keys=CallFields(name_is_key=True), array=True),
     reasoning=(("<|inner_prefix|>", "<|inner_suffix|>"),),
     noise=("<|tools_suffix|>", "<|assistant_end|>"),
 )

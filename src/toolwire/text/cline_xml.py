@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from .engine.declare import Declare, Results
+from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.format import Format
 from .engine.named_calls import NamedCalls
 
@@ -21,6 +21,6 @@ FORMAT = Format(
     reasoning=(("<thinking>", "</thinking>"), ("<think>", "</think>")),
     one_call=True,
     needs_tools=True,
-    declare=Declare("# Tools\n\n", "", entry="prose", join="\n\n"),
-    results=Results("[{name}] Result:\n{content}", grouped=False),
+    declare=ToolPrompt("# Tools\n\n", "", entry="prose", join="\n\n"),
+    results=ResultTemplate("[{name}] Result:\n{content}", grouped=False),
 )

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from .engine.declare import Results
-from .engine.envelope import Keys
+from .engine.declare import ResultTemplate
+from .engine.envelope import CallFields
 from .engine.format import Format
 from .engine.json_calls import JsonCalls
 
@@ -19,7 +19,7 @@ FORMAT = Format(
     calls=JsonCalls(
         ("<|START_ACTION|>",),
         ("<|END_ACTION|>",),
-        keys=Keys(name=("tool_name",), arguments=("parameters",), id=("tool_call_id",), id_first=True),
+        keys=CallFields(name=("tool_name",), arguments=("parameters",), id=("tool_call_id",), id_first=True),
         array=True,
     ),
     reasoning=(("<|START_THINKING|>", "<|END_THINKING|>"),),
@@ -33,7 +33,7 @@ FORMAT = Format(
         "<|CHATBOT_TOKEN|>",
     ),
     halts=("<|START_TOOL_RESULT|>",),
-    results=Results(
+    results=ResultTemplate(
         '<|START_TOOL_RESULT|>[{"tool_call_id": "{id}", "results": {"0": {json}}}]<|END_TOOL_RESULT|>', role="tool"
     ),
 )

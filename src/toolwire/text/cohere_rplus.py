@@ -8,7 +8,7 @@ Action:
 
 from __future__ import annotations
 
-from .engine.envelope import Keys
+from .engine.envelope import CallFields
 from .engine.format import Format
 from .engine.json_calls import JsonCalls
 
@@ -23,7 +23,7 @@ FORMAT = Format(
     calls=JsonCalls(
         _OPEN,
         ("```",),
-        keys=Keys(name=("tool_name",), arguments=("parameters",)),
+        keys=CallFields(name=("tool_name",), arguments=("parameters",)),
         array=True,
         pad=("", "\n"),
     ),

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from .engine.declare import Results
+from .engine.declare import ResultTemplate
 from .engine.format import Format
 from .engine.tag_families import invocations
 
@@ -29,5 +29,5 @@ FORMAT = Format(
     ),
     noise=("<｜end▁of▁sentence｜>",),
     halts=("<function_results>",),
-    results=Results("<function_results>\n<result>{content}</result>\n</function_results>", role="tool"),
+    results=ResultTemplate("<function_results>\n<result>{content}</result>\n</function_results>", role="tool"),
 )

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from .engine.declare import Results
+from .engine.declare import ResultTemplate
 from .engine.format import Format
 from .engine.header_calls import HeaderCalls
 
@@ -28,5 +28,5 @@ FORMAT = Format(
     ),
     noise=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "<｜end▁of▁sentence｜>"),
     halts=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>"),
-    results=Results("<｜tool▁output▁begin｜>{content}<｜tool▁output▁end｜>", role="tool"),
+    results=ResultTemplate("<｜tool▁output▁begin｜>{content}<｜tool▁output▁end｜>", role="tool"),
 )

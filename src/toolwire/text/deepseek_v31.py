@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .engine.declare import Declare, Results
+from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.format import Format
 from .engine.header_calls import HeaderCalls
 
@@ -24,6 +24,6 @@ FORMAT = Format(
     ),
     noise=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "<｜end▁of▁sentence｜>"),
     halts=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>"),
-    declare=Declare("## Tools\n\nYou have access to the following tools:\n\n", "", entry="prose", join="\n\n"),
-    results=Results("<｜tool▁output▁begin｜>{content}<｜tool▁output▁end｜>", role="tool"),
+    declare=ToolPrompt("## Tools\n\nYou have access to the following tools:\n\n", "", entry="prose", join="\n\n"),
+    results=ResultTemplate("<｜tool▁output▁begin｜>{content}<｜tool▁output▁end｜>", role="tool"),
 )

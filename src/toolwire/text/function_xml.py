@@ -9,7 +9,7 @@ The format of OpenHands, which is used for most models without native calls.
 
 from __future__ import annotations
 
-from .engine.declare import Declare, Results
+from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.format import Format
 from .engine.tagged_calls import TaggedCalls
 
@@ -22,6 +22,6 @@ FORMAT = Format(
     calls=TaggedCalls("<function=", "</function>", "<parameter=", "</parameter>", one=True),
     stops=("</function",),
     one_call=True,
-    declare=Declare("You have access to the following functions:\n\n", "", entry="prose", join="\n\n"),
-    results=Results("EXECUTION RESULT of [{name}]:\n{content}"),
+    declare=ToolPrompt("You have access to the following functions:\n\n", "", entry="prose", join="\n\n"),
+    results=ResultTemplate("EXECUTION RESULT of [{name}]:\n{content}"),
 )

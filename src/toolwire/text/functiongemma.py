@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from .engine.declare import Results
+from .engine.declare import ResultTemplate
 from .engine.format import Format
-from .engine.literal import Language
+from .engine.literal import LiteralSyntax
 from .engine.literal_calls import LiteralCalls
 
 __all__ = ["FORMAT"]
@@ -19,11 +19,11 @@ FORMAT = Format(
     calls=LiteralCalls(
         "<start_function_call>",
         "<end_function_call>",
-        language=Language(("<escape>", '"'), escapes=False, bare_words=True),
+        language=LiteralSyntax(("<escape>", '"'), escapes=False, bare_words=True),
     ),
     noise=("<end_of_turn>",),
     halts=("<start_function_response>",),
-    results=Results(
+    results=ResultTemplate(
         "<start_function_response>response:{name}{value:<escape>{content}<escape>}<end_function_response>", role="tool"
     ),
 )

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .engine.declare import Results
+from .engine.declare import ResultTemplate
 from .engine.format import Format
 from .engine.literal_calls import LiteralCalls
 
@@ -19,5 +19,5 @@ FORMAT = Format(
     reasoning=(("<|channel>thought\n", "<channel|>"), ("<|channel>", "<channel|>")),
     noise=("<turn|>", "<channel|>", "<tool_call|>"),
     halts=("<|tool_response>",),
-    results=Results("<|tool_response>response:{name}{value:{content}}<tool_response|>", role="tool"),
+    results=ResultTemplate("<|tool_response>response:{name}{value:{content}}<tool_response|>", role="tool"),
 )

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from .engine.declare import Results
+from .engine.declare import ResultTemplate
 from .engine.format import Format
 from .engine.tag_families import arg_pairs
 
@@ -21,5 +21,5 @@ FORMAT = Format(
     calls=arg_pairs(),
     noise=("<|user|>", "<|endoftext|>"),
     halts=("<|observation|>", "<tool_response>"),
-    results=Results("<|observation|>\n<tool_response>\n{content}\n</tool_response>", role="tool"),
+    results=ResultTemplate("<|observation|>\n<tool_response>\n{content}\n</tool_response>", role="tool"),
 )

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .engine.declare import Results
+from .engine.declare import ResultTemplate
 from .engine.format import Format
 from .engine.tag_families import arg_pairs
 
@@ -18,5 +18,5 @@ FORMAT = Format(
     calls=arg_pairs(line=""),
     noise=("<|user|>", "<|endoftext|>"),
     halts=("<|observation|>", "<tool_response>"),
-    results=Results("<|observation|><tool_response>{content}</tool_response>", role="tool"),
+    results=ResultTemplate("<|observation|><tool_response>{content}</tool_response>", role="tool"),
 )

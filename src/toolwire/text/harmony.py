@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from .engine.channel_calls import ChannelCalls
-from .engine.declare import Declare, Results
+from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.format import Format
 
 __all__ = ["FORMAT"]
@@ -22,20 +22,20 @@ FORMAT = Format(
         channel="<|channel|>",
         constrain="<|constrain|>",
         tool_prefix="functions.",
-        thinks=("analysis",),
-        people=("user", "assistant"),
+        reasoning_channels=("analysis",),
+        user_recipients=("user", "assistant"),
     ),
     reasoning=(),
     noise=("<|call|>", "<|end|>", "<|return|>", "<|message|>", "<|constrain|>"),
     stops=("<|call|>",),
-    declare=Declare(
+    declare=ToolPrompt(
         "# Tools\n\n## functions\n\nnamespace functions {\n\n",
         "\n\n} // namespace functions",
         entry="typescript",
         join="\n\n",
         explain=False,
     ),
-    results=Results(
+    results=ResultTemplate(
         "<|start|>functions.{name} to=assistant<|channel|>commentary<|message|>{content}<|end|>", role="tool"
     ),
 )

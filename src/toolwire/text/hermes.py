@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from .engine.declare import Declare
+from .engine.declare import ToolPrompt
 from .engine.format import Format
 from .engine.json_calls import JsonCalls
 
@@ -20,7 +20,7 @@ FORMAT = Format(
     calls=JsonCalls(("<tool_call>",), ("</tool_call>",), pad=("\n", "\n")),
     noise=("<|im_end|>", "<|end_of_text|>"),
     halts=("<tool_response>",),
-    declare=Declare(
+    declare=ToolPrompt(
         before=(
             "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
             "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n"

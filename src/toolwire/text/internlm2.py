@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .engine.envelope import Keys
+from .engine.envelope import CallFields
 from .engine.format import Format
 from .engine.json_calls import JsonCalls
 
@@ -18,7 +18,7 @@ FORMAT = Format(
     calls=JsonCalls(
         ("<|action_start|><|plugin|>", "<|action_start|> <|plugin|>"),
         ("<|action_end|>",),
-        keys=Keys(arguments=("parameters", "arguments")),
+        keys=CallFields(arguments=("parameters", "arguments")),
         pad=("\n", "\n"),
     ),
     noise=("<|action_end|>", "<|im_end|>"),

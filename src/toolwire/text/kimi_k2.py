@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .engine.declare import Declare, Results
+from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.format import Format
 from .engine.header_calls import HeaderCalls
 
@@ -31,6 +31,6 @@ FORMAT = Format(
         "<|tool_call_end|>",
         "<|im_end|>",
     ),
-    declare=Declare("<|im_system|>tool_declare<|im_middle|>[", "]<|im_end|>", join=",", explain=False),
-    results=Results("## Return of {id}\n{content}", role="tool", grouped=False),
+    declare=ToolPrompt("<|im_system|>tool_declare<|im_middle|>[", "]<|im_end|>", join=",", explain=False),
+    results=ResultTemplate("## Return of {id}\n{content}", role="tool", grouped=False),
 )

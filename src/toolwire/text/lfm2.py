@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .engine.declare import Declare, Results
+from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.format import Format
 from .engine.pythonic_calls import PythonicCalls
 
@@ -18,8 +18,8 @@ FORMAT = Format(
     calls=PythonicCalls(open=("<|tool_call_start|>",), close=("<|tool_call_end|>",), json=True),
     noise=("<|im_end|>", "<|tool_call_end|>"),
     halts=("<|tool_response_start|>",),
-    declare=Declare(
+    declare=ToolPrompt(
         "List of tools: <|tool_list_start|>[", "]<|tool_list_end|>", entry="function", join=", ", explain=False
     ),
-    results=Results("<|tool_response_start|>{content}<|tool_response_end|>", role="tool"),
+    results=ResultTemplate("<|tool_response_start|>{content}<|tool_response_end|>", role="tool"),
 )

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from .engine.declare import Results
-from .engine.envelope import Keys
+from .engine.declare import ResultTemplate
+from .engine.envelope import CallFields
 from .engine.format import Format
 from .engine.json_calls import JsonCalls
 
@@ -20,10 +20,10 @@ FORMAT = Format(
         ("<|python_tag|>",),
         bare=("{",),
         bare_inline=('{"name": "', '{"name":"'),
-        keys=Keys(arguments=("parameters", "arguments")),
+        keys=CallFields(arguments=("parameters", "arguments")),
         between="; ",
         write_open=False,
     ),
     noise=("<|eot_id|>", "<|eom_id|>"),
-    results=Results("{content}", role="tool", grouped=False),
+    results=ResultTemplate("{content}", role="tool", grouped=False),
 )

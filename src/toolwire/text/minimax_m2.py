@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from .engine.declare import Results
+from .engine.declare import ResultTemplate
 from .engine.format import Format
 from .engine.tag_families import invocations
 
@@ -21,5 +21,5 @@ FORMAT = Format(
     families=("*minimax-m2*",),
     calls=invocations("<minimax:tool_call>", "</minimax:tool_call>"),
     noise=("[e~[",),
-    results=Results("<response>\n{content}\n</response>", role="tool"),
+    results=ResultTemplate("<response>\n{content}\n</response>", role="tool"),
 )

@@ -7,7 +7,7 @@ The notation of earlier tokenizers, `[TOOL_CALLS][{…}]`, is read as well.
 
 from __future__ import annotations
 
-from .engine.declare import Declare, Results
+from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.format import Format
 from .engine.mistral_calls import MistralCalls
 
@@ -20,6 +20,6 @@ FORMAT = Format(
     calls=MistralCalls(),
     reasoning=(("[THINK]", "[/THINK]"),),
     noise=("</s>",),
-    declare=Declare("[AVAILABLE_TOOLS][", "][/AVAILABLE_TOOLS]", join=", ", explain=False),
-    results=Results("[TOOL_RESULTS]{id}[TOOL_CONTENT]{content}[/TOOL_RESULTS]", role="tool", grouped=False),
+    declare=ToolPrompt("[AVAILABLE_TOOLS][", "][/AVAILABLE_TOOLS]", join=", ", explain=False),
+    results=ResultTemplate("[TOOL_RESULTS]{id}[TOOL_CONTENT]{content}[/TOOL_RESULTS]", role="tool", grouped=False),
 )

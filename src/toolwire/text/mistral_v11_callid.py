@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .engine.declare import Declare, Results
+from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.format import Format
 from .engine.mistral_calls import MistralCalls
 
@@ -18,6 +18,6 @@ FORMAT = Format(
     calls=MistralCalls(ids=True),
     reasoning=(("[THINK]", "[/THINK]"),),
     noise=("</s>",),
-    declare=Declare("[AVAILABLE_TOOLS][", "][/AVAILABLE_TOOLS]", join=", ", explain=False),
-    results=Results("[TOOL_RESULTS]{id}[TOOL_CONTENT]{content}[/TOOL_RESULTS]", role="tool", grouped=False),
+    declare=ToolPrompt("[AVAILABLE_TOOLS][", "][/AVAILABLE_TOOLS]", join=", ", explain=False),
+    results=ResultTemplate("[TOOL_RESULTS]{id}[TOOL_CONTENT]{content}[/TOOL_RESULTS]", role="tool", grouped=False),
 )

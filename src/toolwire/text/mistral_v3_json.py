@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from .engine.declare import Declare, Results
-from .engine.envelope import Keys
+from .engine.declare import ResultTemplate, ToolPrompt
+from .engine.envelope import CallFields
 from .engine.format import Format
 from .engine.json_calls import JsonCalls
 
@@ -16,8 +16,10 @@ FORMAT = Format(
     name="mistral_v3_json",
     title="JSON array after [TOOL_CALLS]",
     families=("*mistral-7b*", "*mistral-nemo*", "*mixtral-8x22b*", "*ministral-8b-2410*"),
-    calls=JsonCalls(("[TOOL_CALLS]",), keys=Keys(id_last=True), array=True),
+    calls=JsonCalls(("[TOOL_CALLS]",), keys=CallFields(id_last=True), array=True),
     noise=("</s>",),
-    declare=Declare("[AVAILABLE_TOOLS][", "][/AVAILABLE_TOOLS]", join=", ", explain=False),
-    results=Results('[TOOL_RESULTS]{"content": {json}, "call_id": "{id}"}[/TOOL_RESULTS]', role="tool", grouped=False),
+    declare=ToolPrompt("[AVAILABLE_TOOLS][", "][/AVAILABLE_TOOLS]", join=", ", explain=False),
+    results=ResultTemplate(
+        '[TOOL_RESULTS]{"content": {json}, "call_id": "{id}"}[/TOOL_RESULTS]', role="tool", grouped=False
+    ),
 )

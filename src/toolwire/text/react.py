@@ -7,7 +7,7 @@ Action Input: {"a": 1}
 
 from __future__ import annotations
 
-from .engine.declare import Declare, Results
+from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.format import Format
 from .engine.react_calls import ReactCalls
 
@@ -22,6 +22,6 @@ FORMAT = Format(
     halts=("\nObservation:",),
     stops=("\nObservation:",),
     one_call=True,
-    declare=Declare("You can use these tools:\n\n", "", entry="prose", join="\n\n"),
-    results=Results("Observation: {content}", grouped=False),
+    declare=ToolPrompt("You can use these tools:\n\n", "", entry="prose", join="\n\n"),
+    results=ResultTemplate("Observation: {content}", grouped=False),
 )

@@ -31,18 +31,18 @@ from ..ir.events import (
 )
 from ..ir.losses import Losses
 
-__all__ = ["EventWriter", "Steps"]
+__all__ = ["BaseStreamEncoder", "EventHandlers"]
 
-Steps = Mapping[type, Callable[[Any, Any], bytes]]
+EventHandlers = Mapping[type, Callable[[Any, Any], bytes]]
 _DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
 _STARTS = frozenset({TextStart, ReasoningStart, CallStart, PartStart, WholePart})
 _ENDS = frozenset({TextEnd, ReasoningEnd, CallEnd})
 
 
-class EventWriter:
-    """Encode events as bytes. A subclass defines `steps`, or overrides `_write`."""
+class BaseStreamEncoder:
+    """Encode events as bytes. A subclass defines `handlers`, or overrides `_write`."""
 
-    steps: ClassVar[Steps] = {}
+    handlers: ClassVar[EventHandlers] = {}
 
     def __init__(self) -> None:
         self.losses = Losses()
@@ -51,7 +51,7 @@ class EventWriter:
         self._open_keys: set[int] = set()
         self._empty: set[int] = set()  # items without a delta so far
         self._reserved: set[int] = set()  # parts that PartStart announced and that are still to come
-        self._places: dict[int, tuple[int, int]] = {}  # by key: the choice, and the number of the item in it
+        self._positions: dict[int, tuple[int, int]] = {}  # by key: the choice, and the number of the item in it
         self._sizes: dict[int, int] = {}
 
     def feed(self, event: Event) -> bytes:
@@ -71,12 +71,12 @@ class EventWriter:
             self.losses.add(self._path(event.key), kind, "dropped", "it has no text", "info")
 
     def _write(self, event: Event) -> bytes:
-        step = self.steps.get(type(event))
+        step = self.handlers.get(type(event))
         return b"" if step is None else step(self, event)
 
     def _path(self, key: int) -> str:
         """Return the path of an item in the answer that the events form."""
-        choice, number = self._places[key]
+        choice, number = self._positions[key]
         return f"/alternatives/{choice - 1}/parts/{number}" if choice else f"/parts/{number}"
 
     def _admit(self, kind: type[Event], event: Any) -> None:
@@ -102,11 +102,11 @@ class EventWriter:
         if kind is WholePart and event.key in self._reserved:
             self._reserved.remove(event.key)
             return
-        if event.key in self._places:
+        if event.key in self._positions:
             raise _out_of_order(event, f"for item {event.key}, which was already started")
         number = self._sizes.get(event.choice, 0)
         self._sizes[event.choice] = number + 1
-        self._places[event.key] = event.choice, number
+        self._positions[event.key] = event.choice, number
         if kind is PartStart:
             self._reserved.add(event.key)
         elif kind is not WholePart:

@@ -12,6 +12,7 @@ from ..ir.response import Fault, FaultKind
 from ..ir.text import dumps
 
 __all__ = [
+    "body_message",
     "fitting_status",
     "headers_of",
     "kind_of_status",
@@ -21,7 +22,6 @@ __all__ = [
     "seconds",
     "should_retry",
     "status_of_kind",
-    "words_of",
 ]
 
 _KINDS: dict[int, FaultKind] = {
@@ -136,7 +136,7 @@ def request_id(headers: Mapping[str, str] | None) -> str | None:
     return _header(headers, "request-id") or _header(headers, "x-request-id")
 
 
-def words_of(body: JSON, status: int) -> str:
+def body_message(body: JSON, status: int) -> str:
     """Return a message for a body that is not the provider's JSON: an HTML page from the edge, plain text, nothing."""
     if isinstance(body, (bytes, bytearray)):
         body = bytes(body).decode("utf-8", "replace")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.parts import Media, Text
 
-__all__ = ["data_url", "left_out", "media_type_of", "split_data_url"]
+__all__ = ["data_url", "media_placeholder", "media_type_of", "split_data_url"]
 
 # The types that providers accept. The standard library's table is longer, and is read from disk.
 _BY_ENDING = {
@@ -64,6 +64,6 @@ def media_type_of(name: str) -> str | None:
     return _BY_ENDING.get(path.rpartition(".")[2].lower())
 
 
-def left_out(part: Media) -> Text:
+def media_placeholder(part: Media) -> Text:
     """Return a placeholder text for media that cannot be sent: the model should know that something is missing."""
     return Text(f"[{part.name or part.kind} left out]")

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from ..ir.pointer import JSON, Object
 from ..ir.response import Fault, FaultKind
 from .faults import (
+    body_message,
     fitting_status,
     headers_of,
     kind_of_status,
@@ -22,7 +23,6 @@ from .faults import (
     retry_in_text,
     should_retry,
     status_of_kind,
-    words_of,
 )
 from .openai_limits import SIGNATURES
 from .protocol import EncodedFault
@@ -30,10 +30,10 @@ from .signatures import Signature, with_breach
 
 __all__ = ["code_of", "decode_error", "encode_error", "read_fault", "write_fault"]
 
-_NO_MONEY = "insufficient_quota"
+_INSUFFICIENT_QUOTA = "insufficient_quota"
 _BY_CODE: dict[str, FaultKind] = {
     "rate_limit_exceeded": "rate_limit",
-    _NO_MONEY: "billing",
+    _INSUFFICIENT_QUOTA: "billing",
     "invalid_api_key": "authentication",
     "model_not_found": "not_found",
     "server_error": "server",
@@ -52,7 +52,7 @@ _BY_TYPE: dict[str, FaultKind] = {
     "permission_error": "permission",
     "not_found_error": "not_found",
     "rate_limit_error": "rate_limit",
-    _NO_MONEY: "billing",
+    _INSUFFICIENT_QUOTA: "billing",
     "server_error": "server",
     "overloaded_error": "overloaded",
     "timeout_error": "timeout",
@@ -60,7 +60,7 @@ _BY_TYPE: dict[str, FaultKind] = {
 _TYPES: dict[FaultKind, str] = {
     "invalid_request": "invalid_request_error",
     "authentication": "authentication_error",
-    "billing": _NO_MONEY,
+    "billing": _INSUFFICIENT_QUOTA,
     "permission": "permission_error",
     "not_found": "not_found_error",
     "conflict": "conflict_error",
@@ -93,9 +93,9 @@ def read_fault(
 ) -> Fault:
     """Read a fault; `error` is the object inside the envelope."""
     if type(error) is not dict:
-        return Fault(kind_of_status(status or 500), words_of(error, status or 500), status or 500)
+        return Fault(kind_of_status(status or 500), body_message(error, status or 500), status or 500)
     code, kind_name = error.get("code"), error.get("type")
-    kind = _BY_CODE.get(str(code)) or ("billing" if kind_name == _NO_MONEY else None)
+    kind = _BY_CODE.get(str(code)) or ("billing" if kind_name == _INSUFFICIENT_QUOTA else None)
     if status == 413:
         kind = "too_large"  # Groq sends rate_limit_exceeded, but waiting does not make the request smaller
     kind = kind or (None if status is None else kind_of_status(status))
@@ -108,7 +108,7 @@ def read_fault(
         own["code"] = None
     fault = Fault(
         kind,
-        str(error.get("message") or words_of(None, status or status_of_kind(kind))),
+        str(error.get("message") or body_message(None, status or status_of_kind(kind))),
         status or _as_status(code) or status_of_kind(kind),
         None if code is None else str(code),
         error.get("param") if type(error.get("param")) is str else None,
@@ -123,7 +123,7 @@ def _as_status(code: JSON) -> int | None:
 
 def write_fault(fault: Fault, wire: str) -> Object:
     # By this code clients distinguish a billing error from a rate limit; both are 429.
-    code = _NO_MONEY if fault.kind == "billing" and fault.code is None else fault.code
+    code = _INSUFFICIENT_QUOTA if fault.kind == "billing" and fault.code is None else fault.code
     out = {"message": fault.message, "type": _TYPES[fault.kind], "param": fault.param, "code": code}
     return {**out, **fault.extra.get(wire, {})}
 

@@ -16,15 +16,15 @@ from ..ir.losses import Losses
 from ..ir.parts import Extra
 from ..ir.pointer import JSON, Object, join
 from ..ir.request import Params
-from .shape import wrong
+from .shape import wrong_type
 
 __all__ = [
     "NO_PARAMS",
     "ParamRow",
     "as_integer",
+    "param_table",
     "read_params",
     "restore_spelling",
-    "rows",
     "set_own_tier_aside",
     "write_params",
 ]
@@ -66,8 +66,8 @@ class ParamRow(NamedTuple):
     expected: str
 
 
-def rows(**names: str) -> dict[str, ParamRow]:
-    """Build a table from the wire's names and ours: `rows(max_completion_tokens="max_tokens")`."""
+def param_table(**names: str) -> dict[str, ParamRow]:
+    """Build a table from the wire's names and ours: `param_table(max_completion_tokens="max_tokens")`."""
     return {theirs: ParamRow(ours, *_TYPES[ours]) for theirs, ours in names.items()}
 
 
@@ -87,7 +87,7 @@ def read_params(raw: Object, table: dict[str, ParamRow], found: dict[str, Any]) 
         if type(value) not in row.types:
             number = _as_number(value, row.types)
             if number is None:
-                raise wrong(row.expected, value, key)
+                raise wrong_type(row.expected, value, key)
             respelled[key], value = value, number
         if row.param == "stop":
             if type(value) is str:
@@ -117,7 +117,7 @@ def as_integer(raw: Object, key: str, respelled: Object) -> int | None:
         return value
     number = _as_number(value, (int,))
     if number is None:
-        raise wrong("an integer", value, key)
+        raise wrong_type("an integer", value, key)
     respelled[key] = value
     return int(number)
 
@@ -145,7 +145,7 @@ def _stops(value: str | list[Any], key: str) -> tuple[str, ...]:
         return (value,)
     for index, item in enumerate(value):
         if type(item) is not str:
-            raise wrong("a string", item, key, index)
+            raise wrong_type("a string", item, key, index)
     return tuple(value)
 
 

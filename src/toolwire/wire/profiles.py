@@ -17,23 +17,23 @@ class Family(Value, frozen=True):
     pattern: str
     prefill: bool = True  # continues an assistant message at the end of a request
     signed_calls: bool = True  # requires its signature back with its calls
-    thinks_by_word: bool = True  # takes an effort level; else a thinking budget in tokens
+    takes_effort: bool = True  # takes an effort level; else a thinking budget in tokens
 
 
 _ROWS = (
     # Prefilling was removed with Claude 4.6: "This model does not support assistant message prefill."
     # Adaptive thinking came with it; before, thinking is a budget of tokens.
-    Family("*claude-2*", thinks_by_word=False),
-    Family("*claude-3*", thinks_by_word=False),
-    Family("*claude-instant*", thinks_by_word=False),
-    Family("*claude-*-4", thinks_by_word=False),
-    Family("*claude-*-4-0", thinks_by_word=False),
-    Family("*claude-*-4-[1-5]*", thinks_by_word=False),
-    Family("*claude-*-4-20*", thinks_by_word=False),
+    Family("*claude-2*", takes_effort=False),
+    Family("*claude-3*", takes_effort=False),
+    Family("*claude-instant*", takes_effort=False),
+    Family("*claude-*-4", takes_effort=False),
+    Family("*claude-*-4-0", takes_effort=False),
+    Family("*claude-*-4-[1-5]*", takes_effort=False),
+    Family("*claude-*-4-20*", takes_effort=False),
     Family("*claude-*", prefill=False),
     # Thought signatures on function calls are checked since Gemini 3, which also takes thinking levels.
-    Family("*gemini-1-*", signed_calls=False, thinks_by_word=False),
-    Family("*gemini-2-*", signed_calls=False, thinks_by_word=False),
+    Family("*gemini-1-*", signed_calls=False, takes_effort=False),
+    Family("*gemini-2-*", signed_calls=False, takes_effort=False),
 )
 _UNKNOWN = Family("*")
 

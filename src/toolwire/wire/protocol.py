@@ -140,7 +140,7 @@ class Wire(Protocol):
         ...
 
     @property
-    def signs(self) -> Mapping[Kind, Callable[[JSON], int]]:
+    def detection(self) -> Mapping[Kind, Callable[[JSON], int]]:
         """For each kind of document, a function that scores how well a JSON document matches it (0: no match)."""
         ...
 

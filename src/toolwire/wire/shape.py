@@ -1,7 +1,7 @@
 """Read and write JSON objects without loss.
 
-Reading: a decoder takes the fields it knows and leaves the rest to `leftover`, which sorts it into `extra`: fields with
-content are kept under the wire's name, empty ones (null, [], {}, "") under `name~`, as form. Writing: `finish` puts
+Reading: a decoder takes the fields it knows and leaves the rest to `read_extra`, which sorts it into `extra`: fields with
+content are kept under the wire's name, empty ones (null, [], {}, "") under `name~`, as form. Writing: `write_extra` puts
 both back; the fields of the value override form, and content overrides the fields of the value. A key that begins with
 a colon is not a field: under `name~` it records how fields were written, under the wire's name the meaning of an absent
 field.
@@ -19,36 +19,36 @@ from typing import TypeVar
 from ..ir.errors import ProtocolError
 from ..ir.parts import Extra
 from ..ir.pointer import JSON, Object, join
-from ..stream.strict import kind_of
+from ..stream.strict import type_label
 
 __all__ = [
+    "as_object",
     "boolean",
-    "each",
-    "finish",
+    "decode_list",
     "integer",
-    "leftover",
     "number",
-    "obj",
     "optional_string",
+    "read_extra",
+    "read_unknown",
     "remember_form",
     "restore_form",
     "string",
     "timestamp",
-    "unknown",
-    "wrong",
+    "write_extra",
+    "wrong_type",
 ]
 
 T = TypeVar("T")
 
 
-def wrong(expected: str, value: JSON, *pointer: str | int) -> ProtocolError:
-    return ProtocolError(f"expected {expected}, got {kind_of(value)}", pointer=join(*pointer))
+def wrong_type(expected: str, value: JSON, *pointer: str | int) -> ProtocolError:
+    return ProtocolError(f"expected {expected}, got {type_label(value)}", pointer=join(*pointer))
 
 
-def obj(value: JSON, *pointer: str | int) -> Object:
+def as_object(value: JSON, *pointer: str | int) -> Object:
     if type(value) is dict:
         return value
-    raise wrong("an object", value, *pointer)
+    raise wrong_type("an object", value, *pointer)
 
 
 def string(raw: Object, key: str) -> str:
@@ -57,14 +57,14 @@ def string(raw: Object, key: str) -> str:
         return value
     if key not in raw:
         raise ProtocolError(f"{key!r} is missing")
-    raise wrong("a string", value, key)
+    raise wrong_type("a string", value, key)
 
 
 def optional_string(raw: Object, key: str) -> str | None:
     value = raw.get(key)
     if value is None or type(value) is str:
         return value
-    raise wrong("a string", value, key)
+    raise wrong_type("a string", value, key)
 
 
 def integer(raw: Object, key: str) -> int | None:
@@ -73,14 +73,14 @@ def integer(raw: Object, key: str) -> int | None:
         return value
     if type(value) is float and value.is_integer():
         return int(value)
-    raise wrong("an integer", value, key)
+    raise wrong_type("an integer", value, key)
 
 
 def number(raw: Object, key: str) -> float | None:
     value = raw.get(key)
     if value is None or type(value) is int or type(value) is float:
         return value
-    raise wrong("a number", value, key)
+    raise wrong_type("a number", value, key)
 
 
 def timestamp(raw: Object, key: str) -> int | None:
@@ -95,16 +95,16 @@ def boolean(raw: Object, key: str) -> bool | None:
     value = raw.get(key)
     if value is None or type(value) is bool:
         return value
-    raise wrong("a boolean", value, key)
+    raise wrong_type("a boolean", value, key)
 
 
-def each(raw: Object, key: str, decode: Callable[[JSON], T]) -> list[T]:
+def decode_list(raw: Object, key: str, decode: Callable[[JSON], T]) -> list[T]:
     """Decode every element of the list under `key`; an absent list and null are empty."""
     values = raw.get(key)
     if values is None:
         return []
     if type(values) is not list:
-        raise wrong("an array", values, key)
+        raise wrong_type("an array", values, key)
     decoded: list[T] = []
     try:
         for value in values:
@@ -114,7 +114,7 @@ def each(raw: Object, key: str, decode: Callable[[JSON], T]) -> list[T]:
     return decoded
 
 
-def leftover(raw: Object, known: Collection[str], wire: str, into: Extra | None = None) -> Extra:
+def read_extra(raw: Object, known: Collection[str], wire: str, into: Extra | None = None) -> Extra:
     """Sort the fields of `raw` that the decoder did not take into an `extra`. Known fields are left over if empty."""
     extra: Extra = {} if into is None else into
     for key, value in raw.items():
@@ -156,8 +156,8 @@ def restore_form(out: Object, form: Object, derived: Collection[str] = ()) -> Ob
     return out
 
 
-def unknown(raw: Object, known: Collection[str], wire: str) -> Extra:
-    """Collect fields like `leftover`, but without form: events are never written back in their original form."""
+def read_unknown(raw: Object, known: Collection[str], wire: str) -> Extra:
+    """Collect fields like `read_extra`, but without form: events are never written back in their original form."""
     fields = {key: value for key, value in raw.items() if key not in known and not is_empty(value)}
     return {wire: fields} if fields else {}
 
@@ -166,7 +166,7 @@ def is_empty(value: JSON) -> bool:
     return value is None or value == [] or value == {} or value == ""
 
 
-def finish(out: Object, extra: Extra, wire: str) -> Object:
+def write_extra(out: Object, extra: Extra, wire: str) -> Object:
     """Return `out` with the form and the other fields of the wire."""
     if not extra:
         return out

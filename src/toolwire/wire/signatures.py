@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from ..ir.pointer import join
 from ..ir.response import Breach, Fault
 
-__all__ = ["Signature", "breach_in", "read_place", "with_breach"]
+__all__ = ["Signature", "breach_in", "parse_limit_path", "with_breach"]
 
 _MOST = 4000  # characters of a message that are searched: an error names its limit early
 _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
@@ -61,7 +61,7 @@ def breach_in(fault: Fault, signatures: Iterable[Signature]) -> Breach | None:
 
 
 def _breach(signature: Signature, groups: dict[str, str | None], param: str) -> Breach:
-    at, index, pointer = read_place(groups.get("path") or param)
+    at, index, pointer = parse_limit_path(groups.get("path") or param)
     if (context := groups.get("context")) is not None:
         pointer = "/input_schema" + join(*("".join(found) for found in _QUOTED.findall(context)))
     if keyword := groups.get("keyword"):
@@ -71,7 +71,7 @@ def _breach(signature: Signature, groups: dict[str, str | None], param: str) -> 
     return Breach(signature.limit, tool, at, pointer, signature.rule, signature.remedy + advice)
 
 
-def read_place(path: str) -> tuple[str, int | None, str]:
+def parse_limit_path(path: str) -> tuple[str, int | None, str]:
     """(pointer to the declaration in the document, its index, pointer from there in canonical terms).
 
     >>> read_place("tools.14.custom.input_schema.properties")

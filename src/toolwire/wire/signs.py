@@ -11,12 +11,12 @@ from typing import TypeAlias
 
 from ..ir.pointer import JSON, Object
 
-__all__ = ["Row", "blocks", "score", "tools_of"]
+__all__ = ["DetectionRule", "blocks", "scorer", "tools_of"]
 
-Row: TypeAlias = tuple[int, Callable[[JSON], bool]]
+DetectionRule: TypeAlias = tuple[int, Callable[[JSON], bool]]
 
 
-def score(*rows: Row) -> Callable[[JSON], int]:
+def scorer(*rows: DetectionRule) -> Callable[[JSON], int]:
     """Build a scoring function. The first row is a condition: if it fails, the score is 0."""
     (points, condition), *others = rows
 

@@ -1,6 +1,6 @@
 r"""Shared base of the stream decoders: framing, the end, and text that was cut inside a surrogate pair.
 
-A subclass turns one frame into events (`_frame`), reports whether the answer is complete (`_whole`) and closes it
+A subclass turns one frame into events (`_frame`), reports whether the answer is complete (`_is_complete`) and closes it
 (`_finish`). Frames are server-sent events unless it overrides `_frames` and `_last_frames`.
 
 A provider that streams UTF-16 may cut a pair in two: `"\ud83d"` in one delta, `"\ude00"` in the next. A strict JSON
@@ -22,16 +22,16 @@ from ..ir.text import escape
 from ..stream.sse import SSEDecoder
 from ..stream.strict import parse_object
 
-__all__ = ["STRING", "SSEStreamDecoder", "is_utf8", "unite_halves"]
+__all__ = ["FAST_STRING", "BaseStreamDecoder", "is_utf8", "unite_halves"]
 
 # The content of a JSON string that needs no further check: no \u escapes, no control characters. For fast paths.
-STRING = rb'"([^"\\\x00-\x1f]*+(?:\\["\\/bfnrt][^"\\\x00-\x1f]*+)*+)"'
+FAST_STRING = rb'"([^"\\\x00-\x1f]*+(?:\\["\\/bfnrt][^"\\\x00-\x1f]*+)*+)"'
 
 
-class SSEStreamDecoder:
+class BaseStreamDecoder:
     """Decode bytes into events. The events do not depend on how the bytes are cut into chunks."""
 
-    spoken: ClassVar[frozenset[str]] = frozenset()
+    text_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields that arrive in fragments and may therefore hold half a surrogate pair."""
 
     def __init__(self) -> None:
@@ -39,8 +39,8 @@ class SSEStreamDecoder:
         self._sse = SSEDecoder()
         self._over = False
         self._next_key = 0
-        self._sheltered = False
-        self._halves: dict[int, str] = {}
+        self._has_mapped_surrogates = False
+        self._pending_surrogates: dict[int, str] = {}
         self._broken: ProtocolError | None = None
 
     def feed(self, data: bytes) -> list[Event]:
@@ -77,7 +77,7 @@ class SSEStreamDecoder:
             if not self._over:
                 self._last_frame(name, payload, events)
         if not self._over:
-            if not self._whole():
+            if not self._is_complete():
                 raise TruncatedStream("the stream stopped before the end of the answer", hint="send the request again")
             self._finish(events)
             self._over = True
@@ -88,7 +88,7 @@ class SSEStreamDecoder:
         try:
             self._frame(name, payload, events)
         except ProtocolError as error:
-            if not self._whole():
+            if not self._is_complete():
                 raise TruncatedStream(
                     "the stream stopped in the middle of an event", hint="send the request again"
                 ) from error
@@ -96,7 +96,7 @@ class SSEStreamDecoder:
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         raise NotImplementedError
 
-    def _whole(self) -> bool:
+    def _is_complete(self) -> bool:
         raise NotImplementedError
 
     def _finish(self, events: list[Event]) -> None:
@@ -109,38 +109,38 @@ class SSEStreamDecoder:
 
     def _read(self, payload: bytes) -> Object:
         """Parse the JSON object of an event."""
-        self._sheltered = False
+        self._has_mapped_surrogates = False
         try:
             return parse_object(payload)
         except ProtocolError as error:
             error.status = 502
             if b"\\u" not in payload:
                 raise
-        self._sheltered = True
-        event = parse_object(_ESCAPE.sub(_shelter, payload))
-        _refuse_halves(event, self.spoken)
+        self._has_mapped_surrogates = True
+        event = parse_object(_ESCAPE.sub(_map_surrogate, payload))
+        _reject_lone_surrogates(event, self.text_fields)
         return event
 
     def _escape(self, key: int, text: str) -> bytes:
         """Escape the next text of item `key`; half a surrogate pair is kept until its other half arrives."""
-        if not self._sheltered and not self._halves:
+        if not self._has_mapped_surrogates and not self._pending_surrogates:
             return escape(text)
-        text = self._halves.pop(key, "") + text
+        text = self._pending_surrogates.pop(key, "") + text
         if text and _is_high(text[-1]):
-            self._halves[key] = text[-1]
+            self._pending_surrogates[key] = text[-1]
             text = text[:-1]
         return escape(unite_halves(text))
 
-    def _rest(self, key: int) -> bytes:
+    def _flush_surrogate(self, key: int) -> bytes:
         """Return U+FFFD if half a surrogate pair is still pending at the end of item `key`."""
-        return "\ufffd".encode() if self._halves.pop(key, None) is not None else b""
+        return "\ufffd".encode() if self._pending_surrogates.pop(key, None) is not None else b""
 
 
 # an escape sequence; a high surrogate with its partner, if it has one
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|u[dD][c-fC-F][0-9a-fA-F]{2}|.)", re.DOTALL
 )
-_SHELTER = 0x10F800  # plane 16, private use: U+10F800 stands for U+D800, and so on
+_SURROGATE_BASE = 0x10F800  # plane 16, private use: U+10F800 stands for U+D800, and so on
 _PAIR = re.compile("[\U0010f800-\U0010fbff][\U0010fc00-\U0010ffff]")
 _HALF = re.compile("[\U0010f800-\U0010ffff]")
 
@@ -148,21 +148,21 @@ _HALF = re.compile("[\U0010f800-\U0010ffff]")
 _OBJECTS = frozenset({"args", "arguments", "input"})  # an object under these keys is never cut
 
 
-def _refuse_halves(value: JSON, spoken: frozenset[str]) -> None:
+def _reject_lone_surrogates(value: JSON, spoken: frozenset[str]) -> None:
     for key, inner in value.items() if type(value) is dict else enumerate(value):
         if type(inner) is str:
             if key not in spoken and _HALF.search(inner) is not None:
                 raise ProtocolError("the text contains a lone surrogate", pointer=join(key), status=502)
         elif type(inner) is dict or type(inner) is list:
             try:
-                _refuse_halves(inner, frozenset() if key in _OBJECTS else spoken)
+                _reject_lone_surrogates(inner, frozenset() if key in _OBJECTS else spoken)
             except ProtocolError as error:
                 raise error.within(key) from None
 
 
 def unite_halves(text: str) -> str:
     """Join the halves of surrogate pairs that `_read` has replaced; a half without its partner becomes U+FFFD."""
-    return _HALF.sub("\ufffd", _PAIR.sub(_unite, text))
+    return _HALF.sub("\ufffd", _PAIR.sub(_join_surrogates, text))
 
 
 def is_utf8(data: bytes) -> bool:
@@ -176,17 +176,17 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
-def _shelter(found: re.Match[bytes]) -> bytes:
+def _map_surrogate(found: re.Match[bytes]) -> bytes:
     text = found.group()
     if found[1] is not None or len(text) < 6:
         return text
-    return chr(_SHELTER + int(text[2:], 16) - 0xD800).encode()  # noqa: FURB166 - a backslash, not a zero
+    return chr(_SURROGATE_BASE + int(text[2:], 16) - 0xD800).encode()  # noqa: FURB166 - a backslash, not a zero
 
 
-def _unite(pair: re.Match[str]) -> str:
-    high, low = (ord(half) - _SHELTER for half in pair.group())
+def _join_surrogates(pair: re.Match[str]) -> str:
+    high, low = (ord(half) - _SURROGATE_BASE for half in pair.group())
     return chr(0x10000 + (high << 10) + (low - 0x400))
 
 
 def _is_high(char: str) -> bool:
-    return 0 <= ord(char) - _SHELTER < 0x400
+    return 0 <= ord(char) - _SURROGATE_BASE < 0x400

@@ -10,10 +10,10 @@ from ..ir.losses import Losses
 from ..ir.parts import Media, Opaque, Text, ToolResult
 from ..ir.text import dumps
 
-__all__ = ["in_words"]
+__all__ = ["structured_as_text"]
 
 
-def in_words(result: ToolResult, path: str, losses: Losses) -> tuple[Text | Media | Opaque, ...]:
+def structured_as_text(result: ToolResult, path: str, losses: Losses) -> tuple[Text | Media | Opaque, ...]:
     """Return all of a result as parts; a structured value without text becomes JSON text."""
     if result.structured is None:
         return result.parts

@@ -18,10 +18,10 @@ from ..ir.value import Value
 from . import get
 from .protocol import Wire
 
-__all__ = ["COMPATIBLE", "Key", "Vendor", "codec_of", "find", "names"]
+__all__ = ["COMPATIBLE", "ApiKey", "Vendor", "codec_of", "find", "names"]
 
 
-class Key(Value, frozen=True):
+class ApiKey(Value, frozen=True):
     """An environment variable that holds a key, and the header that carries it."""
 
     variable: str
@@ -32,7 +32,7 @@ class Key(Value, frozen=True):
 class Vendor(Value, frozen=True):
     name: str
     base_url: str
-    keys: tuple[Key, ...] = ()  # the first one that is set is used
+    keys: tuple[ApiKey, ...] = ()  # the first one that is set is used
     wire: str = "openai_chat"
     base_variable: str | None = None  # an environment variable with another base URL
     keyless: bool = False  # also answers without a key
@@ -44,8 +44,8 @@ class Vendor(Value, frozen=True):
     transport: str | None = None  # `module:class` of the transport, if it is not HTTP
 
 
-def _key(variable: str) -> tuple[Key, ...]:
-    return (Key(variable),)
+def _key(variable: str) -> tuple[ApiKey, ...]:
+    return (ApiKey(variable),)
 
 
 _ONE_SPELLING = {"max_completion_tokens": "max_tokens"}
@@ -55,7 +55,7 @@ _OPENAI = Vendor(
 _GEMINI = Vendor(
     "gemini",
     "https://generativelanguage.googleapis.com",
-    (Key("GOOGLE_API_KEY", "x-goog-api-key", ""), Key("GEMINI_API_KEY", "x-goog-api-key", "")),
+    (ApiKey("GOOGLE_API_KEY", "x-goog-api-key", ""), ApiKey("GEMINI_API_KEY", "x-goog-api-key", "")),
     "gemini",
     base_variable="GOOGLE_GEMINI_BASE_URL",
 )
@@ -78,7 +78,7 @@ _ROWS = (
     Vendor(
         "anthropic",
         "https://api.anthropic.com",
-        (Key("ANTHROPIC_API_KEY", "x-api-key", ""), Key("ANTHROPIC_AUTH_TOKEN")),
+        (ApiKey("ANTHROPIC_API_KEY", "x-api-key", ""), ApiKey("ANTHROPIC_AUTH_TOKEN")),
         "anthropic",
         base_variable="ANTHROPIC_BASE_URL",
     ),

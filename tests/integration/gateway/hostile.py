@@ -15,7 +15,7 @@ from toolwire import Message, Request, Response, Text, Tool, ToolCall
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.ir.text import to_bytes
 from toolwire.testing import Upstream
-from toolwire.testing.upstream import Line
+from toolwire.testing.upstream import ScriptedReply
 from toolwire.wire import get
 from waiting import SAFETY, until
 
@@ -56,7 +56,7 @@ def run(test, seconds=SAFETY):
 
 
 @asynccontextmanager
-async def gateway_to(*script: Line, upstream=None, document=None, rows=None, **options):
+async def gateway_to(*script: ScriptedReply, upstream=None, document=None, rows=None, **options):
     """A gateway with an upstream for every wire, at a provider with this script."""
     async with Upstream(*script, **(upstream or {})) as provider:
         settings = {"upstreams": upstream_rows(provider.url, key_env="KEY", **(rows or {})), **(document or {})}

@@ -11,8 +11,8 @@ import uvicorn
 
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.protocol import limited
-from toolwire.gateway.settings import LimitsRow, from_document
-from toolwire.gateway.turn import Turn
+from toolwire.gateway.settings import LimitsRow, parse_settings
+from toolwire.gateway.turn import RequestLog
 
 WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
 
@@ -20,7 +20,7 @@ WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
 class Serving:
     """Where it is, and what it was told when requests were over."""
 
-    def __init__(self, gateway: Gateway, turns: list[Turn]) -> None:
+    def __init__(self, gateway: Gateway, turns: list[RequestLog]) -> None:
         self.gateway = gateway
         self.turns = turns
         self.url = ""
@@ -34,10 +34,10 @@ def upstream_rows(url: str, **more: Any) -> dict[str, Any]:
 @asynccontextmanager
 async def serving(document: dict[str, Any], **options: Any) -> AsyncIterator[Serving]:
     """The gateway that these settings describe."""
-    turns: list[Turn] = []
+    turns: list[RequestLog] = []
     sinks = [turns.append, *options.pop("sinks", ())]
     environment = options.pop("environment", {})
-    settings = from_document(document)
+    settings = parse_settings(document)
     gateway = Gateway(settings, environment=environment, sinks=sinks, **options)
     async with listening(gateway, lambda: gateway.limits) as url:
         serving = Serving(gateway, turns)

@@ -6,7 +6,7 @@
 import json
 from typing import Any, NamedTuple
 
-from toolwire.testing.upstream import Raw
+from toolwire.testing.upstream import RawReply
 
 SIGNATURE = "c2lnbmF0dXJl"
 USAGE = (10, 5)
@@ -26,21 +26,21 @@ class Said(NamedTuple):
     thought: str = ""
 
 
-def spoken(upstream: str, said: Said, *, stream: bool) -> Raw:
+def spoken(upstream: str, said: Said, *, stream: bool) -> RawReply:
     """`upstream` is a wire, or a text format that a chat server without calls writes."""
     if upstream in _TEXTS:
         said = Said(said.text + _TEXTS[upstream](said.calls))
         upstream = "openai_chat"
     whole, chunks = _SHAPES[upstream]
     if not stream:
-        return Raw(json.dumps(whole(said)).encode())
+        return RawReply(json.dumps(whole(said)).encode())
     if upstream == "ollama":
         lines = "".join(json.dumps(line) + "\n" for line in chunks(said))
-        return Raw(lines.encode(), headers={"content-type": "application/x-ndjson"}, streamed=True)
+        return RawReply(lines.encode(), headers={"content-type": "application/x-ndjson"}, streamed=True)
     named = upstream in ("anthropic", "openai_responses")
     events = [f"event: {one.get('type')}\n" * named + f"data: {json.dumps(one)}\n\n" for one in chunks(said)]
     events += ["data: [DONE]\n\n"] if upstream == "openai_chat" else []
-    return Raw("".join(events).encode(), streamed=True)
+    return RawReply("".join(events).encode(), streamed=True)
 
 
 def _halves(text: str) -> tuple[str, str]:

@@ -9,10 +9,10 @@ from gateway.hostile import ASKED, body_of, connect, gateway_to, path_of, post, 
 
 from toolwire import Request, Response, Text
 from toolwire.gateway.keys import digest
-from toolwire.gateway.seen import Seen
+from toolwire.gateway.seen import AnswerStats
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.ir.tools import ToolChoice
-from toolwire.testing import Partly
+from toolwire.testing import PartialReply
 from waiting import cpu_guard
 
 KEY = "sk-tw-0123456789"
@@ -24,10 +24,10 @@ SMALL = {"keys": {"ann": {"hash": digest(KEY), "tokens_per_day": 50}}}
 @run
 async def test_who_goes_away_before_the_answer_has_used_what_was_asked(stream):
     body = body_of("openai_chat", stream=stream)
-    async with gateway_to(Partly(Response(), None, "stall"), document=SMALL) as (gateway, provider):
+    async with gateway_to(PartialReply(Response(), None, "stall"), document=SMALL) as (gateway, provider):
         _, writer = await connect(gateway)
         writer.write(request_bytes(path_of("openai_chat"), body, AUTHORISED))
-        await provider.asked()
+        await provider.wait_for_requests()
         writer.close()
         await provider.disconnected()
         await recorded(gateway)
@@ -57,8 +57,8 @@ async def test_a_picture_is_not_estimated_by_its_bytes():
 
 
 def test_a_body_made_to_be_slow_is_estimated_in_no_time():
-    seen = Seen()
-    seen.said = 1
+    seen = AnswerStats()
+    seen.content_bytes = 1
     with cpu_guard():
         for word in (b"a" * 2000 + b" ", b'"' + b"a" * 2000, b","):
             seen.estimate(word * (8_000_000 // len(word)))

@@ -17,15 +17,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from serving import upstream_rows
 
 from toolwire import Response, Text, ToolCall
-from toolwire.gateway.answering import Answering
+from toolwire.gateway.answering import RequestHandler
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.keys import digest
 from toolwire.gateway.otel import OtelSink
 from toolwire.gateway.redact import Redactor
-from toolwire.gateway.settings import from_document
+from toolwire.gateway.settings import parse_settings
 from toolwire.gateway.telemetry import open_telemetry
 from toolwire.ir.response import Fault, Stop
-from toolwire.testing import Partly, Raw, Upstream
+from toolwire.testing import PartialReply, RawReply, Upstream
 
 UPSTREAM = "canary7upstream7key7abcdefgh"  # looks like nothing: it must be known
 CLIENT = "canary7client7key7abcdefgh"
@@ -85,7 +85,7 @@ class Watched:
         key = folder / "key"
         key.write_text(UPSTREAM)
         self.folder = folder
-        self.settings = from_document(
+        self.settings = parse_settings(
             {
                 "upstreams": upstream_rows(upstream.url, key_file=str(key), timeout=0.4),
                 "keys": {"ann": {"hash": digest(CLIENT)}},
@@ -113,7 +113,7 @@ class Watched:
             transports=telemetry.transports(),
         )
         config = uvicorn.Config(
-            telemetry.around(gateway),
+            telemetry.wrap(gateway),
             port=0,
             log_config=None,
             log_level="trace",
@@ -221,10 +221,10 @@ def test_success(tmp_path, wire, stream):
 @pytest.mark.parametrize("wire", ["openai_chat", "anthropic"])
 def test_an_upstream_that_repeats_its_key(tmp_path, wire, stream):
     script = (
-        Raw(json.dumps(ECHO).encode(), 401, JSON),
-        Raw(f"who is {UPSTREAM}?".encode(), 400, {"content-type": "text/plain", "x-key": UPSTREAM}),
-        Raw(LATE, 200, SSE),
-        Raw(json.dumps({**ECHO, "object": "error"}).encode(), 200, JSON),
+        RawReply(json.dumps(ECHO).encode(), 401, JSON),
+        RawReply(f"who is {UPSTREAM}?".encode(), 400, {"content-type": "text/plain", "x-key": UPSTREAM}),
+        RawReply(LATE, 200, SSE),
+        RawReply(json.dumps({**ECHO, "object": "error"}).encode(), 200, JSON),
     )
 
     async def scene(watched):
@@ -267,12 +267,12 @@ def test_bodies_that_cannot_be_read(tmp_path, body):
 @pytest.mark.parametrize(
     "script",
     [
-        (Partly(then="stall"),),
-        (Partly(then="reset"),),
-        (Partly(SAID, 150),),
-        (Partly(SAID, 150, "stall"),),
-        (Raw(f"<html>{WORDS} {SECRET}</html>".encode(), 200, {"content-type": "text/html"}),),
-        (Raw(b'{"choices": "%b"}' % SECRET.encode(), 200, JSON),),
+        (PartialReply(then="stall"),),
+        (PartialReply(then="reset"),),
+        (PartialReply(SAID, 150),),
+        (PartialReply(SAID, 150, "stall"),),
+        (RawReply(f"<html>{WORDS} {SECRET}</html>".encode(), 200, {"content-type": "text/html"}),),
+        (RawReply(b'{"choices": "%b"}' % SECRET.encode(), 200, JSON),),
         (Fault("rate_limit", "slow down", 429),),
     ],
     ids=["silent", "reset", "cut", "silent later", "a page", "garbage", "too many requests"],
@@ -329,7 +329,7 @@ def test_a_fault_of_our_own(tmp_path, monkeypatch):
     async def broken(self, target):
         raise RuntimeError(f"{WORDS} {self._asked.body!r} {UPSTREAM} {SECRET}")
 
-    monkeypatch.setattr(Answering, "_attempt", broken)
+    monkeypatch.setattr(RequestHandler, "_attempt", broken)
 
     async def scene(watched):
         status, _, _ = await watched.ask()

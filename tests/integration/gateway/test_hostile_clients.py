@@ -32,9 +32,9 @@ from gateway.serving import WIRES, upstream_rows
 
 from toolwire import Message, Request, Text
 from toolwire.gateway.keys import digest
-from toolwire.gateway.settings import from_document
+from toolwire.gateway.settings import parse_settings
 from toolwire.ir.parts import Media
-from toolwire.testing import Partly
+from toolwire.testing import PartialReply
 from toolwire.wire import get
 from virtual_time import in_virtual_time
 
@@ -407,12 +407,12 @@ async def test_a_client_that_hangs_up_in_the_middle_of_its_body_leaves_nothing_b
 @run
 async def test_a_client_that_goes_away_takes_the_upstream_with_it(front, stream, size, wire):
     long = WORDS.__class__(parts=(Text("It rains and rains. " * 50),), stop=WORDS.stop)
-    async with gateway_to(Partly(long, size, "stall"), WORDS) as (gateway, provider):
+    async with gateway_to(PartialReply(long, size, "stall"), WORDS) as (gateway, provider):
         _, writer = await connect(gateway)
         model = f"{wire}/m"
         body = body_of(front, ASKED, model, stream=stream)
         writer.write(request_bytes(path_of(front, model, stream=stream), body))
-        await provider.asked()
+        await provider.wait_for_requests()
         await asyncio.sleep(0.1)
         writer.close()
         await provider.disconnected()
@@ -425,7 +425,7 @@ async def test_a_client_that_goes_away_takes_the_upstream_with_it(front, stream,
 async def test_limits_for_connections_are_those_of_the_new_settings():
     async with gateway_to(document=LIMITS) as (gateway, provider):
         rows = upstream_rows(provider.url, key_env="KEY")
-        gateway.gateway.apply(from_document({"upstreams": rows, "limits": {"head": 16_384}}))
+        gateway.gateway.apply(parse_settings({"upstreams": rows, "limits": {"head": 16_384}}))
         answer = await exchange(
             gateway, head_of("/v1/models", {"host": "localhost", "x-much": "x" * 10_000}, method="GET")
         )

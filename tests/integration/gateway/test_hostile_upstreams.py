@@ -31,7 +31,7 @@ from toolwire.ir.errors import ToolwireError
 from toolwire.ir.events import StreamFault
 from toolwire.ir.response import Fault, Stop
 from toolwire.ir.text import to_bytes
-from toolwire.testing import Partly, Raw
+from toolwire.testing import PartialReply, RawReply
 from toolwire.wire import get
 from virtual_time import in_virtual_time
 from waiting import cpu_guard
@@ -93,7 +93,7 @@ BAD_ARGUMENTS = (
 async def test_arguments_that_are_no_object(front, stream):
     """A wire that carries text carries them as they are; for the others the answer is an error, or a stop that is none of "run it"."""
     lines = [
-        Raw(chat_call_stream(text), headers=STREAM) if stream else Raw(to_bytes(chat_call(text)))
+        RawReply(chat_call_stream(text), headers=STREAM) if stream else RawReply(to_bytes(chat_call(text)))
         for text in BAD_ARGUMENTS
     ]
     async with gateway_to(*lines) as (gateway, _):
@@ -123,7 +123,7 @@ def _nothing_to_run(body, front, text):
 @pytest.mark.parametrize("stream", [False, True])
 @run
 async def test_empty_arguments(front, stream):
-    line = Raw(chat_call_stream(""), headers=STREAM) if stream else Raw(to_bytes(chat_call("")))
+    line = RawReply(chat_call_stream(""), headers=STREAM) if stream else RawReply(to_bytes(chat_call("")))
     async with gateway_to(line) as (gateway, _):
         came = responded(await ask(gateway, front, stream=stream), front, stream=stream)
     assert came.calls[0].arguments == {}
@@ -167,7 +167,7 @@ async def test_server_sent_events_in_every_spelling(front):
 async def _every_spelling(front, wire):
     sound = stream_of(wire, WORDS)
     spellings = [*_line_ends(sound), sound.replace(b"data: ", b"data:"), _multi_line(sound), b"\xef\xbb\xbf" + sound]
-    async with gateway_to(*(Raw(one, headers=STREAM) for one in spellings)) as (gateway, _):
+    async with gateway_to(*(RawReply(one, headers=STREAM) for one in spellings)) as (gateway, _):
         for _ in spellings:
             came = responded(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
             assert came.text == WORDS.text
@@ -181,8 +181,8 @@ async def test_a_flood_of_comments(front, wire):
     """Passed on where bytes pass, left out elsewhere, and bounded by the limit on an answer."""
     flood = b": ping\n\n" * 100_000
     lines = [
-        Raw(flood + stream_of(wire, WORDS), headers=STREAM),
-        Raw(flood * 3 + stream_of(wire, WORDS), headers=STREAM),
+        RawReply(flood + stream_of(wire, WORDS), headers=STREAM),
+        RawReply(flood * 3 + stream_of(wire, WORDS), headers=STREAM),
     ]
     async with gateway_to(*lines, document={"limits": {"answer": 1_000_000}}) as (gateway, _):
         with cpu_guard():
@@ -205,7 +205,7 @@ async def test_what_comes_after_the_end_and_an_end_that_does_not_come(front):
         sound + b'data: {"choices":[{"index":0,"delta":{"content":"more"}}]}\n\n',
         sound + b"\xff\xff",
     ):
-        async with gateway_to(Raw(data, headers=STREAM)) as (gateway, _):
+        async with gateway_to(RawReply(data, headers=STREAM)) as (gateway, _):
             came = responded(await ask(gateway, front, stream=True), front, stream=True)
             assert came.text == WORDS.text
 
@@ -231,8 +231,8 @@ OUT_OF_ORDER = [
 async def test_events_that_make_no_sense(front):
     """In a stream and instead of one, over the same wire and another: an error in the client's words, or an answer."""
     for wire in ("anthropic", "openai_chat"):
-        lines = [Raw(noise, headers=STREAM) for noise in OUT_OF_ORDER]
-        lines += [Raw(stream_of(wire, WORDS)[:300] + b"\n\n" + noise, headers=STREAM) for noise in OUT_OF_ORDER]
+        lines = [RawReply(noise, headers=STREAM) for noise in OUT_OF_ORDER]
+        lines += [RawReply(stream_of(wire, WORDS)[:300] + b"\n\n" + noise, headers=STREAM) for noise in OUT_OF_ORDER]
         async with gateway_to(*lines, document={"limits": {"cooldown": 0.0}}) as (gateway, _):
             for _ in lines:
                 answer = await ask(gateway, front, wire=wire, stream=True)
@@ -261,7 +261,7 @@ async def test_two_calls_at_once_with_gaps_between_their_numbers(front):
     events = [{"choices": [{"index": 0, "delta": one, "finish_reason": None}]} for one in chunks]
     events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
     data = b"".join(b"data: " + to_bytes({"id": "x", **one}) + b"\n\n" for one in events) + b"data: [DONE]\n\n"
-    async with gateway_to(Raw(data, headers=STREAM)) as (gateway, _):
+    async with gateway_to(RawReply(data, headers=STREAM)) as (gateway, _):
         came = responded(await ask(gateway, front, stream=True), front, stream=True)
     assert [call.arguments["city"] for call in came.calls] == ["Paris", "Rome"]
 
@@ -286,7 +286,7 @@ async def test_an_upstream_that_dies_in_the_middle_of_a_call(front, then):
     long = Response(parts=(ToolCall("c1", "get_weather", {"city": "Paris " * 100}),), stop=Stop("tool_calls"))
     for wire in WIRES:
         size = len(stream_of(wire, long)) * 2 // 3
-        async with gateway_to(Partly(long, size, then), ONE) as (gateway, _):
+        async with gateway_to(PartialReply(long, size, then), ONE) as (gateway, _):
             answer = await ask(gateway, front, wire=wire, stream=True)
             if answer.status == 200:
                 assert fault_in(answer, front).kind == "server"
@@ -300,7 +300,7 @@ async def test_an_upstream_that_dies_in_the_middle_of_a_call(front, then):
 @every_front
 @run
 async def test_an_upstream_that_dies_in_a_whole_answer(front):
-    ways = [Partly(ONE, size, then) for size in (None, 0, 20) for then in ("cut", "reset")]
+    ways = [PartialReply(ONE, size, then) for size in (None, 0, 20) for then in ("cut", "reset")]
     async with gateway_to(*ways) as (gateway, _):
         for _ in ways:
             refused(await ask(gateway, front), front, 502)
@@ -313,7 +313,7 @@ async def test_an_upstream_that_dies_in_a_whole_answer(front):
 async def test_a_page_instead_of_an_answer(front, stream):
     page = b"<!doctype html><html><body>Sign in to continue</body></html>"
     types = ["text/html", "application/json", "text/event-stream", ""]
-    lines = [Raw(page, headers={"content-type": kind}) for kind in types]
+    lines = [RawReply(page, headers={"content-type": kind}) for kind in types]
     for wire in ("anthropic", "gemini", "openai_chat"):
         async with gateway_to(*lines) as (gateway, _):
             for _ in types:
@@ -329,7 +329,7 @@ BOMB = gzip.compress(b" " * 50_000_000, 6)
 @run
 async def test_a_small_answer_that_unpacks_to_a_large_one(front, stream):
     headers = {"content-encoding": "gzip", "content-type": "text/event-stream" if stream else "application/json"}
-    async with gateway_to(Raw(BOMB, headers=headers), document={"limits": {"answer": 1_000_000}}) as (gateway, _):
+    async with gateway_to(RawReply(BOMB, headers=headers), document={"limits": {"answer": 1_000_000}}) as (gateway, _):
         tracemalloc.start()
         refused(await ask(gateway, front, stream=stream), front, 502)
         peak = tracemalloc.get_traced_memory()[1]
@@ -346,7 +346,7 @@ async def test_an_upstream_that_says_nothing_more(front, stream, size):
     clock = asyncio.get_running_loop().time
     rows = {"timeout": 0.5, "idle": 0.3}
     long = Response(parts=(Text("It rains. " * 100),), stop=Stop("stop"))
-    async with gateway_to(Partly(long, size, "stall"), rows=rows) as (gateway, provider):
+    async with gateway_to(PartialReply(long, size, "stall"), rows=rows) as (gateway, provider):
         started = clock()
         answer = await ask(gateway, front, stream=stream)
         assert clock() - started <= 1.0
@@ -399,7 +399,12 @@ async def test_how_long_to_wait_is_passed_on(front):
 async def test_a_key_that_the_upstream_repeats_is_not_repeated_by_us(front):
     error = {"message": f"Incorrect API key provided: {SECRET}", "type": "invalid_request_error"}
     leak = to_bytes({"type": "error", "error": error})
-    lines = [Raw(leak, status=400), Raw(leak, status=401), Raw(leak), Raw(b"data: " + leak + b"\n\n", headers=STREAM)]
+    lines = [
+        RawReply(leak, status=400),
+        RawReply(leak, status=401),
+        RawReply(leak),
+        RawReply(b"data: " + leak + b"\n\n", headers=STREAM),
+    ]
     for wire in WIRES:
         async with gateway_to(*lines) as (gateway, _):
             for stream in (False, False, False, True):
@@ -410,7 +415,10 @@ async def test_a_key_that_the_upstream_repeats_is_not_repeated_by_us(front):
 
 @run
 async def test_a_redirect_is_not_followed():
-    async with gateway_to(Raw(b"", status=307, headers={"location": "http://127.0.0.1:9/"})) as (gateway, provider):
+    async with gateway_to(RawReply(b"", status=307, headers={"location": "http://127.0.0.1:9/"})) as (
+        gateway,
+        provider,
+    ):
         refused(await ask(gateway, "openai_chat"), "openai_chat", 502)
         assert len(provider.heard) == 1
 
@@ -425,7 +433,7 @@ async def test_a_client_that_reads_slowly_makes_the_upstream_wait():
         body = body_of("openai_chat", ASKED, "anthropic/m", stream=True)
         before = tracemalloc.get_traced_memory()[0]
         writer.write(request_bytes(path_of("openai_chat"), body))
-        await provider.asked()
+        await provider.wait_for_requests()
         reader._transport.pause_reading()
         await asyncio.sleep(1.0)
         held = tracemalloc.get_traced_memory()[0] - before
@@ -444,7 +452,7 @@ async def test_a_client_that_does_not_read_at_all_is_let_go():
     async with gateway_to(long, document=limits, upstream={"delta": 20_000, "piece": 65536}) as (gateway, provider):
         reader, writer = await connect(gateway)
         writer.write(request_bytes(path_of("openai_chat"), body_of("openai_chat", ASKED, "anthropic/m", stream=True)))
-        await provider.asked()
+        await provider.wait_for_requests()
         reader._transport.pause_reading()
         await provider.disconnected()
         await recorded(gateway)

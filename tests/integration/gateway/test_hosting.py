@@ -14,8 +14,8 @@ from serving import serving, upstream_rows
 import toolwire
 from toolwire import Response, Text, ToolCall, ToolResult
 from toolwire.gateway.downstream import Downstream
-from toolwire.gateway.memory import InMemory
-from toolwire.gateway.seen import Kept
+from toolwire.gateway.memory import InMemoryContinuations
+from toolwire.gateway.seen import Continuation
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store
@@ -259,8 +259,8 @@ def test_a_refused_stream_leaves_nothing_behind() -> None:
     async def check() -> None:
         calls = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": 7}}]}
         document = {"upstreams": upstream_rows("http://127.0.0.1:9"), "limits": {"ping": 0.05}}
-        memory = InMemory(10, 10_000, 60.0, time.monotonic)
-        await memory.keep("", {"other": Kept()})
+        memory = InMemoryContinuations(10, 10_000, 60.0, time.monotonic)
+        await memory.save("", {"other": Continuation()})
         async with serving(document, memory=memory) as gateway:
             for _ in range(3):
                 with pytest.raises(openai.BadRequestError):

@@ -8,7 +8,7 @@ from gateway.hostile import WORDS, body_of, gateway_to, post, run
 from gateway.serving import upstream_rows
 
 from toolwire import Response, Text
-from toolwire.gateway.settings import from_document
+from toolwire.gateway.settings import parse_settings
 from toolwire.ir.response import Stop
 
 OTHER = Response(parts=(Text("It will not."),), stop=Stop("stop"))
@@ -20,9 +20,9 @@ BODY = body_of("anthropic", model="m")
 async def test_an_answer_of_the_old_settings_is_not_kept_for_the_new():
     async with gateway_to(WORDS, OTHER, upstream={"pace": 0.2}, document={"models": MODELS}) as (gateway, provider):
         old = asyncio.ensure_future(post(gateway, "/v1/messages", BODY))
-        await provider.asked()
+        await provider.wait_for_requests()
         rows = upstream_rows(provider.url, key_env="KEY")
-        gateway.gateway.apply(from_document({"upstreams": rows, "models": MODELS}))
+        gateway.gateway.apply(parse_settings({"upstreams": rows, "models": MODELS}))
         assert b"will rain" in (await old).body
         fresh = await post(gateway, "/v1/messages", BODY)
         assert b"will not" in fresh.body and "x-toolwire-cache" not in fresh.headers

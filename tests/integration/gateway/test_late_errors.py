@@ -10,7 +10,7 @@ from gateway.hostile import WORDS, body_of, connect, path_of, post, recorded, re
 from gateway.serving import serving
 
 from toolwire import Response
-from toolwire.testing import Partly, Raw, Recorded, Upstream
+from toolwire.testing import PartialReply, RawReply, Recorded, Upstream
 
 PINGS = {"limits": {"ping": 0.05}}
 # a provider's own novelty, which we cannot read and which need not be read to pass
@@ -27,7 +27,7 @@ def to_bare(line):
 
 @run
 async def test_a_stream_passes_though_its_request_cannot_be_read():
-    async with to_bare(Raw(CHUNK, streamed=True)) as provider:
+    async with to_bare(RawReply(CHUNK, streamed=True)) as provider:
         rows = {"a": {"base_url": provider.url, "wire": "openai_chat", "retries": 0}}
         async with serving({"upstreams": rows, "models": {"m": {"upstream": "a"}}}) as gateway:
             answer = await post(gateway, "/v1/chat/completions", json.dumps(NEWER).encode())
@@ -37,7 +37,7 @@ async def test_a_stream_passes_though_its_request_cannot_be_read():
 
 @run
 async def test_a_request_that_the_next_target_cannot_be_asked_ends_in_an_error_event():
-    async with to_bare(Partly(Response(), None, "stall")) as first, Upstream(WORDS) as second:
+    async with to_bare(PartialReply(Response(), None, "stall")) as first, Upstream(WORDS) as second:
         document = {
             **PINGS,
             "upstreams": {
@@ -55,7 +55,7 @@ async def test_a_request_that_the_next_target_cannot_be_asked_ends_in_an_error_e
 
 @run
 async def test_a_failure_behind_a_ping_is_told_though_the_request_cannot_be_read():
-    async with to_bare(Partly(Response(), None, "stall")) as provider:
+    async with to_bare(PartialReply(Response(), None, "stall")) as provider:
         rows = {"a": {"base_url": provider.url, "wire": "openai_chat", "retries": 0, "timeout": 0.3}}
         async with serving({**PINGS, "upstreams": rows, "models": {"m": {"upstream": "a"}}}) as gateway:
             answer = await post(gateway, "/v1/chat/completions", json.dumps(NEWER).encode())

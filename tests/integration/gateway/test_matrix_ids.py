@@ -9,7 +9,7 @@ from shapes import Call, Said, spoken
 
 from toolwire.ir.parts import ToolCall, ToolResult
 from toolwire.ir.request import Request
-from toolwire.testing.upstream import Raw
+from toolwire.testing.upstream import RawReply
 
 TOOL = Function("get_weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})
 
@@ -24,7 +24,7 @@ def calls(*cities: str, call_id: str) -> tuple[Call, ...]:
     return tuple(Call(call_id, "get_weather", {"city": city}) for city in cities)
 
 
-def without_ids(answer: Raw) -> Raw:
+def without_ids(answer: RawReply) -> RawReply:
     """As older servers of Gemini and Ollama answer."""
 
     def strip(line: str) -> str:
@@ -32,7 +32,7 @@ def without_ids(answer: Raw) -> Raw:
         return head + json.dumps(_without_id(json.loads(brace + rest))) if brace else line
 
     body = "\n".join(map(strip, answer.body.decode().split("\n")))
-    return Raw(body.encode(), answer.status, answer.headers, answer.streamed)
+    return RawReply(body.encode(), answer.status, answer.headers, answer.streamed)
 
 
 def _without_id(value):
@@ -41,7 +41,7 @@ def _without_id(value):
     return [_without_id(one) for one in value] if isinstance(value, list) else value
 
 
-def converse(world: World, sdk: str, model: str, turns: list[Raw]) -> list[str]:
+def converse(world: World, sdk: str, model: str, turns: list[RawReply]) -> list[str]:
     """A conversation in which every turn but the last has calls; each result says the city of its call, the last first."""
     world.forget()
     client = world.clients[sdk]

@@ -14,7 +14,7 @@ from toolwire.ir.fold import fold
 from toolwire.ir.parts import ToolCall
 from toolwire.ir.response import Response
 from toolwire.testing import Vector, load_vectors
-from toolwire.testing.upstream import Raw
+from toolwire.testing.upstream import RawReply
 from toolwire.wire import get
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire"
@@ -33,7 +33,7 @@ def world():
         yield made
 
 
-def ask(world, client, wire: str, answer: Raw) -> Answer:
+def ask(world, client, wire: str, answer: RawReply) -> Answer:
     world.upstream.script[:] = [answer]
     return world.run(client.ask(f"m-{wire}", client.words("hi"), (), None, stream=answer.streamed))
 
@@ -43,10 +43,10 @@ def seen_in(answer: Answer) -> list[tuple[str, dict]]:
     return [(call.name, call.arguments) for call in answer.calls]
 
 
-def raw(wire: str, stream: bytes, whole: object) -> Raw:
+def raw(wire: str, stream: bytes, whole: object) -> RawReply:
     if not stream:
-        return Raw(json.dumps(whole).encode())
-    return Raw(stream, headers=NDJSON if wire == "ollama" else {}, streamed=True)
+        return RawReply(json.dumps(whole).encode())
+    return RawReply(stream, headers=NDJSON if wire == "ollama" else {}, streamed=True)
 
 
 def recorded_answers() -> list[Recorded]:

@@ -10,7 +10,7 @@ from serving import serving, upstream_rows
 
 from toolwire import Request, Response, Text, Tool
 from toolwire.ir.response import Stop, Usage
-from toolwire.testing import Raw, Upstream
+from toolwire.testing import RawReply, Upstream
 
 HELLO = Response(parts=(Text("Hello"),), stop=Stop("stop"), usage=Usage(3, 1))
 ASKED = [{"role": "user", "content": "x?"}]
@@ -69,7 +69,7 @@ BROKEN = b"""{"id":"c","object":"chat.completion","created":1,"model":"m","choic
 
 def test_calls_are_repaired_where_the_model_says_so() -> None:
     async def check() -> None:
-        async with Upstream(Raw(BROKEN), Raw(BROKEN)) as upstream:
+        async with Upstream(RawReply(BROKEN), RawReply(BROKEN)) as upstream:
             rows = {"chat": upstream_rows(upstream.url)["openai_chat"]}
             models = {"mended": {"upstream": "chat", "repair": "safe"}, "as-is": {"upstream": "chat"}}
             async with serving({"upstreams": rows, "models": models}) as gateway:

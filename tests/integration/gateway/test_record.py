@@ -16,12 +16,12 @@ from serving import listening, upstream_rows
 from toolwire import Response, Text
 from toolwire.cli.main import main
 from toolwire.gateway.app import Gateway
-from toolwire.gateway.record import into
-from toolwire.gateway.settings import from_document
+from toolwire.gateway.record import trace_writer
+from toolwire.gateway.settings import parse_settings
 from toolwire.gateway.telemetry import open_telemetry
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Fault, Stop
-from toolwire.testing import Partly, Upstream, load_trace, script_of
+from toolwire.testing import PartialReply, Upstream, load_trace, script_of
 
 PATHS = {
     "anthropic": ("/v1/messages", {"model": "MODEL", "max_tokens": 9}),
@@ -43,11 +43,11 @@ async def recording(upstream, folder, **rows):
         "log": {"to": "nowhere"},
         **rows,
     }
-    settings = from_document(document)
+    settings = parse_settings(document)
     telemetry = open_telemetry(settings, {})
     gateway = Gateway(settings, environment={}, sinks=telemetry.sinks, transports=telemetry.transports())
     try:
-        async with listening(telemetry.around(gateway)) as url:
+        async with listening(telemetry.wrap(gateway)) as url:
             yield url
     finally:
         await telemetry.aclose()
@@ -104,7 +104,7 @@ def test_a_recording_is_a_script(tmp_path, stream, in_time):
 def test_failures_are_recorded_and_replayed(tmp_path):
     _, file = record(tmp_path / "fault", Fault("rate_limit", "slow down", 429))
     assert load_trace(file).upstreams[0].answer.status == 429
-    _, file = record(tmp_path / "reset", Partly(then="reset"))
+    _, file = record(tmp_path / "reset", PartialReply(then="reset"))
     trace = load_trace(file)
     assert trace.upstreams[0].answer.error.startswith("ConnectionError")
     assert (trace.outcome.status, trace.outcome.error) == (502, "server")
@@ -124,7 +124,7 @@ def test_what_is_not_for_a_model_is_not_recorded(tmp_path):
 
 def test_every_exchange_has_a_file_of_its_own(tmp_path):
     trace = load_trace(record(tmp_path / "first", HELLO)[1])
-    keep = into(tmp_path / "many")
+    keep = trace_writer(tmp_path / "many")
     for _ in range(3):
         keep(trace)
     assert [load_trace(file) for file in (tmp_path / "many").iterdir()] == [trace] * 3

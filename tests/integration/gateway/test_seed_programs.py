@@ -11,7 +11,7 @@ from shapes import Said, spoken
 
 from toolwire.ir.parts import Text
 from toolwire.ir.request import Request
-from toolwire.testing.upstream import Raw, Upstream
+from toolwire.testing.upstream import RawReply, Upstream
 
 SEEDS = Path(__file__).parent / "seeds"
 PROGRAMS = [
@@ -23,7 +23,7 @@ PROGRAMS = [
 ]
 
 
-def small_model(request: Request) -> Raw:
+def small_model(request: Request) -> RawReply:
     """It writes a call until it has read a result; a server takes what it writes up to a stop sequence."""
     words = "\n".join(part.text for message in request.messages for part in message.parts if isinstance(part, Text))
     if "EXECUTION RESULT of [get_weather]:\n22C, sunny in Paris" in words:

@@ -23,7 +23,7 @@ from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Stop, Usage
 from toolwire.mcp.client import McpServers
 from toolwire.testing import Upstream
-from toolwire.testing.upstream import Heard
+from toolwire.testing.upstream import ReceivedRequest
 from waiting import SAFETY
 from waiting import until as wait_for_condition
 
@@ -120,7 +120,7 @@ def test_streams_finish_when_it_is_told_to_stop(tmp_path: Path) -> None:
             config(tmp_path, upstream.url)
             with process(tmp_path, "--port", "0") as (running, url):
                 streaming = asyncio.ensure_future(post(url, ask(stream=True)))
-                await upstream.asked()
+                await upstream.wait_for_requests()
                 running.send_signal(signal.SIGTERM)
                 answer = await streaming
                 assert b"ten" in answer
@@ -136,7 +136,7 @@ def test_streams_that_do_not_finish_end_in_an_error(tmp_path: Path) -> None:
             config(tmp_path, upstream.url, more="[server]\ndrain = 1\n")
             with process(tmp_path, "--port", "0") as (running, url):
                 streaming = asyncio.ensure_future(post(url, ask(stream=True)))
-                await upstream.asked()
+                await upstream.wait_for_requests()
                 await asyncio.sleep(0.5)
                 running.send_signal(signal.SIGTERM)
                 answer = await streaming
@@ -317,7 +317,7 @@ def orders(folder: Path, said: str, name: str = "status") -> None:
     (folder / "orders.py").write_text(f"def {name}(number: int) -> str:\n    '''Of an order.'''\n    return {said!r}\n")
 
 
-def heard_results(heard: Heard) -> list[str]:
+def heard_results(heard: ReceivedRequest) -> list[str]:
     assert heard.request is not None
     return [part.text for one in heard.request.messages for part in one.parts if isinstance(part, ToolResult)]
 
@@ -339,7 +339,7 @@ def test_a_hangup_opens_the_tools_anew(tmp_path: Path) -> None:
             with process(tmp_path, "--port", "0") as (running, url):
                 assert await published(url) == ["status"]
                 before = asyncio.ensure_future(post(url, ask(stream=True)))  # it began with the tools of then
-                await upstream.asked()
+                await upstream.wait_for_requests()
                 orders(tmp_path, "lost at sea", "whereabouts")
                 running.send_signal(signal.SIGHUP)
                 await until(lambda: names(url), b"whereabouts")
@@ -416,7 +416,7 @@ def test_what_comes_behind_a_request_does_not_break_its_answer(tmp_path: Path, s
                 data = json.dumps(ask(stream=True)).encode()
                 head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\ncontent-length: {len(data)}\r\n\r\n"
                 writer.write(head.encode() + data)
-                await upstream.asked()
+                await upstream.wait_for_requests()
                 writer.write(stray)
                 answer = await reader.readuntil(b"0\r\n\r\n")
                 writer.close()

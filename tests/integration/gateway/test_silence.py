@@ -9,11 +9,11 @@ from gateway.serving import serving
 from toolwire import Request, Response
 from toolwire.ir.fold import unfold
 from toolwire.ir.response import Fault
-from toolwire.testing import Partly, Recorded, Upstream
-from toolwire.testing.upstream import Raw
+from toolwire.testing import PartialReply, Recorded, Upstream
+from toolwire.testing.upstream import RawReply
 from toolwire.wire import get
 
-MUTE = Partly(Response(), None, "stall")
+MUTE = PartialReply(Response(), None, "stall")
 
 
 def two(first, second, *, wire="openai_chat", limits=None, **row):
@@ -58,7 +58,7 @@ async def test_who_takes_all_of_its_time_leaves_the_next_its_own():
 
 @run
 async def test_an_answer_that_cannot_be_passed_on_is_not_bought_again():
-    page = Raw(b"<html>busy</html>", headers={"content-type": "application/json"})
+    page = RawReply(b"<html>busy</html>", headers={"content-type": "application/json"})
     async with Upstream(page, page, page) as first, Upstream(page) as second:
         async with serving(two(first, second, retries=2)) as gateway:
             assert (await ask(gateway, stream=False)).status == 502
@@ -68,7 +68,7 @@ async def test_an_answer_that_cannot_be_passed_on_is_not_bought_again():
 @run
 async def test_who_falls_silent_after_the_first_word_rests_too():
     async with (
-        Upstream(Partly(WORDS, 400, "stall")) as first,
+        Upstream(PartialReply(WORDS, 400, "stall")) as first,
         Upstream(WORDS) as second,
         serving(two(first, second, idle=0.2)) as gateway,
     ):

@@ -8,7 +8,7 @@ from asking import ASK, HELLO, post
 from serving import serving, upstream_rows
 
 from toolwire.ir.response import Fault
-from toolwire.testing import Raw, Upstream
+from toolwire.testing import RawReply, Upstream
 
 KEY = "sk-canary-of-the-upstream-0123456789"
 
@@ -91,9 +91,9 @@ def test_an_upstream_that_repeats_its_key_is_not_repeated(wire, stream, tmp_path
     error = {"error": {"message": f"Incorrect API key provided: {KEY}", "type": "invalid_request_error", "code": KEY}}
     late = b'data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\ndata: %b\n\n' % json.dumps(error).encode()
     script = [
-        Raw(json.dumps(error).encode(), 401, {"content-type": "application/json"}),
-        Raw(f"who is {KEY}?".encode(), 400, {"content-type": "text/plain"}),
-        Raw(late if wire == "openai_chat" else b"", 200, {"content-type": "text/event-stream"}),
+        RawReply(json.dumps(error).encode(), 401, {"content-type": "application/json"}),
+        RawReply(f"who is {KEY}?".encode(), 400, {"content-type": "text/plain"}),
+        RawReply(late if wire == "openai_chat" else b"", 200, {"content-type": "text/event-stream"}),
     ]
 
     async def scene():

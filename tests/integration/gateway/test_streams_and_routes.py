@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from toolwire import Response, Text
 from toolwire.ir.response import Fault, Stop
-from toolwire.testing import Partly, Raw, Upstream
+from toolwire.testing import PartialReply, RawReply, Upstream
 from toolwire.wire import get
 from virtual_time import in_virtual_time
 
@@ -104,7 +104,7 @@ async def test_after_a_ping_an_error_is_an_event(front):
 async def test_a_stream_as_an_array_stays_one_with_pings_in_it():
     import json
 
-    for line, expected in ((LONG, "It rains"), (Partly(LONG, 900, "cut"), "error")):
+    for line, expected in ((LONG, "It rains"), (PartialReply(LONG, 900, "cut"), "error")):
         async with gateway_to(line, document=QUICK, upstream={"piece": 300, "pace": 0.15}) as (gateway, _):
             path = "/v1beta/models/anthropic/m:streamGenerateContent"
             answer = await post(gateway, path, body_of("gemini", model="anthropic/m"))
@@ -166,9 +166,9 @@ FAILURES = [
     Fault("rate_limit", "slow down", 429),
     Fault("authentication", "who?", 401),
     Fault("not_found", "no such model", 404),
-    Partly(WORDS, None, "cut"),
-    Partly(WORDS, None, "reset"),
-    Raw(b"<html>", headers={"content-type": "text/html"}),
+    PartialReply(WORDS, None, "cut"),
+    PartialReply(WORDS, None, "reset"),
+    RawReply(b"<html>", headers={"content-type": "text/html"}),
 ]
 
 
@@ -196,7 +196,7 @@ async def test_what_is_wrong_with_the_request_is_not_asked_twice():
 
 @run
 async def test_a_stream_that_has_begun_is_not_begun_again():
-    async with Upstream(Partly(LONG, 900, "cut")) as first, Upstream(WORDS) as second:
+    async with Upstream(PartialReply(LONG, 900, "cut")) as first, Upstream(WORDS) as second:
         async with serving(two_upstreams(first, second)) as gateway:
             answer = await ask_m(gateway, stream=True)
         assert b"error" in answer.body and answer.whole
@@ -284,7 +284,7 @@ async def test_weights_are_heeded():
 @in_virtual_time
 async def test_no_task_and_no_connection_is_left_behind():
     before = len(asyncio.all_tasks())
-    lines = [WORDS, Fault("server", "oh", 500), Partly(LONG, 100, "cut"), Partly(LONG, 100, "stall")] * 5
+    lines = [WORDS, Fault("server", "oh", 500), PartialReply(LONG, 100, "cut"), PartialReply(LONG, 100, "stall")] * 5
     async with gateway_to(*lines, rows={"timeout": 0.2, "idle": 0.1}, document={"limits": {"cooldown": 0.0}}) as (
         gateway,
         provider,

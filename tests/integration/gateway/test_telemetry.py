@@ -14,7 +14,7 @@ from serving import listening, upstream_rows
 
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.otel import OtelSink
-from toolwire.gateway.settings import from_document
+from toolwire.gateway.settings import parse_settings
 from toolwire.gateway.telemetry import open_telemetry
 from toolwire.ir.errors import ConfigError, MissingExtra
 from toolwire.net.h1 import H1Transport
@@ -24,7 +24,7 @@ from toolwire.testing import Upstream
 
 @asynccontextmanager
 async def running(document, environment=None, **options):
-    settings = from_document(document)
+    settings = parse_settings(document)
     telemetry = open_telemetry(settings, environment or {}, **options)
     gateway = Gateway(
         settings,
@@ -34,7 +34,7 @@ async def running(document, environment=None, **options):
         transports=telemetry.transports(),
     )
     try:
-        async with listening(telemetry.around(gateway)) as url:
+        async with listening(telemetry.wrap(gateway)) as url:
             yield url
     finally:
         await telemetry.aclose()
@@ -132,7 +132,7 @@ def test_spans_where_the_environment_asks_for_them(monkeypatch):
         monkeypatch.setenv(name, value)
 
     def has_spans(environment, **trace):
-        settings = from_document({"upstreams": {"a": {"base_url": "http://127.0.0.1:1"}}, "trace": trace})
+        settings = parse_settings({"upstreams": {"a": {"base_url": "http://127.0.0.1:1"}}, "trace": trace})
         telemetry = open_telemetry(settings, environment)
         asyncio.run(telemetry.aclose())
         return [isinstance(sink, OtelSink) for sink in telemetry.sinks].count(True), len(telemetry.observers)
@@ -152,21 +152,21 @@ def test_without_opentelemetry(monkeypatch, capsys):
 
     monkeypatch.setattr(builtins, "__import__", missing)
     rows = {"upstreams": {"a": {"base_url": "http://127.0.0.1:1"}}}
-    telemetry = open_telemetry(from_document(rows), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"})
+    telemetry = open_telemetry(parse_settings(rows), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"})
     asyncio.run(telemetry.aclose())
     assert "toolwire[otel]" in capsys.readouterr().err
     with pytest.raises(MissingExtra, match="toolwire\\[otel\\]"):
-        open_telemetry(from_document({**rows, "trace": {"otel": True}}), {})
+        open_telemetry(parse_settings({**rows, "trace": {"otel": True}}), {})
     assert logging.getLogger("toolwire").handlers == []
 
 
 def test_new_settings_bring_new_secrets(tmp_path, caplog):
     rows = {"base_url": "http://127.0.0.1:1", "key_env": "A"}
-    before = from_document({"upstreams": {"a": rows}, "log": {"to": "logger"}})
+    before = parse_settings({"upstreams": {"a": rows}, "log": {"to": "logger"}})
     environment = {"A": "the-first-key", "B": "the-second-key"}
     telemetry = open_telemetry(before, environment)
-    telemetry.learn(
-        from_document(
+    telemetry.add_secrets(
+        parse_settings(
             {
                 "upstreams": {"a": {**rows, "key_env": "B"}},
                 "state": {"url": "redis://:a-pass-word@host/0"},
@@ -180,11 +180,11 @@ def test_new_settings_bring_new_secrets(tmp_path, caplog):
 
 def test_patterns_are_checked():
     with pytest.raises(ConfigError, match="not a valid regular expression"):
-        from_document({"log": {"remove": ["("]}})
+        parse_settings({"log": {"remove": ["("]}})
 
 
 def test_recording_goes_the_same_way_as_everybody(tmp_path):
-    settings = from_document({"upstreams": upstream_rows("http://localhost"), "trace": {"record": str(tmp_path)}})
+    settings = parse_settings({"upstreams": upstream_rows("http://localhost"), "trace": {"record": str(tmp_path)}})
 
     async def run(environment):
         telemetry = open_telemetry(settings, environment, lines=False)
@@ -197,7 +197,7 @@ def test_recording_goes_the_same_way_as_everybody(tmp_path):
 
 
 def test_a_password_in_a_variable_is_a_secret_too():
-    settings = from_document({"state": {"url_env": "STATE", "usage_env": "USAGE"}})
+    settings = parse_settings({"state": {"url_env": "STATE", "usage_env": "USAGE"}})
     environment = {"STATE": "redis://:in-redis-4711@db/0", "USAGE": "postgresql://me:in-postgres-4711@db/usage"}
     telemetry = open_telemetry(settings, environment, lines=False)
     assert telemetry.redactor("in-redis-4711 and in-postgres-4711") == "[removed] and [removed]"
@@ -209,12 +209,12 @@ def test_an_upstream_of_new_settings_is_recorded_too(tmp_path):
         async with Upstream(HELLO) as upstream:
             rows = upstream_rows(upstream.url)
             record = {"trace": {"record": str(tmp_path)}}
-            old = from_document({"upstreams": {"anthropic": rows["anthropic"]}, **record})
+            old = parse_settings({"upstreams": {"anthropic": rows["anthropic"]}, **record})
             telemetry = open_telemetry(old, {}, lines=False)
             gateway = Gateway(old, environment={}, sinks=telemetry.sinks, transports=telemetry.transports())
-            async with listening(telemetry.around(gateway)) as url:
-                new = from_document({"upstreams": {"new": rows["openai_chat"]}, **record})
-                telemetry.learn(new)
+            async with listening(telemetry.wrap(gateway)) as url:
+                new = parse_settings({"upstreams": {"new": rows["openai_chat"]}, **record})
+                telemetry.add_secrets(new)
                 gateway.apply(new)
                 await post(url, "/v1/chat/completions", {**ASK, "model": "new/m"})
             await telemetry.aclose()

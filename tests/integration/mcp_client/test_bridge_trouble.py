@@ -8,9 +8,9 @@ from mcp_server.running import effects_in
 from mcp_client.addresses import events
 from mcp_client.driving import misbehaving, until, workshop
 from toolwire.mcp import bridge as bridge_module
-from toolwire.mcp.bridge import BridgeApp, LineBridge
+from toolwire.mcp.bridge import BridgeApp, StdioBridge
 from toolwire.mcp.client import ServerSpec
-from toolwire.wire.mcp.rpc import Notification, Request
+from toolwire.wire.mcp.rpc import Notification, RpcRequest
 from waiting import SAFETY
 
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
@@ -216,8 +216,8 @@ def test_a_subscription_outlives_the_time_of_a_call_and_ends_with_the_input(monk
         async with server:
             heard = []
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
-            line = LineBridge(ServerSpec("x", url=url, timeout=0.2), heard.append)
-            line.receive(Request(1, "subscriptions/listen", {"notifications": {}, "_meta": META}))
+            line = StdioBridge(ServerSpec("x", url=url, timeout=0.2), heard.append)
+            line.receive(RpcRequest(1, "subscriptions/listen", {"notifications": {}, "_meta": META}))
             await opened.wait()
             await asyncio.sleep(1.0)
             assert heard == []
@@ -242,8 +242,8 @@ def test_a_call_through_the_bridge_that_is_cancelled_is_closed_at_once():
         server = await asyncio.start_server(silent, "127.0.0.1", 0)
         async with server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
-            line = LineBridge(ServerSpec("x", url=url), lambda _: None)
-            line.receive(Request(1, "tools/call", {"name": "pay", "arguments": {}, "_meta": META}))
+            line = StdioBridge(ServerSpec("x", url=url), lambda _: None)
+            line.receive(RpcRequest(1, "tools/call", {"name": "pay", "arguments": {}, "_meta": META}))
             await asked.wait()
             line.receive(Notification("notifications/cancelled", {"requestId": 1}))
             async with asyncio.timeout(SAFETY):

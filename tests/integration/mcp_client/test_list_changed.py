@@ -13,7 +13,7 @@ from mcp_server.running import effects_in
 from mcp_client.addresses import TOOL, Address, discovered, error, events, json_reply, result
 from mcp_client.driving import McpClient, McpServers, asked, run, until
 from mcp_client.test_cli import toolwire
-from toolwire.cli.serve_tools import ServedTools
+from toolwire.cli.serve_tools import ToolLoader
 from toolwire.gateway.settings import Settings, ToolsRow
 from toolwire.mcp.client import ServerSpec
 
@@ -136,9 +136,9 @@ def test_tools_row_of_the_gateway_has_the_tools(listed, tmp_path):
     config.write_text(json.dumps({"mcpServers": {"s": server}}))
 
     async def test():
-        served = ServedTools([])
+        served = ToolLoader([])
         opened = await served.prepare(Settings(tools={"*": ToolsRow(mcp=str(config))}))
-        served.take(opened)
+        served.activate(opened)
         try:
             return {tool.name for tool in opened.own.runners["*"].box.tools}
         finally:

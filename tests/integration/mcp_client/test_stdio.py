@@ -279,11 +279,11 @@ def test_the_key_of_the_call_is_handed_on(effects):
 
 
 def test_the_trace_goes_along():
-    from toolwire.wire.mcp.meta import Trace
+    from toolwire.wire.mcp.meta import TraceContext
 
     async def test():
         spec = misbehaving()
-        client = McpClient(spec, trace=lambda: Trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))
+        client = McpClient(spec, trace=lambda: TraceContext("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))
         async with client:
             assert client._meta().trace.parent.startswith("00-0af7")
 

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from mcp_client.test_cli import toolwire
-from toolwire.cli.serve_tools import ServedTools
+from toolwire.cli.serve_tools import ToolLoader
 from toolwire.gateway.settings import Settings, ToolsRow
 
 READABLE = "one\n\ttwo\u00a0\U0001f469\u200d\U0001f467\r\n\u05e9\u05dc\u05d5\u05dd\u200f!\n"
@@ -94,9 +94,9 @@ def test_gateway_reports_tools_that_it_leaves_out_without_control_sequences(serv
 
     async def test():
         async with AsyncExitStack() as stack:
-            served = ServedTools([])
+            served = ToolLoader([])
             stack.push_async_callback(served.aclose)
-            served.take(await served.prepare(Settings(tools={"*": ToolsRow(mcp=str(config))})))
+            served.activate(await served.prepare(Settings(tools={"*": ToolsRow(mcp=str(config))})))
 
     asyncio.run(test())
     assert capsys.readouterr().err.startswith(

@@ -36,8 +36,8 @@ from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.net.client import ModelClient
 from toolwire.net.h1 import H1Transport
 from toolwire.net.http import HttpTransport
-from toolwire.net.retry import Retries
-from toolwire.testing import Partly, Raw, Upstream, same
+from toolwire.net.retry import RetryPolicy
+from toolwire.testing import PartialReply, RawReply, Upstream, same
 from virtual_time import in_virtual_time
 from waiting import SAFETY
 
@@ -69,7 +69,7 @@ TWO = Response(
     stop=Stop("tool_calls"),
 )
 LONG = Response(parts=(Text("It rains and rains. " * 50),), stop=Stop("stop"))
-QUICK = Retries(2, first=0.01)
+QUICK = RetryPolicy(2, first=0.01)
 
 every_provider = pytest.mark.parametrize("provider", PROVIDERS)
 both_transports = pytest.mark.parametrize("kind", [H1Transport, HttpTransport])
@@ -217,8 +217,8 @@ async def test_a_call_in_text_that_cannot_be_read_is_asked_for_once_more():
         Fault("rate_limit", "slow down", 429, retry_after=0.02),
         Fault("server", "oh", 500),
         Fault("overloaded", "busy", 503),
-        Partly(then="reset"),
-        Partly(then="cut"),
+        PartialReply(then="reset"),
+        PartialReply(then="cut"),
     ],
     ids=["429", "500", "503", "reset", "closed"],
 )
@@ -262,7 +262,7 @@ async def test_a_provider_is_given_the_time_that_it_asks_for():
 @run
 async def test_a_date_to_come_back_at():
     later = format_datetime(datetime.now(UTC) + timedelta(hours=2), usegmt=True)
-    refused = Raw(b"{}", 429, {"Retry-After": later})
+    refused = RawReply(b"{}", 429, {"Retry-After": later})
     async with talk("openai-chat", refused, WORDS) as (upstream, client):
         with pytest.raises(UpstreamError) as raised:
             await client.ask(ASKED)
@@ -282,7 +282,7 @@ async def test_it_does_not_try_for_ever():
 @both_ways
 @run
 async def test_an_answer_that_has_begun_is_not_asked_for_again(provider, way):
-    async with talk(provider, Partly(TWO, 30), WORDS) as (upstream, client):
+    async with talk(provider, PartialReply(TWO, 30), WORDS) as (upstream, client):
         with pytest.raises(TruncatedStream):
             await answered(client, way)
     assert len(upstream.heard) == 1
@@ -306,7 +306,7 @@ async def test_nobody_at_home():
 @in_virtual_time
 async def test_the_deadline_holds_wherever_the_server_stalls(way, size):
     clock = asyncio.get_running_loop().time
-    async with talk("openai-chat", *[Partly(WORDS, size, "stall")] * 3, timeout=0.3) as (upstream, client):
+    async with talk("openai-chat", *[PartialReply(WORDS, size, "stall")] * 3, timeout=0.3) as (upstream, client):
         began = clock()
         with pytest.raises(UpstreamError) as raised:
             await answered(client, way)
@@ -318,7 +318,9 @@ async def test_the_deadline_holds_wherever_the_server_stalls(way, size):
 @in_virtual_time
 async def test_retries_share_the_deadline():
     clock = asyncio.get_running_loop().time
-    async with talk("openai-chat", *[Fault("server", "oh", 500)] * 9, timeout=0.3, retries=Retries(9, first=0.2)) as (
+    async with talk(
+        "openai-chat", *[Fault("server", "oh", 500)] * 9, timeout=0.3, retries=RetryPolicy(9, first=0.2)
+    ) as (
         _,
         client,
     ):
@@ -331,7 +333,7 @@ async def test_retries_share_the_deadline():
 @every_provider
 @run
 async def test_a_cancelled_task_closes_its_stream(provider):
-    async with talk(provider, Partly(LONG, 2500, "stall"), WORDS) as (upstream, client):
+    async with talk(provider, PartialReply(LONG, 2500, "stall"), WORDS) as (upstream, client):
         begun = asyncio.Event()
 
         async def listen():
@@ -350,9 +352,9 @@ async def test_a_cancelled_task_closes_its_stream(provider):
 
 @run
 async def test_a_cancelled_task_closes_its_answer_once_that_has_begun():
-    async with talk("openai-chat", Partly(WORDS, 10, "stall")) as (upstream, client):
+    async with talk("openai-chat", PartialReply(WORDS, 10, "stall")) as (upstream, client):
         task = asyncio.create_task(client.ask(ASKED))
-        await upstream.asked()
+        await upstream.wait_for_requests()
         await asyncio.sleep(0.1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -364,9 +366,9 @@ async def test_a_cancelled_task_closes_its_answer_once_that_has_begun():
 @both_ways
 @run
 async def test_a_request_given_up_before_its_answer_begins_is_closed_at_once(provider, way):
-    async with talk(provider, Partly(WORDS, None, "stall"), WORDS) as (upstream, client):
+    async with talk(provider, PartialReply(WORDS, None, "stall"), WORDS) as (upstream, client):
         task = asyncio.create_task(answered(client, way))
-        await upstream.asked()
+        await upstream.wait_for_requests()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -377,10 +379,10 @@ async def test_a_request_given_up_before_its_answer_begins_is_closed_at_once(pro
 @run
 async def test_behind_a_proxy_a_request_given_up_before_its_answer_begins_ends_with_the_deadline():
     transport = HttpTransport()
-    stalls = Partly(WORDS, None, "stall")
+    stalls = PartialReply(WORDS, None, "stall")
     async with talk("openai-chat", stalls, timeout=0.5, transport=transport) as (upstream, client):
         task = asyncio.create_task(client.ask(ASKED))
-        await upstream.asked()
+        await upstream.wait_for_requests()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -439,7 +441,7 @@ def test_one_client_serves_several_event_loops():
 
 @run
 async def test_leaving_the_loop_closes_the_stream():
-    async with talk("anthropic", Partly(LONG, 2500, "stall")) as (upstream, client):
+    async with talk("anthropic", PartialReply(LONG, 2500, "stall")) as (upstream, client):
         async with aclosing(client.stream(ASKED)) as events:
             async for _ in events:
                 break
@@ -489,7 +491,7 @@ async def test_many_at_once_over_one_pool(kind):
 @run
 async def test_garbage_is_a_protocol_error(provider, way, garbage):
     kind = "text/event-stream" if way == "stream" else "application/json"
-    async with talk(provider, Raw(garbage, 200, {"content-type": kind})) as (upstream, client):
+    async with talk(provider, RawReply(garbage, 200, {"content-type": kind})) as (upstream, client):
         with pytest.raises(ProtocolError):
             await answered(client, way)
     assert len(upstream.heard) == 1
@@ -499,7 +501,7 @@ async def test_garbage_is_a_protocol_error(provider, way, garbage):
 @pytest.mark.parametrize("status", [400, 502])
 @run
 async def test_an_error_page_is_an_error(way, status):
-    page = Raw(b"<html>Bad gateway</html>", status, {"content-type": "text/html"})
+    page = RawReply(b"<html>Bad gateway</html>", status, {"content-type": "text/html"})
     async with talk("openai", *[page] * 3) as (_, client):
         with pytest.raises(UpstreamError) as raised:
             await answered(client, way)
@@ -511,7 +513,7 @@ async def test_an_error_page_is_an_error(way, status):
 async def test_a_server_that_does_not_stream(provider):
     codec = toolwire.wire.get(PROVIDERS[provider])
     whole = toolwire.ir.text.to_bytes(codec.encode_response(TWO).body)
-    async with talk(provider, Raw(whole)) as (_, client):
+    async with talk(provider, RawReply(whole)) as (_, client):
         assert same(told(await answered(client, "stream")), told(TWO))
 
 
@@ -519,7 +521,7 @@ async def test_a_server_that_does_not_stream(provider):
 @run
 async def test_an_error_behind_a_200(way):
     body = b'{"error": {"message": "slow down", "code": 429}}'
-    async with talk("openrouter", Raw(body), WORDS) as (_, client):
+    async with talk("openrouter", RawReply(body), WORDS) as (_, client):
         with pytest.raises(UpstreamError, match="slow down") as raised:
             await answered(client, way)
     assert raised.value.fault.kind == "rate_limit"
@@ -558,9 +560,9 @@ async def test_the_key_goes_to_the_server_and_nowhere_else(provider, way):
     root.addHandler(handler)
     root.setLevel(0)
     echoed = Fault("authentication", f"no such key: {CANARY}", 401, "bad", f"key {CANARY}", extra={"x": {"k": CANARY}})
-    lost = [Partly(then="reset"), Fault("server", CANARY, 500), echoed]
+    lost = [PartialReply(then="reset"), Fault("server", CANARY, 500), echoed]
     try:
-        async with talk(provider, *lost, Raw(b"{", 200), WORDS, Partly(TWO, 40)) as (upstream, client):
+        async with talk(provider, *lost, RawReply(b"{", 200), WORDS, PartialReply(TWO, 40)) as (upstream, client):
             shown = [repr(client), str(client), repr(client.endpoint), repr(vars(client))]
             for _ in range(4):
                 try:
@@ -585,7 +587,7 @@ async def test_the_key_goes_to_the_server_and_nowhere_else(provider, way):
 @run
 async def test_a_redirect_is_not_followed(status):
     async with Upstream(WORDS) as elsewhere:
-        away = Raw(b"", status, {"location": f"{elsewhere.url}/chat/completions?{CANARY}"})
+        away = RawReply(b"", status, {"location": f"{elsewhere.url}/chat/completions?{CANARY}"})
         async with talk("openai-chat", away) as (_, client):
             with pytest.raises(UpstreamError, match="set the base URL") as raised:
                 await client.ask(ASKED)

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from toolwire import Tool, ToolCall, tool
-from toolwire.net.deadlines import Deadlines, SharedTimers
+from toolwire.net.deadlines import DeadlineQueue, SharedTimers
 from toolwire.net.runner import Runner
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.context import current_call
@@ -51,7 +51,7 @@ class Work:
 
 def test_one_timer_serves_all():
     loop = Loop()
-    deadlines = Deadlines(loop)
+    deadlines = DeadlineQueue(loop)
     works = [Work() for _ in range(100)]
     dues = [deadlines.add(work.expire, 10.0 + number) for number, work in enumerate(works)]
     assert len(loop.timers) == 1
@@ -68,7 +68,7 @@ def test_one_timer_serves_all():
 
 def test_nothing_is_left_when_all_came_in_time():
     loop = Loop()
-    deadlines, work = Deadlines(loop), Work()
+    deadlines, work = DeadlineQueue(loop), Work()
     deadlines.add(work.expire, 1.0).cancel()
     loop.advance(1.0)
     assert (work.expired, loop.timers) == (0, [])

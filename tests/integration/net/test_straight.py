@@ -132,7 +132,7 @@ def test_both_ways_come_to_the_same(call: ToolCall) -> None:
 @pytest.mark.parametrize("asked", ["add", "whose", "anything"])
 def test_such_calls_do_go_the_short_way(asked: str) -> None:
     runner, _ = runners()
-    way = runner._straight_way(asked)
+    way = runner._fast_path_for(asked)
     assert way is not None
     given: dict[str, Any] = {"a": 1} if asked == "add" else {}
 
@@ -146,7 +146,7 @@ def test_such_calls_do_go_the_short_way(asked: str) -> None:
 def test_a_name_that_nobody_has_is_not_remembered() -> None:
     runner, _ = runners()
     runner.run_sync([ToolCall("c", "invented", {})])
-    assert "invented" not in runner._ways
+    assert "invented" not in runner._fast_paths
 
 
 def test_a_limit_holds_on_the_short_way() -> None:

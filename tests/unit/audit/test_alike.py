@@ -5,7 +5,7 @@ import random
 import pytest
 
 from toolwire import Tool
-from toolwire.audit.alike import ENOUGH, first_alike
+from toolwire.audit.alike import SIMILARITY_THRESHOLD, first_similar
 from toolwire.audit.tools import audit_tools
 
 
@@ -13,7 +13,7 @@ def compared(texts):
     """Each with each."""
     for index, words in enumerate(texts):
         for other, before in enumerate(texts[:index]):
-            if len(words) > 4 and words != before and len(words & before) >= ENOUGH * len(words | before):
+            if len(words) > 4 and words != before and len(words & before) >= SIMILARITY_THRESHOLD * len(words | before):
                 yield index, other
                 break
 
@@ -30,7 +30,7 @@ def some_texts(seed):
 @pytest.mark.parametrize("seed", range(40))
 def test_the_same_as_comparing_each_with_each(seed):
     texts = some_texts(seed)
-    assert list(first_alike(texts)) == list(compared(texts))
+    assert list(first_similar(texts)) == list(compared(texts))
 
 
 class Counting(frozenset):
@@ -44,16 +44,18 @@ class Counting(frozenset):
 def test_tools_that_share_most_words_are_not_compared_with_each_other():
     common = "does the thing for all of you".split()
     Counting.compared = 0
-    assert list(first_alike([Counting([*common, f"number{index}"]) for index in range(500)])) == []
+    assert list(first_similar([Counting([*common, f"number{index}"]) for index in range(500)])) == []
     assert Counting.compared < 500  # 124,750 pairs
-    assert list(first_alike([Counting(common), Counting([*common, "now"])])) == [(1, 0)]
+    assert list(first_similar([Counting(common), Counting([*common, "now"])])) == [(1, 0)]
     assert Counting.compared > 0
 
 
 def test_a_schema_is_read_once_for_all_rules(monkeypatch):
     times = []
-    monkeypatch.setattr("toolwire.audit.schema_rules.read", lambda schema: times.append(schema) or read(schema))
-    from toolwire.schema.read import read
+    monkeypatch.setattr(
+        "toolwire.audit.schema_rules.parse_schema", lambda schema: times.append(schema) or parse_schema(schema)
+    )
+    from toolwire.schema.read import parse_schema
 
     audit_tools([Tool("f", "d", {"type": "object", "properties": {"a": {"type": "string"}}})])
     assert len(times) == 1

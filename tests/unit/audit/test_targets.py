@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from toolwire.audit.findings import RULES
-from toolwire.audit.targets import concerns
+from toolwire.audit.targets import applies_to
 from toolwire.audit.tools import audit_tools
 from toolwire.cli.main import main
 from toolwire.ir import Tool
@@ -106,7 +106,7 @@ def test_the_command(tmp_path, capsys):
     ],
 )
 def test_which_rules_matter_where(rule, target, matters):
-    assert concerns(rule, RULES[rule].providers, [target]) is matters
+    assert applies_to(rule, RULES[rule].providers, [target]) is matters
 
 
 class Page(HTMLParser):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from toolwire.bridge.budget import affordable
 from toolwire.bridge.prepare import prepare
 from toolwire.ir import Message, Request, Text, Tool
-from toolwire.schema.conform import cost
+from toolwire.schema.conform import parameter_counts
 from toolwire.schema.dialects import DIALECTS
 from toolwire.schema.lowering import lower
 from toolwire.schema.strain import estimated_states
@@ -64,7 +64,7 @@ def test_a_request_keeps_as_many_strict_tools_as_any_selection_could(seed):
     prepared = prepare(Request("m", HELLO, tools), "anthropic")
     fitted = prepared.request.tools
     assert len(fitted) == len(tools)
-    costs = [cost(lower(tool.input_schema, STRICT).schema) for tool in tools]
+    costs = [parameter_counts(lower(tool.input_schema, STRICT).schema) for tool in tools]
     kept = [number for number, tool in enumerate(fitted) if tool.strict]
     assert len(kept) == most_by_trying(costs, (24, 16), 20)
     assert sum(costs[number][0] for number in kept) <= 24

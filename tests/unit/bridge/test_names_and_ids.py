@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from toolwire.bridge.ids import Ids
-from toolwire.bridge.names import Names
+from toolwire.bridge.ids import IdAllocator
+from toolwire.bridge.names import NameMap
 from toolwire.wire import get
 from toolwire.wire.protocol import Limits
 
@@ -13,7 +13,7 @@ from toolwire.wire.protocol import Limits
 @pytest.mark.parametrize("wire", ["anthropic", "gemini", "openai_chat", "openai_responses"])
 def test_ten_thousand_names_stay_distinct_and_come_back(wire):
     codec = get(wire)
-    names = Names(codec.limits, codec.capabilities.namespaces)
+    names = NameMap(codec.limits, codec.capabilities.namespaces)
     odd = [f"{stem}{n}{mark}" for n in range(1250) for stem in ("a/b.", "long" * 40) for mark in ("", " ", "é", "/x")]
     mapped = {name: names.to_wire(None, name) for name in odd}
     assert len(set(mapped.values())) == len(odd) == 10_000
@@ -24,13 +24,13 @@ def test_ten_thousand_names_stay_distinct_and_come_back(wire):
 
 
 def test_legal_names_stay():
-    names = Names(get("openai_chat").limits, namespaces=False)
+    names = NameMap(get("openai_chat").limits, namespaces=False)
     assert names.to_wire(None, "get_weather") == "get_weather"
     assert names.from_wire(None, "never_seen") == (None, "never_seen")
 
 
 def test_a_namespace_is_a_prefix_where_there_are_none():
-    names = Names(get("anthropic").limits, namespaces=False)
+    names = NameMap(get("anthropic").limits, namespaces=False)
     assert names.to_wire("agents", "close") == "agents__close"
     assert names.from_wire(None, "agents__close") == ("agents", "close")
     assert names.to_wire(None, "agents__close") != "agents__close"
@@ -38,15 +38,15 @@ def test_a_namespace_is_a_prefix_where_there_are_none():
 
 def test_the_mapping_does_not_depend_on_other_names():
     limits = get("openai_chat").limits
-    alone = Names(limits, namespaces=False).to_wire(None, "a.b")
-    crowded = Names(limits, namespaces=False)
+    alone = NameMap(limits, namespaces=False).to_wire(None, "a.b")
+    crowded = NameMap(limits, namespaces=False)
     for n in range(100):
         crowded.to_wire(None, f"x.{n}")
     assert crowded.to_wire(None, "a.b") == alone
 
 
 def test_ids_stay_if_they_can():
-    ids = Ids(get("openai_chat").limits)
+    ids = IdAllocator(get("openai_chat").limits)
     assert ids.assign("call_1", "f") == "call_1"
     again = ids.assign("call_1", "f")
     assert again != "call_1"
@@ -55,7 +55,7 @@ def test_ids_stay_if_they_can():
 
 def test_ids_are_the_same_in_every_turn():
     def first(count):
-        ids = Ids(get("openai_chat").limits)
+        ids = IdAllocator(get("openai_chat").limits)
         return [ids.assign("", "f") for _ in range(count)]
 
     assert first(10)[:5] == first(5)
@@ -65,5 +65,5 @@ def test_ids_are_the_same_in_every_turn():
 @pytest.mark.parametrize("name", ["get-weather", "9 lives", "-", "ünïcode", "a.b/c"])
 def test_cleaned_names_are_legal_where_little_is(name):
     limits = Limits(name=r"[a-zA-Z_][a-zA-Z0-9_]*", name_length=20, id=".*", id_length=9)
-    wire = Names(limits, namespaces=False).to_wire(None, name)
+    wire = NameMap(limits, namespaces=False).to_wire(None, name)
     assert re.fullmatch(limits.name, wire) and len(wire) <= 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolwire import Response, Text, Tool, ToolCall
-from toolwire.bridge.repair import CallMender, policy_for, repair_calls
+from toolwire.bridge.repair import CallRepairer, policy_for, repair_calls
 from toolwire.ir.fold import fold, unfold
 from toolwire.ir.response import Stop
 
@@ -67,7 +67,7 @@ def test_what_is_whole_passes_as_it_is():
 
 def test_a_stream_gives_the_same():
     given = answer(broken("book", "{'days': 3}"), ToolCall("c2", "forecast", {"days": 1}))
-    mender = CallMender([READ, WRITE])
+    mender = CallRepairer([READ, WRITE])
     streamed = fold([made for event in unfold(given) for made in mender.feed(event)])
     assert streamed == repair_calls(given, [READ, WRITE]).response
     assert streamed.parts[1].arguments == {"days": 3}

@@ -6,8 +6,8 @@ import tomllib
 import pytest
 
 from toolwire.cli.main import main
-from toolwire.gateway.keys import Keys
-from toolwire.gateway.settings import load
+from toolwire.gateway.keys import ClientKeys
+from toolwire.gateway.settings import load_settings
 
 FILE = """\
 # our gateway
@@ -47,7 +47,7 @@ def test_the_key_is_shown_once_and_only_its_hash_is_kept(file, capsys):
     key = capsys.readouterr().out.strip()
     assert len(key) > 40
     assert key not in file.read_text()
-    assert Keys(load(file).keys).caller({"x-api-key": key}, {}).name == "ann"
+    assert ClientKeys(load_settings(file).keys).caller({"x-api-key": key}, {}).name == "ann"
 
 
 def test_the_file_may_be_named_before_or_behind(tmp_path):
@@ -56,7 +56,7 @@ def test_the_file_may_be_named_before_or_behind(tmp_path):
     ):
         path = tmp_path / f"{number}.toml"
         assert main(["serve", *(one.format(path) for one in arguments)]) == 0
-        assert "a" in load(path).keys
+        assert "a" in load_settings(path).keys
 
 
 def test_two_keys_are_never_the_same(file, capsys):
@@ -69,7 +69,7 @@ def test_two_keys_are_never_the_same(file, capsys):
 def test_limits_and_models(file):
     assert keys("new", "x", "--models", "gpt-*", "größe \U0001f600", "--requests-per-minute", "5", "--tokens-per-minute", "6",
                 "--tokens-per-day", "7") == 0  # fmt: skip
-    row = load(file).keys["x"]
+    row = load_settings(file).keys["x"]
     assert row.models == ("gpt-*", "größe \U0001f600")
     assert (row.requests_per_minute, row.tokens_per_minute, row.tokens_per_day) == (5, 6, 7)
 
@@ -97,7 +97,7 @@ def test_permissions_and_links_stay(file, tmp_path):
     link.symlink_to(file)
     assert keys("new", "ann", "--config", str(link)) == 0
     assert link.is_symlink()
-    assert "ann" in load(file).keys
+    assert "ann" in load_settings(file).keys
     assert file.stat().st_mode & 0o777 == 0o640
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.toml", "toolwire.toml"]
 
@@ -106,7 +106,7 @@ def test_revoking_takes_the_table_and_leaves_the_comments_of_others(file):
     assert keys("revoke", "ci") == 0
     assert file.read_text() == FILE.replace(FILE[FILE.index("[keys.ci]") : FILE.index("\n# people")], "")
     assert keys("revoke", "a.b@c") == 0
-    assert load(file).keys == {}
+    assert load_settings(file).keys == {}
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from toolwire.gateway.log import AccessLog, LogFile, LogLines, to_logger
+from toolwire.gateway.log import AccessLog, JsonLogHandler, LogFile, to_logger
 from toolwire.gateway.redact import Redactor
-from toolwire.gateway.turn import Turn
+from toolwire.gateway.turn import RequestLog
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage
 
-FULL = Turn(
+FULL = RequestLog(
     "0123456789abcdef01234567",
     1_763_200_000.1239,
     "anthropic",
@@ -92,16 +92,18 @@ def test_a_line_has_what_there_is_to_know():
     ],
 )
 def test_levels(changes, level):
-    (line,) = lines_of(Turn("r", 0.0, "gemini", "generate", **changes))
+    (line,) = lines_of(RequestLog("r", 0.0, "gemini", "generate", **changes))
     assert (line["level"], line.get("error")) == (level, changes.get("error"))
 
 
 def test_probes_are_silent():
-    assert lines_of(Turn("r", 0.0, "openai_chat", "alive", status=200)) == []
+    assert lines_of(RequestLog("r", 0.0, "openai_chat", "alive", status=200)) == []
 
 
 def test_names_of_clients_are_cleaned_and_cut():
-    turn = Turn("sk-0123456789", 0.0, "gemini", "generate", model="sk-0123456789", upstream_model="m" * 999, status=404)
+    turn = RequestLog(
+        "sk-0123456789", 0.0, "gemini", "generate", model="sk-0123456789", upstream_model="m" * 999, status=404
+    )
     (line,) = lines_of(turn, clean=Redactor())
     assert (line["request_id"], line["model"], len(line["upstream_model"])) == ("[removed]", "[removed]", 200)
 
@@ -144,7 +146,7 @@ def test_a_file_that_was_moved_away_is_opened_anew(tmp_path, monkeypatch):
 def test_other_records_become_lines_too():
     lines = []
     logger = logging.getLogger("toolwire.test_lines")
-    handler = LogLines(lines.append)
+    handler = JsonLogHandler(lines.append)
     logger.addHandler(handler)
     try:
         logger.warning("a %s", "word")

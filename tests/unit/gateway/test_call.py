@@ -2,7 +2,7 @@
 
 import asyncio
 
-from toolwire.gateway.asgi import Call
+from toolwire.gateway.asgi import HttpExchange
 
 SCOPE = {"method": "POST", "path": "/", "query_string": b"", "headers": []}
 
@@ -15,7 +15,7 @@ def test_an_answer_that_still_waits_for_its_client_has_not_begun():
             await room.wait()
             sent.append(message)
 
-        call = Call(SCOPE, None, send)
+        call = HttpExchange(SCOPE, None, send)
         starting = asyncio.ensure_future(call.start(200, {}))
         await asyncio.sleep(0)
         starting.cancel()

@@ -31,13 +31,13 @@ class Client:
 def counted(down, monkeypatch):
     """How often it looked."""
     looks = []
-    wake = Downstream._wake
+    wake = Downstream._on_timer
 
     def look(self):
         looks.append(self)
         wake(self)
 
-    monkeypatch.setattr(Downstream, "_wake", look)
+    monkeypatch.setattr(Downstream, "_on_timer", look)
     return looks
 
 
@@ -69,7 +69,7 @@ def test_the_time_that_a_client_takes_is_not_the_upstreams_silence():
         await down.write(b"one")
         await asyncio.sleep(0.1)  # it is heard again
         await down.end()
-        return client.got, down.gave_up
+        return client.got, down.idle_timed_out
 
     got, gave_up = run_virtual(run())
     assert not gave_up

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolwire.gateway.faults import RateLimited
 from toolwire.gateway.keys import Caller
-from toolwire.gateway.limits import InProcess
+from toolwire.gateway.limits import InProcessLimiter
 from toolwire.gateway.settings import KeyRow
 
 HASH = "0" * 64
@@ -41,7 +41,7 @@ def admitted(limiter, who):
 )
 def test_no_minute_has_more_than_its_limit_and_the_wait_is_enough(most, pauses):
     clock = Clock()
-    limiter, who = InProcess(clock), caller(requests_per_minute=most)
+    limiter, who = InProcessLimiter(clock), caller(requests_per_minute=most)
     let_in = []
     for pause in pauses:
         clock.now += pause
@@ -59,7 +59,7 @@ def test_no_minute_has_more_than_its_limit_and_the_wait_is_enough(most, pauses):
 
 def test_the_turn_of_a_minute_gives_nothing_extra():
     clock = Clock(59.9)
-    limiter, who = InProcess(clock), caller(requests_per_minute=10)
+    limiter, who = InProcessLimiter(clock), caller(requests_per_minute=10)
     assert [admitted(limiter, who) for _ in range(10)] == [None] * 10
     clock.now = 60.1
     assert admitted(limiter, who) == 60
@@ -67,7 +67,7 @@ def test_the_turn_of_a_minute_gives_nothing_extra():
 
 def test_a_refused_request_counts_nothing():
     clock = Clock()
-    limiter, who = InProcess(clock), caller(requests_per_minute=1)
+    limiter, who = InProcessLimiter(clock), caller(requests_per_minute=1)
     assert admitted(limiter, who) is None
     for _ in range(50):
         clock.now += 1
@@ -78,7 +78,7 @@ def test_a_refused_request_counts_nothing():
 
 def test_room_comes_back_as_it_was_used():
     clock = Clock()
-    limiter, who = InProcess(clock), caller(requests_per_minute=2)
+    limiter, who = InProcessLimiter(clock), caller(requests_per_minute=2)
     admitted(limiter, who)
     clock.now += 30
     admitted(limiter, who)
@@ -97,7 +97,7 @@ def test_room_comes_back_as_it_was_used():
 )
 def test_tokens_are_spent_afterwards(limits, wait, words):
     clock = Clock()
-    limiter, who = InProcess(clock), caller(**limits)
+    limiter, who = InProcessLimiter(clock), caller(**limits)
     asyncio.run(limiter.spend(who, 99))
     assert admitted(limiter, who) is None
     asyncio.run(limiter.spend(who, 500))
@@ -109,20 +109,20 @@ def test_tokens_are_spent_afterwards(limits, wait, words):
 
 
 def test_several_limits_hold_at_once():
-    limiter, who = InProcess(Clock()), caller(requests_per_minute=1, tokens_per_minute=9, tokens_per_day=9)
+    limiter, who = InProcessLimiter(Clock()), caller(requests_per_minute=1, tokens_per_minute=9, tokens_per_day=9)
     assert admitted(limiter, who) is None
     assert admitted(limiter, who) == 61
 
 
 def test_keys_do_not_share():
-    limiter = InProcess(Clock())
+    limiter = InProcessLimiter(Clock())
     assert admitted(limiter, caller("a", requests_per_minute=1)) is None
     assert admitted(limiter, caller("b", requests_per_minute=1)) is None
     assert admitted(limiter, caller("a", requests_per_minute=1)) is not None
 
 
 def test_a_new_limit_holds_at_once_for_what_was_counted_before():
-    limiter = InProcess(Clock())
+    limiter = InProcessLimiter(Clock())
     for _ in range(5):
         assert admitted(limiter, caller(requests_per_minute=10)) is None
     assert admitted(limiter, caller(requests_per_minute=5)) is not None
@@ -131,7 +131,7 @@ def test_a_new_limit_holds_at_once_for_what_was_counted_before():
 
 def test_it_remembers_no_more_than_the_last_minute():
     clock = Clock()
-    limiter = InProcess(clock)
+    limiter = InProcessLimiter(clock)
     for number in range(500):
         clock.now += 1
         admitted(limiter, caller(f"key {number}", requests_per_minute=1))

@@ -6,16 +6,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from toolwire.bridge.repair import CallRepair
 from toolwire.gateway.metrics import Metrics
 from toolwire.gateway.redact import Redactor
-from toolwire.gateway.turn import Turn
+from toolwire.gateway.turn import RequestLog
 from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage
-from toolwire.schema.steps import Step
+from toolwire.schema.steps import RepairStep
 from toolwire.schema.validate import Problem
 
 
 def turn(**changes):
     usual = {"model": "m", "upstream": "u", "status": 200, "attempts": 1, "seconds": 0.2, "action": "generate"}
-    return Turn("id", 0.0, "anthropic", **{**usual, **changes})
+    return RequestLog("id", 0.0, "anthropic", **{**usual, **changes})
 
 
 def samples(metrics):
@@ -75,7 +75,7 @@ def test_tokens_attempts_calls_losses_and_repairs():
             calls=("look", "look", "cook", "fix"),
             losses=(Loss("/top_k", "top_k", "dropped", "warning", "…"),),
             repairs=(
-                CallRepair("1", "cook", (Step("trailing_comma"),)),
+                CallRepair("1", "cook", (RepairStep("trailing_comma"),)),
                 CallRepair("2", "fix", (), (Problem("/a", "type", "…"),)),
             ),
         )
@@ -122,7 +122,7 @@ def test_names_that_share_a_label_are_not_all_remembered():
     route = {"ingress": "anthropic", "upstream": "u", "status": "200"}
     assert value(metrics, "toolwire_requests_total", **route, model="m" * 120) == 10_000
     assert value(metrics, "toolwire_requests_total", **route, model="[removed]") == 10_000
-    assert len(metrics._routes) < 5000
+    assert len(metrics._series) < 5000
 
 
 def test_a_model_that_is_nowhere_is_no_label():

@@ -6,9 +6,9 @@ import pytest
 
 from toolwire import Message, Request, Response, Text, Tool, ToolCall, fold
 from toolwire.gateway.downstream import ArrayFrames, Downstream
-from toolwire.gateway.fronts import FRONTS
-from toolwire.gateway.seen import Seen
-from toolwire.gateway.streams import PassingStream, TranslatingStream
+from toolwire.gateway.fronts import INGRESSES
+from toolwire.gateway.seen import AnswerStats
+from toolwire.gateway.streams import PassThroughStream, TranslatedStream
 from toolwire.ir.events import ResponseStart, StreamFault, TextStart
 from toolwire.ir.fold import unfold
 from toolwire.ir.losses import Losses
@@ -34,11 +34,11 @@ def sound(wire):
 
 
 def passing(wire, key=None):
-    return PassingStream(get(wire), ASKED, Seen(), FRONTS[wire], key)
+    return PassThroughStream(get(wire), ASKED, AnswerStats(), INGRESSES[wire], key)
 
 
 def is_between_events(wire, data):
-    return not data or data.endswith(FRONTS[wire].event_ends)
+    return not data or data.endswith(INGRESSES[wire].event_terminators)
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"], ids=["lf", "crlf", "cr"])
@@ -70,7 +70,7 @@ def test_what_goes_in_comes_out_in_small_pieces(wire, size):
         out += stream.feed(data[start : start + size])
         assert is_between_events(wire, out)
     assert out + stream.close() == data
-    assert stream._seen.calls == ["f"]
+    assert stream._stats.calls == ["f"]
 
 
 @pytest.mark.parametrize("end", [b"\r\n", b"\r"])
@@ -104,7 +104,7 @@ def test_a_stream_that_is_cut_ends_in_an_error_of_its_own_wire(wire):
 def test_what_is_broken_is_not_passed_on(wire, noise):
     data = sound(wire)
     noise = noise + b"\n" if wire == "ollama" else b"data: " + noise + b"\n\n"
-    end = FRONTS[wire].event_ends[0]
+    end = INGRESSES[wire].event_terminators[0]
     cut = data.index(end, len(data) // 3) + len(end)
     stream = passing(wire)
     out = stream.feed(data[:cut] + noise) + stream.feed(data[cut:]) + stream.close()
@@ -197,7 +197,7 @@ def test_a_ping_begins_the_answer_and_is_no_word():
         stream = down(client)
         await asyncio.sleep(0.08)
         assert client.said[0] == (200, {"x": "y"}) and client.said[1] == b"ping"
-        assert not stream.spoke and stream.first_after is None
+        assert not stream.has_written and stream.time_to_first_chunk is None
         stream.close()
 
     run_virtual(main())
@@ -219,7 +219,7 @@ def test_silence_has_an_end():
         stream = down(Client(), silence=0.1, every=10)
         with pytest.raises(asyncio.CancelledError):
             await asyncio.sleep(5)
-        assert stream.gave_up
+        assert stream.idle_timed_out
         asyncio.current_task().uncancel()
         stream.close()
 
@@ -232,8 +232,8 @@ def test_a_sign_of_life_of_the_upstream_is_none_of_the_clients():
         stream = down(client, silence=0.1, every=10)
         for _ in range(5):
             await asyncio.sleep(0.05)
-            stream.heard()
-        assert not stream.gave_up and not client.said
+            stream.note_activity()
+        assert not stream.idle_timed_out and not client.said
         stream.close()
 
     run_virtual(main())
@@ -281,10 +281,10 @@ def test_what_came_while_the_process_stood_still_counts():
     async def main():
         stream = down(Client(), silence=0.1, every=10)
         loop = asyncio.get_running_loop()
-        loop.call_soon(loop.call_soon, stream.heard)  # it has come, and is read after the timer
+        loop.call_soon(loop.call_soon, stream.note_activity)  # it has come, and is read after the timer
         loop.advance(0.3)
         await asyncio.sleep(0.07)
-        assert not stream.gave_up
+        assert not stream.idle_timed_out
         stream.close()
 
     run_virtual(main())
@@ -296,7 +296,7 @@ class OutOfOrder:
     losses = Losses()
     should_stop = False
 
-    def reading(self):
+    def open_stream(self):
         return self
 
     def feed(self, data):
@@ -305,7 +305,7 @@ class OutOfOrder:
 
 @every_wire
 def test_events_out_of_order_end_the_translated_stream_in_an_error(wire):
-    stream = TranslatingStream(OutOfOrder(), wire, get(wire).stream_encoder(ASKED), Seen(), [], is_first=True)
+    stream = TranslatedStream(OutOfOrder(), wire, get(wire).stream_encoder(ASKED), AnswerStats(), [], is_first=True)
     written = stream.feed(b"") + stream.feed(b"")
     assert stream.fault is not None and stream.fault.code == "stream_broken"
     decoder = get(wire).stream_decoder()

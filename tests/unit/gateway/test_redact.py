@@ -60,7 +60,7 @@ def test_the_rest_stays(text):
 def test_what_is_known_goes_wherever_it_stands():
     redactor = Redactor(["correct horse", "short"], ["ACME-[0-9]+"])
     assert redactor("xcorrect horsex short ACME-12") == "x[removed]x short [removed]"
-    redactor.learn(["battery staple"])
+    redactor.add_secrets(["battery staple"])
     assert redactor("battery staple, correct horse") == "[removed], [removed]"
     assert redactor.with_secrets(["just for now"])("just for now") == "[removed]"
     assert redactor("just for now") == "just for now"
@@ -82,7 +82,7 @@ def heard():
 
 
 def test_logs_are_cleaned_for_every_listener(heard):
-    with Redactor(["correct horse"]).guarding():
+    with Redactor(["correct horse"]).installed():
         logging.getLogger("toolwire.made.later").warning("with %s and %s", "correct horse", "sk-0123456789")
         logging.getLogger("uvicorn.access").critical('"GET /v1/models?key=%s HTTP/1.1" 200', "hunter2hunter2")
     assert heard.getvalue() == 'with [removed] and [removed]\n"GET /v1/models?key=[removed] HTTP/1.1" 200\n'
@@ -93,7 +93,7 @@ def test_a_logger_with_a_handler_of_its_own_is_no_way_around():
     handler = logging.StreamHandler(out)
     logger = logging.getLogger("toolwire.with.handler")
     logger.addHandler(handler)
-    with Redactor(["correct horse"]).guarding():
+    with Redactor(["correct horse"]).installed():
         logger.warning("correct horse")
     logger.removeHandler(handler)
     assert out.getvalue() == "[removed]\n"
@@ -137,7 +137,7 @@ def log_failure():
 
 
 def test_exceptions_say_where_and_not_what(heard):
-    with Redactor().guarding():
+    with Redactor().installed():
         log_failure()
     said = heard.getvalue()
     assert "it failed" in said
@@ -149,7 +149,7 @@ def test_exceptions_say_where_and_not_what(heard):
 
 
 def test_the_guard_goes_when_it_is_told_to(heard):
-    with Redactor(["correct horse"]).guarding():
+    with Redactor(["correct horse"]).installed():
         pass
     logging.getLogger("toolwire.x").warning("correct horse")
     assert heard.getvalue() == "correct horse\n"

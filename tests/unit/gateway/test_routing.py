@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from toolwire.gateway.routing import NoTarget, Router, UnknownModel
-from toolwire.gateway.settings import from_document
+from toolwire.gateway.settings import parse_settings
 from toolwire.gateway.splice import with_model
-from toolwire.gateway.upstreams import Upstream
+from toolwire.gateway.upstreams import ConfiguredUpstream
 from toolwire.stream.strict import parse_object
 
 UPSTREAMS = {name: {"base_url": "http://localhost"} for name in ("a", "b")}
@@ -22,8 +22,8 @@ class Clock:
 
 
 def router(models, clock=None, cooldown=10.0):
-    settings = from_document({"upstreams": UPSTREAMS, "models": models})
-    upstreams = {name: Upstream(name, row, None, {}) for name, row in settings.upstreams.items()}
+    settings = parse_settings({"upstreams": UPSTREAMS, "models": models})
+    upstreams = {name: ConfiguredUpstream(name, row, None, {}) for name, row in settings.upstreams.items()}
     return Router(upstreams, settings.models, cooldown=cooldown, clock=clock or Clock(), random=Random(1))
 
 
@@ -124,7 +124,7 @@ def test_what_rests_is_not_remembered_for_ever():
     for number in range(5000):
         found.failed(found.plan(f"a/{number}", tools=False)[0], 1.5 if number < 2500 else 86_400)
         clock.now += 1
-    assert len(found._resting) <= 1100
+    assert len(found._cooldown_until) <= 1100
 
 
 BODIES = [

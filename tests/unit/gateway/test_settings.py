@@ -3,7 +3,7 @@
 import pytest
 
 from toolwire.gateway.litellm_config import from_litellm
-from toolwire.gateway.settings import TargetRow, from_document, load
+from toolwire.gateway.settings import TargetRow, load_settings, parse_settings
 from toolwire.ir.errors import ConfigError
 
 UPSTREAM = {"upstreams": {"a": {"base_url": "http://localhost"}}}
@@ -12,12 +12,12 @@ HASH = "0" * 64
 
 def wrong(document):
     with pytest.raises(ConfigError) as caught:
-        from_document(document)
+        parse_settings(document)
     return str(caught.value)
 
 
 def test_everything_has_a_default():
-    settings = from_document({})
+    settings = parse_settings({})
     assert settings.server.host == "127.0.0.1"
     assert settings.limits.body > settings.limits.head
 
@@ -71,21 +71,21 @@ def test_what_is_wrong_is_named(document, words):
 
 def test_a_format_that_nobody_knows():
     with pytest.raises(ConfigError, match="qwen3"):
-        from_document({**UPSTREAM, "models": {"m": {"upstream": "a", "emulate": "qwen3xml"}}})
+        parse_settings({**UPSTREAM, "models": {"m": {"upstream": "a", "emulate": "qwen3xml"}}})
 
 
 def test_files(tmp_path):
     good = tmp_path / "good.toml"
     good.write_text('[upstreams.a]\nbase_url = "http://localhost"\n[models.m]\nupstream = "a"\n')
-    assert load(good).models["m"].upstream == "a"
+    assert load_settings(good).models["m"].upstream == "a"
     bad = tmp_path / "bad.toml"
     bad.write_text("[upstreams\n")
     for path, words in ((bad, "not valid TOML"), (tmp_path / "none.toml", "cannot read")):
         with pytest.raises(ConfigError, match=words):
-            load(path)
+            load_settings(path)
     (tmp_path / "latin.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="cannot read"):
-        load(tmp_path / "latin.toml")
+        load_settings(tmp_path / "latin.toml")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_file_of_litellm(tmp_path, monkeypatch):
     monkeypatch.setenv("MASTER", "sk-1234")
     path = tmp_path / "config.yaml"
     path.write_text(LITELLM)
-    settings = load(path)
+    settings = load_settings(path)
     fast = settings.models["fast"].targets
     assert [(one.model, one.weight) for one in fast] == [("gpt-4o-mini", 3.0), ("claude-haiku", 1.0)]
     assert settings.upstreams[fast[0].upstream].provider == "openai-chat"

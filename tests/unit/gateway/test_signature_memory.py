@@ -2,32 +2,32 @@
 
 import asyncio
 
-from toolwire.gateway.memory import InMemory
-from toolwire.gateway.seen import Kept
+from toolwire.gateway.memory import InMemoryContinuations
+from toolwire.gateway.seen import Continuation
 from toolwire.ir.parts import Artefact
 
 
 def kept(size=1):
-    return Kept((Artefact("google", "thought_signature", "x" * size),))
+    return Continuation((Artefact("google", "thought_signature", "x" * size),))
 
 
 def known(memory, *call_ids, caller="ann"):
-    return sorted(asyncio.run(memory.recall(caller, list(call_ids))))
+    return sorted(asyncio.run(memory.load(caller, list(call_ids))))
 
 
 def keep(memory, call_id, one, caller="ann"):
-    asyncio.run(memory.keep(caller, {call_id: one}))
+    asyncio.run(memory.save(caller, {call_id: one}))
 
 
 def test_the_newest_stay():
-    memory = InMemory(2, 10**6, 60.0, lambda: 0.0)
+    memory = InMemoryContinuations(2, 10**6, 60.0, lambda: 0.0)
     for call_id in ("a", "b", "a", "c"):
         keep(memory, call_id, kept())
     assert known(memory, "a", "b", "c") == ["a", "c"]
 
 
 def test_so_many_bytes_and_no_more():
-    memory = InMemory(100, 10_000, 60.0, lambda: 0.0)
+    memory = InMemoryContinuations(100, 10_000, 60.0, lambda: 0.0)
     for call_id in ("a", "b", "c"):
         keep(memory, call_id, kept(4_000))
     assert known(memory, "a", "b", "c") == ["b", "c"]
@@ -40,7 +40,7 @@ def test_so_many_bytes_and_no_more():
 
 def test_for_a_while():
     now = 0.0
-    memory = InMemory(2, 10**6, 60.0, lambda: now)
+    memory = InMemoryContinuations(2, 10**6, 60.0, lambda: now)
     keep(memory, "a", kept())
     now = 59.0
     assert known(memory, "a") == ["a"]

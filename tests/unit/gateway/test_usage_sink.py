@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from toolwire.gateway.turn import Turn
+from toolwire.gateway.turn import RequestLog
 from toolwire.gateway.usage import UsageSink
 from toolwire.ir.errors import StoreError
 from toolwire.ir.response import Usage
@@ -12,7 +12,7 @@ from waiting import SAFETY, wait_until
 
 
 def turn(number=0, **fields):
-    return Turn(f"id {number}", 5.0, "anthropic", **{"model": "m", "status": 200, **fields})
+    return RequestLog(f"id {number}", 5.0, "anthropic", **{"model": "m", "status": 200, **fields})
 
 
 class Store:

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from toolwire.local.grammar import LONGEST, MOST_ITEMS, bounded, grammar_of
+from toolwire.local.grammar import MAX_LENGTH, MOST_ITEMS, bounded, grammar_of
 
 
 def call(name, arguments):
@@ -12,7 +12,7 @@ def call(name, arguments):
 @pytest.mark.parametrize(
     ("schema", "expected"),
     [
-        ({"type": "string"}, {"type": "string", "maxLength": LONGEST}),
+        ({"type": "string"}, {"type": "string", "maxLength": MAX_LENGTH}),
         ({"type": "string", "maxLength": 5}, {"type": "string", "maxLength": 5}),
         ({"type": "string", "minLength": 999}, {"type": "string", "minLength": 999, "maxLength": 999}),
         ({"type": "string", "enum": ["a"]}, {"type": "string", "enum": ["a"]}),

@@ -7,8 +7,8 @@ from toolwire.ir.losses import Losses
 from toolwire.ir.parts import Text, ToolCall, ToolResult
 from toolwire.ir.request import Message
 from toolwire.local import open_model, weights
-from toolwire.local.engine import threads_here
-from toolwire.local.history import retold
+from toolwire.local.engine import default_threads
+from toolwire.local.history import rewrite_history
 
 
 @pytest.mark.parametrize(
@@ -35,15 +35,15 @@ def test_models_and_threads_that_cannot_be():
 
 def test_one_thread_where_others_want_the_cores(monkeypatch):
     monkeypatch.setenv("CI", "1")
-    assert threads_here() == 1
+    assert default_threads() == 1
 
 
 def test_a_result_is_retold_with_the_wish_to_hear_of_it():
     asked = Message("user", (Text("Weather?"),))
     said = Message("assistant", (ToolCall("c1", "get_weather", {}),))
     heard = Message("user", (ToolResult("c1", parts=(Text("sun"),)),))
-    first, *middle, last = retold((asked, said, heard), Losses())
+    first, *middle, last = rewrite_history((asked, said, heard), Losses())
     assert first.role == "system"
     assert [message.parts for message in middle] == [asked.parts, (Text("I will use get_weather."),)]
     assert [part.text for part in last.parts] == ["The result of get_weather is: sun", "\nTell me the result."]
-    assert retold((asked, said), Losses()) == (asked, Message("assistant", (Text("I will use get_weather."),)))
+    assert rewrite_history((asked, said), Losses()) == (asked, Message("assistant", (Text("I will use get_weather."),)))

@@ -2,7 +2,7 @@
 
 from toolwire import Media, Message, Request, Text, Tool, ToolCall, ToolChoice, ToolResult
 from toolwire.ir.request import OutputFormat
-from toolwire.local.plan import call, words
+from toolwire.local.plan import plan_call, plan_text
 
 SCHEMA = {
     "type": "object",
@@ -29,7 +29,7 @@ def test_a_call():
         parallel=True,
         output=OutputFormat("json"),
     )
-    assert told(call(request).losses) == {
+    assert told(plan_call(request).losses) == {
         ("/tools/0/input_schema/properties/code/pattern", "pattern", "warning"),
         ("/tools/0/input_schema/properties/tags/uniqueItems", "uniqueItems", "warning"),
         ("/tools/0/input_schema/properties/tags/items/format", "format", "warning"),
@@ -43,7 +43,7 @@ def test_words():
     said = Message("assistant", (ToolCall("c1", "order", {"code": "ABC"}), ToolCall("c2", "stop", {})))
     heard = Message("user", (ToolResult("c1", parts=(Text("done"), Media("image", "image/png", "AAAA"))),))
     request = Request(messages=(ASKED, said, heard), tools=(Tool("search", kind="builtin"),))
-    assert told(words(request).losses) == {
+    assert told(plan_text(request).losses) == {
         ("/messages/1/parts/0", "arguments", "warning"),
         ("/messages/2/parts/0", "media in a result", "error"),
         ("/tools/0", "search", "error"),
@@ -53,5 +53,5 @@ def test_words():
 def test_nothing_is_lost_where_nothing_is():
     plain = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     request = Request(messages=(ASKED,), tools=(Tool("weather", "It.", plain),), choice=ToolChoice("required"))
-    assert call(request).losses == ()
-    assert words(request).losses == ()
+    assert plan_call(request).losses == ()
+    assert plan_text(request).losses == ()

@@ -6,18 +6,18 @@ import pytest
 
 from toolwire.ir.errors import ProtocolError
 from toolwire.mcp.client.failures import NotAuthorized, ServerRefused
-from toolwire.mcp.client.greeting import Me, discovered, greet
+from toolwire.mcp.client.greeting import ClientIdentity, negotiate, read_late_discovery
 from toolwire.wire.mcp.errors import RpcError
-from toolwire.wire.mcp.rpc import Failure, Notification, Request, Result
+from toolwire.wire.mcp.rpc import Failure, Notification, Result, RpcRequest
 
-ME = Me({"name": "test"})
+ME = ClientIdentity({"name": "test"})
 MODERN = {"supportedVersions": ["2026-07-28", "2999-01-01"], "capabilities": {"tools": {}}}
 OLD = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "old"}}
 
 
 def greeted(*answers, protocol="auto"):
     """(the greeting, what was said) where these are the answers, by method; an exception is thrown."""
-    steps, said, left = greet(itertools.count(1), ME, protocol), [], list(answers)
+    steps, said, left = negotiate(itertools.count(1), ME, protocol), [], list(answers)
     try:
         step = next(steps)
         while True:
@@ -37,7 +37,7 @@ def greeted(*answers, protocol="auto"):
 def test_the_stateless_era_first():
     greeting, methods, (request,) = greeted(MODERN)
     assert (greeting.version, methods) == ("2026-07-28", ["server/discover"])
-    assert isinstance(request, Request)
+    assert isinstance(request, RpcRequest)
     assert request.params["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
 
 
@@ -95,5 +95,5 @@ def test_a_version_that_is_pinned():
 
 
 def test_an_answer_that_came_late():
-    assert discovered(Result(1, MODERN)).version == "2026-07-28"
-    assert discovered(Failure(1, -32601, "x")) is None
+    assert read_late_discovery(Result(1, MODERN)).version == "2026-07-28"
+    assert read_late_discovery(Failure(1, -32601, "x")) is None

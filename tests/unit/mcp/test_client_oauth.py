@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 from toolwire.mcp.client.failures import NotAuthorized
-from toolwire.mcp.client.oauth import App, Challenge, Fetched, Visit, authorize, refresh
+from toolwire.mcp.client.oauth import Challenge, FetchResult, OAuthClient, OpenBrowser, authorize, refresh
 
 URL = "https://mcp.example.com/tools"
 GUARD = "https://login.example.com"
@@ -32,7 +32,7 @@ PLACES = {
 
 def app(**more):
     numbers = iter(range(100))
-    return App("http://127.0.0.1:8765/callback", lambda length: str(next(numbers)).rjust(length, "x"), **more)
+    return OAuthClient("http://127.0.0.1:8765/callback", lambda length: str(next(numbers)).rjust(length, "x"), **more)
 
 
 def agree(query):
@@ -46,18 +46,18 @@ def way(places=PLACES, back=agree, challenge="", known=None, asked=frozenset(), 
         step = next(steps)
         while True:
             said.append(step)
-            if isinstance(step, Visit):
+            if isinstance(step, OpenBrowser):
                 query = {key: values[0] for key, values in parse_qs(urlsplit(step.url).query).items()}
                 step = steps.send(f"http://127.0.0.1:8765/callback?{urlencode(back(query))}")
             else:
                 found = places.get(step.url)
-                step = steps.send(Fetched(404) if found is None else Fetched(200, json.dumps(found).encode()))
+                step = steps.send(FetchResult(404) if found is None else FetchResult(200, json.dumps(found).encode()))
     except StopIteration as done:
         return done.value, said
 
 
 def visited(said):
-    (visit,) = [step for step in said if isinstance(step, Visit)]
+    (visit,) = [step for step in said if isinstance(step, OpenBrowser)]
     return {key: values[0] for key, values in parse_qs(urlsplit(visit.url).query).items()}
 
 
@@ -76,7 +76,7 @@ def test_the_whole_way():
     assert sent["client_id"] == "us"
     assert "scope" not in asked
     registration = json.loads(
-        next(step for step in said if not isinstance(step, Visit) and "register" in step.url).body
+        next(step for step in said if not isinstance(step, OpenBrowser) and "register" in step.url).body
     )
     assert registration["application_type"] == "native"
     assert registration["grant_types"] == ["authorization_code", "refresh_token"]
@@ -168,7 +168,7 @@ def test_a_token_is_renewed():
     sent = {key: values[0] for key, values in parse_qs(step.body.decode()).items()}
     assert (sent["grant_type"], sent["refresh_token"], sent["resource"]) == ("refresh_token", "r0", URL)
     with pytest.raises(StopIteration) as done:
-        steps.send(Fetched(200, json.dumps({"access_token": "t1", "token_type": "bearer"}).encode()))
+        steps.send(FetchResult(200, json.dumps({"access_token": "t1", "token_type": "bearer"}).encode()))
     assert (done.value.value.token, done.value.value.refresh_token) == ("t1", "r0")
 
 

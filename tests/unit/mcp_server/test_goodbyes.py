@@ -8,13 +8,13 @@ import pytest
 from toolwire import tool
 from toolwire.mcp import Server, current_exchange, resource
 from toolwire.mcp.conversation import Conversation
-from toolwire.mcp.http import Watch
-from toolwire.mcp.replies import Reply
-from toolwire.mcp.sessions import Sessions
+from toolwire.mcp.http import DisconnectWatch
+from toolwire.mcp.replies import ReplyWriter
+from toolwire.mcp.sessions import HttpSessions
 from toolwire.mcp.stdio import LineServer
 from toolwire.run.toolbox import Toolbox
 from toolwire.wire.mcp.notices import Progress
-from toolwire.wire.mcp.rpc import Notification, Request, write
+from toolwire.wire.mcp.rpc import Notification, RpcRequest, write
 from waiting import SAFETY, until
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {}}
@@ -32,9 +32,9 @@ def test_a_write_does_not_wait_for_the_answer_of_a_client_that_is_gone():
         heard = []
         server = Server(Toolbox(order).with_options(timeout=None))
         conversation = Conversation(server, heard.append)
-        conversation.receive(Request(0, "initialize", HELLO))
-        conversation.receive(Request(1, "tools/call", {"name": "order", "arguments": {}}))
-        await until(lambda: any(isinstance(one, Request) for one in heard))
+        conversation.receive(RpcRequest(0, "initialize", HELLO))
+        conversation.receive(RpcRequest(1, "tools/call", {"name": "order", "arguments": {}}))
+        await until(lambda: any(isinstance(one, RpcRequest) for one in heard))
         async with asyncio.timeout(SAFETY):
             await conversation.close(1.0)
         assert "disconnected without answering" in str(heard[-1])
@@ -57,7 +57,7 @@ def test_who_goes_away_as_the_answer_is_there_stops_nothing_later(turns):
                 await asyncio.sleep(0)
             return "answer"
 
-        assert await Watch(receive).over(work()) in ("answer", None)
+        assert await DisconnectWatch(receive).over(work()) in ("answer", None)
         for _ in range(5):
             await asyncio.sleep(0)
         assert asyncio.current_task().cancelling() == 0
@@ -73,7 +73,7 @@ def test_who_is_stopped_while_the_client_goes_away_is_stopped():
             await gone.wait()
             return {"type": "http.disconnect"}
 
-        watching = asyncio.create_task(Watch(receive).over(asyncio.sleep(3600)))
+        watching = asyncio.create_task(DisconnectWatch(receive).over(asyncio.sleep(3600)))
         await asyncio.sleep(0.01)
         gone.set()
         for _ in range(10):
@@ -95,7 +95,7 @@ def test_a_client_that_does_not_read_is_not_kept_in_memory():
         async def send(message):
             await read.wait()
 
-        reply = Reply(send)
+        reply = ReplyWriter(send)
         for number in range(100_000):
             reply.emit(Progress(1, number).to_notification())
         assert len(reply._waiting) < 10_000
@@ -109,14 +109,14 @@ def test_a_client_that_does_not_read_is_not_kept_in_memory():
 
 def test_the_stream_of_a_session_ends_with_it():
     async def test():
-        sessions = Sessions(Server(order))
+        sessions = HttpSessions(Server(order))
         session, number = sessions.open("")
         sent = []
 
         async def send(message):
             sent.append(message)
 
-        streaming = asyncio.create_task(session.stream(Reply(send)))
+        streaming = asyncio.create_task(session.stream(ReplyWriter(send)))
         await until(lambda: sent)
         await sessions.end(number)
         async with asyncio.timeout(SAFETY):
@@ -128,13 +128,13 @@ def test_the_stream_of_a_session_ends_with_it():
 
 def test_a_session_that_is_listened_to_is_not_forgotten():
     async def test():
-        sessions = Sessions(Server(order), idle=0.02)
+        sessions = HttpSessions(Server(order), idle=0.02)
         session, number = sessions.open("")
 
         async def send(message):
             pass
 
-        streaming = asyncio.create_task(session.stream(Reply(send)))
+        streaming = asyncio.create_task(session.stream(ReplyWriter(send)))
         await asyncio.sleep(0.05)
         sessions.open("")
         assert sessions.find(number, "") is session
@@ -156,8 +156,8 @@ def test_a_resource_that_never_comes_does_not_keep_the_program_alive():
 
     async def test():
         conversation = Conversation(Server(resources=[slow]), lambda _: None)
-        conversation.receive(Request(0, "initialize", HELLO))
-        conversation.receive(Request(1, "resources/read", {"uri": "slow://it"}))
+        conversation.receive(RpcRequest(0, "initialize", HELLO))
+        conversation.receive(RpcRequest(1, "resources/read", {"uri": "slow://it"}))
         await until(begun.is_set)
         await conversation.close()
 
@@ -196,8 +196,8 @@ def test_a_batch_that_has_begun_is_answered_at_the_end_of_the_input():
         output = Output()
         lines = LineServer(Server(rest), output)
         hello = {**HELLO, "protocolVersion": "2025-03-26"}
-        lines.data_received(write(Request(0, "initialize", hello)) + b"\n")
-        call = write(Request(1, "tools/call", {"name": "rest", "arguments": {}}))
+        lines.data_received(write(RpcRequest(0, "initialize", hello)) + b"\n")
+        call = write(RpcRequest(1, "tools/call", {"name": "rest", "arguments": {}}))
         lines.data_received(b"[" + call + b"]\n")
         lines.connection_lost(None)
         await lines.close(SAFETY)

@@ -8,7 +8,7 @@ import pytest
 from toolwire import tool
 from toolwire.mcp import HttpApp, Server, current_exchange
 from toolwire.mcp.guard import Guard
-from toolwire.mcp.sessions import Sessions
+from toolwire.mcp.sessions import HttpSessions
 from toolwire.wire.mcp.errors import RpcError
 from virtual_time import run_virtual
 
@@ -186,14 +186,14 @@ def test_the_app_lives_and_ends():
 
 def test_sessions_that_nobody_uses_are_forgotten():
     async def work():
-        sessions = Sessions(Server(nap), most=2)
+        sessions = HttpSessions(Server(nap), most=2)
         numbers = [sessions.open("")[1] for _ in range(3)]
         with pytest.raises(RpcError):
             sessions.find(numbers[0], "")
         assert sessions.find(numbers[2], "")
         with pytest.raises(RpcError):
             sessions.find(numbers[2], "somebody else")
-        idle = Sessions(Server(nap), idle=0.0)
+        idle = HttpSessions(Server(nap), idle=0.0)
         _, old = idle.open("")
         await asyncio.sleep(0.01)
         idle.open("")

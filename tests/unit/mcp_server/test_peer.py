@@ -6,10 +6,10 @@ from toolwire import Tool, tool
 from toolwire.ir.errors import SchemaError
 from toolwire.mcp.catalog import Catalog
 from toolwire.mcp.offers import prompt, resource
-from toolwire.mcp.peer import Heard, Listen, Peer, Send, Stop, Work
+from toolwire.mcp.peer import CancelRequest, OpenSubscription, ResolveReply, SendMessage, ServeRequest, ServerProtocol
 from toolwire.wire.mcp.greeting import initialize_request
 from toolwire.wire.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID
-from toolwire.wire.mcp.rpc import Failure, Notification, Request, Result
+from toolwire.wire.mcp.rpc import Failure, Notification, Result, RpcRequest
 from toolwire.wire.mcp.versions import HANDSHAKE, LATEST
 
 META = {PROTOCOL_VERSION: LATEST, CLIENT_CAPABILITIES: {}}
@@ -39,31 +39,31 @@ def catalog(**more):
 
 
 def greeted(version="2025-11-25", **capabilities):
-    peer = Peer(catalog())
+    peer = ServerProtocol(catalog())
     peer.receive(initialize_request(0, {"name": "c"}, capabilities, version))
     return peer
 
 
 def stateless(method, **params):
-    return Request(1, method, {**params, "_meta": META})
+    return RpcRequest(1, method, {**params, "_meta": META})
 
 
 def answer(peer, request):
     act = peer.receive(request)
-    assert isinstance(act, Send)
+    assert isinstance(act, SendMessage)
     return act.message
 
 
 @pytest.mark.parametrize("version", HANDSHAKE)
 def test_the_greeting_agrees_on_the_version_that_was_asked_for(version):
-    peer = Peer(catalog(instructions="be kind"))
+    peer = ServerProtocol(catalog(instructions="be kind"))
     said = answer(peer, initialize_request(1, {"name": "c"}, {}, version)).result
     assert (said["protocolVersion"], said["instructions"], peer.version) == (version, "be kind", version)
     assert said["capabilities"].keys() == {"tools", "resources", "prompts", "completions", "logging", "experimental"}
 
 
 def test_capabilities_say_what_there_is():
-    bare = Peer(Catalog([add], info=INFO))
+    bare = ServerProtocol(Catalog([add], info=INFO))
     assert bare.receive(stateless("server/discover")).message.result["capabilities"].keys() == {"tools", "experimental"}
     for method in ("resources/list", "prompts/list", "prompts/get", "completion/complete", "resources/read"):
         failed = bare.receive(stateless(method, name="x", uri="x"))
@@ -71,23 +71,23 @@ def test_capabilities_say_what_there_is():
 
 
 def test_a_stateless_request_needs_no_greeting_and_leaves_no_trace():
-    peer = Peer(catalog())
-    assert isinstance(peer.receive(stateless("tools/call", name="add")), Work)
-    assert peer.hello is None
-    assert answer(peer, Request(2, "tools/list")).code == -32600
+    peer = ServerProtocol(catalog())
+    assert isinstance(peer.receive(stateless("tools/call", name="add")), ServeRequest)
+    assert peer.initialize_params is None
+    assert answer(peer, RpcRequest(2, "tools/list")).code == -32600
 
 
 def test_what_is_gone_since_2026_is_not_found_there_and_served_before():
     peer = greeted()
     for method in ("initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"):
         assert answer(peer, stateless(method, uri="x", level="info")).code == -32601
-    assert answer(peer, Request(1, "ping")) == Result(1, {})
-    assert answer(peer, Request(1, "server/discover")).code == -32601
+    assert answer(peer, RpcRequest(1, "ping")) == Result(1, {})
+    assert answer(peer, RpcRequest(1, "server/discover")).code == -32601
 
 
 def test_lists_differ_by_version_and_by_nothing_else():
-    new = answer(Peer(catalog()), stateless("tools/list")).result
-    old = answer(greeted("2024-11-05"), Request(1, "tools/list")).result
+    new = answer(ServerProtocol(catalog()), stateless("tools/list")).result
+    old = answer(greeted("2024-11-05"), RpcRequest(1, "tools/list")).result
     assert (new["resultType"], new["cacheScope"]) == ("complete", "private")
     assert new["tools"][0]["annotations"]["readOnlyHint"] is True
     assert old.keys() == {"tools"}
@@ -96,7 +96,7 @@ def test_lists_differ_by_version_and_by_nothing_else():
 
 def test_long_lists_come_in_pages():
     every = [Tool(f"t{number}") for number in range(1201)]
-    peer = Peer(Catalog(every, info=INFO))
+    peer = ServerProtocol(Catalog(every, info=INFO))
     names, cursor = [], None
     while True:
         params = {} if cursor is None else {"cursor": cursor}
@@ -112,14 +112,14 @@ def test_long_lists_come_in_pages():
 
 def test_levels_and_subscriptions_belong_to_the_conversation():
     peer = greeted()
-    assert answer(peer, Request(1, "logging/setLevel", {"level": "error"})).result == {}
+    assert answer(peer, RpcRequest(1, "logging/setLevel", {"level": "error"})).result == {}
     assert peer.log_level == "error"
-    assert answer(peer, Request(1, "logging/setLevel", {"level": "loud"})).code == -32602
-    assert answer(peer, Request(1, "resources/subscribe", {"uri": "notes://today"})).result == {}
+    assert answer(peer, RpcRequest(1, "logging/setLevel", {"level": "loud"})).code == -32602
+    assert answer(peer, RpcRequest(1, "resources/subscribe", {"uri": "notes://today"})).result == {}
     assert peer.subscribed == {"notes://today"}
-    assert answer(peer, Request(1, "resources/unsubscribe", {"uri": "notes://today"})).result == {}
+    assert answer(peer, RpcRequest(1, "resources/unsubscribe", {"uri": "notes://today"})).result == {}
     assert peer.subscribed == set()
-    assert answer(peer, Request(1, "resources/subscribe", {})).code == -32602
+    assert answer(peer, RpcRequest(1, "resources/subscribe", {})).code == -32602
 
 
 def test_a_subscription_hears_of_what_it_asked_for_and_can_get():
@@ -129,20 +129,20 @@ def test_a_subscription_hears_of_what_it_asked_for_and_can_get():
         "resourceSubscriptions": ["notes://today", 7],
         "x": True,
     }
-    listen = Peer(catalog()).receive(stateless("subscriptions/listen", notifications=asked))
-    assert isinstance(listen, Listen)
+    listen = ServerProtocol(catalog()).receive(stateless("subscriptions/listen", notifications=asked))
+    assert isinstance(listen, OpenSubscription)
     assert listen.wanted == {"toolsListChanged": True, "resourceSubscriptions": ["notes://today"]}
     assert listen.acknowledged.params["_meta"] == {SUBSCRIPTION_ID: 1}
     assert listen.tagged(Notification("x", {"uri": "u"})).params == {"uri": "u", "_meta": {SUBSCRIPTION_ID: 1}}
     assert listen.ended(INFO).result["_meta"][SUBSCRIPTION_ID] == 1
-    bare = Peer(Catalog([add], info=INFO)).receive(stateless("subscriptions/listen", notifications=asked))
+    bare = ServerProtocol(Catalog([add], info=INFO)).receive(stateless("subscriptions/listen", notifications=asked))
     assert bare.wanted == {"toolsListChanged": True}
-    assert answer(Peer(catalog()), stateless("subscriptions/listen")).code == -32602
+    assert answer(ServerProtocol(catalog()), stateless("subscriptions/listen")).code == -32602
 
 
 def test_what_is_cancelled_what_is_heard_and_what_is_passed_over():
     peer = greeted()
-    assert peer.receive(Notification("notifications/cancelled", {"requestId": "a"})) == Stop("a")
+    assert peer.receive(Notification("notifications/cancelled", {"requestId": "a"})) == CancelRequest("a")
     for ignored in (
         Notification("notifications/cancelled"),
         Notification("notifications/initialized"),
@@ -150,7 +150,7 @@ def test_what_is_cancelled_what_is_heard_and_what_is_passed_over():
     ):
         assert peer.receive(ignored) is None
     for message in (Result(1, {}), Failure(1, -1, "no")):
-        assert peer.receive(message) == Heard(message)
+        assert peer.receive(message) == ResolveReply(message)
 
 
 def test_a_mark_that_breaks_the_rules_is_found_before_anybody_calls():

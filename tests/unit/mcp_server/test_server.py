@@ -11,7 +11,7 @@ from toolwire.ir.request import Message
 from toolwire.mcp import Server, current_exchange, prompt, resource
 from toolwire.mcp.conversation import Conversation
 from toolwire.mcp.exchange import InputNeeded
-from toolwire.mcp.guard import Denied, Guard
+from toolwire.mcp.guard import AccessDenied, Guard
 from toolwire.mcp.offers import contents_of, messages_of
 from toolwire.mcp.registry import server_json
 from toolwire.mcp.request_state import RequestState
@@ -19,7 +19,7 @@ from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.toolbox import Entry
 from toolwire.wire.mcp.errors import RpcError
 from toolwire.wire.mcp.meta import CLIENT_CAPABILITIES, IDEMPOTENCY_KEY, LOG_LEVEL, PROTOCOL_VERSION
-from toolwire.wire.mcp.rpc import Failure, Notification, Request, Result, read, write
+from toolwire.wire.mcp.rpc import Failure, Notification, Result, RpcRequest, read, write
 
 LATEST = "2026-07-28"
 FORM = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -96,7 +96,7 @@ class Talk:
 
     async def ask(self, method, params=None, **meta):
         said = {PROTOCOL_VERSION: LATEST, CLIENT_CAPABILITIES: {"elicitation": {}}, **meta}
-        message = Request(len(self.heard) + 100, method, {**(params or {}), "_meta": said})
+        message = RpcRequest(len(self.heard) + 100, method, {**(params or {}), "_meta": said})
         return read(await self.conversation.handle(write(message)))
 
     async def call(self, name, **more):
@@ -194,14 +194,14 @@ def test_a_question_of_the_handshake_era_is_answered_on_the_way():
     async def work(talk):
         ran.clear()
         hello = {"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}, "clientInfo": {}}
-        talk.conversation.receive(Request(1, "initialize", hello))
-        talk.conversation.receive(Request(2, "tools/call", {"name": "twice", "arguments": {}}))
+        talk.conversation.receive(RpcRequest(1, "initialize", hello))
+        talk.conversation.receive(RpcRequest(2, "tools/call", {"name": "twice", "arguments": {}}))
         for number in (1, 2):
             assert (await talk.hears(f"toolwire-{number}")).method == "elicitation/create"
             talk.conversation.receive(Result("nobody", {}))
             talk.conversation.receive(Result(f"toolwire-{number}", accepted(number)))
         assert (await talk.hears(2)).result["content"][0]["text"] == "1 2"
-        talk.conversation.receive(Request(3, "tools/call", {"name": "twice", "arguments": {}}))
+        talk.conversation.receive(RpcRequest(3, "tools/call", {"name": "twice", "arguments": {}}))
         await talk.hears("toolwire-3")
         talk.conversation.receive(Failure("toolwire-3", -1, "not now"))
         refused = (await talk.hears(3)).result
@@ -215,9 +215,9 @@ def test_a_question_of_the_handshake_era_is_answered_on_the_way():
 def test_an_id_that_is_in_use_is_refused():
     async def work(talk):
         call = {"name": "in_a_thread", "arguments": {}}
-        talk.conversation.receive(Request(1, "initialize", {"protocolVersion": "2025-06-18"}))
-        talk.conversation.receive(Request(5, "tools/call", call))
-        talk.conversation.receive(Request(5, "tools/call", call))
+        talk.conversation.receive(RpcRequest(1, "initialize", {"protocolVersion": "2025-06-18"}))
+        talk.conversation.receive(RpcRequest(5, "tools/call", call))
+        talk.conversation.receive(RpcRequest(5, "tools/call", call))
         assert talk.heard[-1].code == -32600
         await talk.conversation.close(5.0)
         assert talk.heard[-1].result["content"][0]["text"] == "done"
@@ -230,7 +230,7 @@ def test_subscriptions_hear_until_they_are_stopped_and_are_told_of_the_end():
         server, conversation = talk.server, talk.conversation
         for number, wanted in ((1, {"toolsListChanged": True}), (2, {"resourceSubscriptions": ["notes://a/1"]})):
             said = {PROTOCOL_VERSION: LATEST, CLIENT_CAPABILITIES: {}}
-            conversation.receive(Request(number, "subscriptions/listen", {"notifications": wanted, "_meta": said}))
+            conversation.receive(RpcRequest(number, "subscriptions/listen", {"notifications": wanted, "_meta": said}))
         talk.heard.clear()
         server.listeners.changed("prompts")
         server.listeners.changed("tools")
@@ -311,7 +311,7 @@ def test_the_guard():
         ({"authorization": "Bearer"}, 401),
         ({"authorization": "Bearer \udcff"}, 401),
     ):
-        with pytest.raises(Denied) as caught:
+        with pytest.raises(AccessDenied) as caught:
             guard.admit({**good, **changed})
         assert caught.value.status == status
     assert Guard(("*",)).admit({"host": "anything"}) == ""
@@ -328,7 +328,7 @@ def test_what_is_over_is_forgotten_now_and_then(caplog):
             return super().sweep()
 
     async def work():
-        tidying = asyncio.create_task(Server(twice, store=Store()).keep_tidy(0.001))
+        tidying = asyncio.create_task(Server(twice, store=Store()).sweep_periodically(0.001))
         while Store.swept < 3:  # noqa: ASYNC110  # it is the sweeping that takes its time
             await asyncio.sleep(0.005)
         tidying.cancel()
@@ -362,7 +362,7 @@ def test_without_a_store_only_calls_that_have_a_key_are_remembered(monkeypatch, 
 
 def test_what_a_declaration_cannot_say_is_logged(caplog):
     declared = Entry(Tool("t", examples=({"a": 1},)), lambda: None)
-    Server(declared).catalog.listed("tools/list", {}, LATEST)
+    Server(declared).catalog.list_result("tools/list", {}, LATEST)
     assert "examples" in caplog.text
 
 

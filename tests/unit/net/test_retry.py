@@ -7,13 +7,13 @@ from random import Random
 import pytest
 
 from toolwire.ir.response import Fault
-from toolwire.net.retry import Retries, with_date
+from toolwire.net.retry import RetryPolicy, resolve_retry_after
 
 SLOW = Fault("rate_limit", "slow", 429)
 
 
 def test_waits_grow_and_differ():
-    retries = Retries(5, first=1.0, random=Random(1))
+    retries = RetryPolicy(5, first=1.0, random=Random(1))
     waits = [[retries.wait(SLOW, attempt, 1e9) for _ in range(50)] for attempt in range(4)]
     for attempt, some in enumerate(waits):
         assert len(set(some)) > 10
@@ -21,34 +21,34 @@ def test_waits_grow_and_differ():
 
 
 def test_no_more_than_asked_for():
-    assert Retries(2).wait(SLOW, 1, 1e9) is not None
-    assert Retries(2).wait(SLOW, 2, 1e9) is None
-    assert Retries(0).wait(SLOW, 0, 1e9) is None
+    assert RetryPolicy(2).wait(SLOW, 1, 1e9) is not None
+    assert RetryPolicy(2).wait(SLOW, 2, 1e9) is None
+    assert RetryPolicy(0).wait(SLOW, 0, 1e9) is None
 
 
 @pytest.mark.parametrize(("asked", "waits"), [(0.0, True), (5.0, True), (61.0, False), (1e12, False)])
 def test_the_provider_says_how_long_within_reason(asked, waits):
-    wait = Retries(2).wait(Fault("overloaded", "", 529, retry_after=asked), 0, 1e15)
+    wait = RetryPolicy(2).wait(Fault("overloaded", "", 529, retry_after=asked), 0, 1e15)
     assert (wait is not None and asked <= wait <= asked * 1.1) == waits
     assert (wait is None) != waits
 
 
 def test_no_wait_beyond_the_deadline():
-    assert Retries(2).wait(Fault("server", "", 500, retry_after=5.0), 0, 4.0) is None
+    assert RetryPolicy(2).wait(Fault("server", "", 500, retry_after=5.0), 0, 4.0) is None
 
 
 @pytest.mark.parametrize(
     "kind", ["invalid_request", "authentication", "billing", "permission", "not_found", "too_large"]
 )
 def test_what_will_not_pass(kind):
-    assert Retries(2).wait(Fault(kind, ""), 0, 1e9) is None
-    assert Retries(2).wait(Fault(kind, "", retryable=True), 0, 1e9) is not None
+    assert RetryPolicy(2).wait(Fault(kind, ""), 0, 1e9) is None
+    assert RetryPolicy(2).wait(Fault(kind, "", retryable=True), 0, 1e9) is not None
 
 
 def test_a_date():
     now = datetime(2026, 11, 1, 12, tzinfo=UTC)
     said = {"retry-after": format_datetime(now + timedelta(seconds=30), usegmt=True)}
-    assert with_date(SLOW, said, now).retry_after == 30
-    assert with_date(SLOW, said, now + timedelta(hours=1)).retry_after == 0
-    assert with_date(SLOW, {"retry-after": "soon"}, now) == SLOW
-    assert with_date(SLOW, {}, now) == SLOW
+    assert resolve_retry_after(SLOW, said, now).retry_after == 30
+    assert resolve_retry_after(SLOW, said, now + timedelta(hours=1)).retry_after == 0
+    assert resolve_retry_after(SLOW, {"retry-after": "soon"}, now) == SLOW
+    assert resolve_retry_after(SLOW, {}, now) == SLOW

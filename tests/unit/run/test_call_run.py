@@ -10,24 +10,24 @@ from msgspec.structs import replace
 from toolwire import ToolCall, tool
 from toolwire.ir.errors import StoreError
 from toolwire.run.cache import ResultCache
-from toolwire.run.call_run import CallRun, Settings
+from toolwire.run.call_run import CallRun, RunSettings
 from toolwire.run.failures import NotExecuted, ToolError, Transient
 from toolwire.run.keys import fingerprint
-from toolwire.run.output import Shelf, cap
+from toolwire.run.output import TruncatedOutputs, cap
 from toolwire.run.policy import Policy, approval_hash, deny
 from toolwire.run.records import Record
 from toolwire.run.requests import (
     Approve,
-    ClaimIt,
-    CompleteIt,
+    ArgumentMismatch,
+    ClaimKey,
+    CompleteClaim,
     Failed,
     Finished,
     Invoke,
     Reconcile,
-    ReleaseIt,
+    ReleaseClaim,
     Returned,
     TimedOut,
-    Unfit,
     Wait,
 )
 from toolwire.run.results import MARK, code_of, to_record
@@ -55,10 +55,10 @@ class Clock:
         return self.time
 
 
-def settings(box: Toolbox, **more) -> Settings:
+def settings(box: Toolbox, **more) -> RunSettings:
     tokens = itertools.count()
     known = {"has_store": True, "run_id": "r1", **more}
-    return Settings(box, Clock(), lambda: f"t{next(tokens)}", **known)
+    return RunSettings(box, Clock(), lambda: f"t{next(tokens)}", **known)
 
 
 def drive(run: CallRun, *replies):
@@ -70,13 +70,13 @@ def drive(run: CallRun, *replies):
     return steps
 
 
-def granted(step: ClaimIt) -> Record:
+def granted(step: ClaimKey) -> Record:
     claim = step.claim
     return Record(claim.key, claim.tool, claim.fingerprint, "running", claim.token, 0, 0, 0)
 
 
 def found(state: str, result: str | None = None, **changes):
-    def reply(step: ClaimIt) -> Record:
+    def reply(step: ClaimKey) -> Record:
         claim = step.claim
         return replace(Record(claim.key, claim.tool, claim.fingerprint, state, "somebody", 0, 0, 0, result), **changes)
 
@@ -89,7 +89,7 @@ def kinds(steps) -> list[type]:
 
 def test_a_write_is_claimed_run_and_recorded():
     steps = drive(CallRun(CALL, settings(made("write"))), granted, Returned("paid 3"), True)
-    assert kinds(steps) == [ClaimIt, Invoke, CompleteIt, Finished]
+    assert kinds(steps) == [ClaimKey, Invoke, CompleteClaim, Finished]
     claim, invoke, complete, end = steps
     assert claim.claim.durable
     assert not claim.claim.reclaim
@@ -102,14 +102,14 @@ def test_a_write_is_claimed_run_and_recorded():
 @pytest.mark.parametrize("outcome", [Returned("paid 3"), TimedOut(1), Failed(RuntimeError())])
 def test_what_nobody_can_ask_for_again_may_be_forgotten(outcome):
     steps = drive(CallRun(CALL, settings(made("write"), keeps_keyless=False)), granted, outcome, True)
-    assert kinds(steps) == [ClaimIt, Invoke, ReleaseIt, Finished]
+    assert kinds(steps) == [ClaimKey, Invoke, ReleaseClaim, Finished]
     assert steps[1].context.idempotency_key == steps[0].claim.key  # the backend may make use of it
 
 
 @pytest.mark.parametrize(("given", "options"), [("k", {}), (None, {"key": lambda arguments: "k"})])
 def test_what_somebody_can_ask_for_again_is_kept(given, options):
     run = CallRun(CALL, settings(made("write", **options), keeps_keyless=False), key=given)
-    assert kinds(drive(run, granted, Returned("paid 3"), True)) == [ClaimIt, Invoke, CompleteIt, Finished]
+    assert kinds(drive(run, granted, Returned("paid 3"), True)) == [ClaimKey, Invoke, CompleteClaim, Finished]
 
 
 @pytest.mark.parametrize("effect", ["pure", "read"])
@@ -120,7 +120,7 @@ def test_what_changes_nothing_needs_no_claim(effect):
 def test_a_recorded_result_is_given_again_and_nothing_runs():
     kept = to_record(CALL.result("paid 3"))
     steps = drive(CallRun(replace(CALL, id="c9"), settings(made("write"))), found("done", kept))
-    assert kinds(steps) == [ClaimIt, Finished]
+    assert kinds(steps) == [ClaimKey, Finished]
     assert steps[-1].result.text == "paid 3"
     assert steps[-1].result.call_id == "c9"
     assert steps[-1].result.extra[MARK]["replayed"] is True
@@ -128,11 +128,11 @@ def test_a_recorded_result_is_given_again_and_nothing_runs():
 
 def test_a_call_can_be_stopped_until_its_function_begins():
     run = CallRun(CALL, settings(made("write", retries=1)))
-    assert (run.stop(), run.abandoned()) == (True, None)  # there is no claim yet
+    assert (run.stop(), run.release_step()) == (True, None)  # there is no claim yet
     *_, claim, first, wait = drive(run, granted, Failed(NotExecuted("all threads were busy")))
     assert isinstance(wait, Wait)
     assert run.stop()
-    assert run.abandoned() == ReleaseIt(claim.claim.key, claim.claim.token)
+    assert run.release_step() == ReleaseClaim(claim.claim.key, claim.claim.token)
     assert not first.start.begin(), "what was stopped never begins"
 
 
@@ -142,12 +142,16 @@ def test_a_call_that_has_begun_gives_its_claim_back_only_if_it_changes_nothing(e
     _, invoke = drive(run, granted)
     assert invoke.start.begin()
     assert not run.stop()
-    assert (run.abandoned() is not None) == is_given_back
+    assert (run.release_step() is not None) == is_given_back
 
 
 def test_what_came_of_a_call_is_recorded_in_peace():
     run = CallRun(CALL, settings(made("write")))
-    assert kinds(drive(run, granted, Unfit("no"))) == [ClaimIt, Invoke, ReleaseIt]  # the function was not called
+    assert kinds(drive(run, granted, ArgumentMismatch("no"))) == [
+        ClaimKey,
+        Invoke,
+        ReleaseClaim,
+    ]  # the function was not called
     assert not run.stop()
 
 
@@ -158,14 +162,14 @@ def test_the_same_key_with_other_arguments_is_a_conflict():
 
 def test_an_unknown_outcome_is_told_and_not_run_again():
     steps = drive(CallRun(CALL, settings(made("write"))), found("unknown"))
-    assert kinds(steps) == [ClaimIt, Finished]
+    assert kinds(steps) == [ClaimKey, Finished]
     assert code_of(steps[-1].result) == "outcome_unknown"
 
 
 def test_a_tool_that_can_find_out_is_asked():
     box = made("write", reconcile=lambda key, arguments: None)
     steps = drive(CallRun(CALL, settings(box)), found("unknown"), Returned("it was paid"))
-    assert kinds(steps) == [ClaimIt, Reconcile, Finished]
+    assert kinds(steps) == [ClaimKey, Reconcile, Finished]
     assert steps[-1].result.text == "it was paid"
     steps = drive(CallRun(CALL, settings(box)), found("unknown"), Returned(None))
     assert code_of(steps[-1].result) == "outcome_unknown"
@@ -175,14 +179,14 @@ def test_a_tool_that_can_find_out_is_asked():
 def test_a_running_twin_is_waited_for_or_refused():
     kept = to_record(CALL.result("paid 3"))
     steps = drive(CallRun(CALL, settings(made("write"))), found("running"), None, found("done", kept))
-    assert kinds(steps) == [ClaimIt, Wait, ClaimIt, Finished]
+    assert kinds(steps) == [ClaimKey, Wait, ClaimKey, Finished]
     assert steps[-1].result.text == "paid 3"
     steps = drive(CallRun(CALL, settings(made("write"), while_running="refuse")), found("running"))
     assert code_of(steps[-1].result) == "in_progress"
 
 
 def test_waiting_has_an_end():
-    run = CallRun(CALL, settings(made("write"), patience=2.0))
+    run = CallRun(CALL, settings(made("write"), wait_timeout=2.0))
     steps = drive(run, found("running"), None, found("running"))
     assert code_of(steps[-1].result) == "in_progress"
 
@@ -192,7 +196,7 @@ def test_a_write_fails_closed_where_the_store_is_down():
     steps = drive(CallRun(CALL, settings(made("write"))), StoreError("gone"))
     assert code_of(steps[-1].result) == "store_down"
     steps = drive(CallRun(CALL, settings(made("read")), key="k"), StoreError("gone"), Returned("x"))
-    assert kinds(steps) == [ClaimIt, Invoke, Finished]
+    assert kinds(steps) == [ClaimKey, Invoke, Finished]
 
 
 @pytest.mark.failure(4)
@@ -206,28 +210,28 @@ def test_a_result_that_could_not_be_recorded_is_given_and_says_so():
 @pytest.mark.parametrize(
     ("effect", "outcome", "after", "code"),
     [
-        ("write", Failed(ToolError("no funds")), CompleteIt, "failed"),
-        ("write", Failed(ValueError("boom")), CompleteIt, "outcome_unknown"),
-        ("write", Failed(SystemExit(3)), CompleteIt, "outcome_unknown"),
-        ("write", TimedOut(5.0), CompleteIt, "outcome_unknown"),
-        ("idempotent", Failed(ValueError("boom")), ReleaseIt, "failed"),
-        ("idempotent", TimedOut(5.0), ReleaseIt, "timeout"),
-        ("idempotent", Failed(ToolError("no funds")), CompleteIt, "failed"),
+        ("write", Failed(ToolError("no funds")), CompleteClaim, "failed"),
+        ("write", Failed(ValueError("boom")), CompleteClaim, "outcome_unknown"),
+        ("write", Failed(SystemExit(3)), CompleteClaim, "outcome_unknown"),
+        ("write", TimedOut(5.0), CompleteClaim, "outcome_unknown"),
+        ("idempotent", Failed(ValueError("boom")), ReleaseClaim, "failed"),
+        ("idempotent", TimedOut(5.0), ReleaseClaim, "timeout"),
+        ("idempotent", Failed(ToolError("no funds")), CompleteClaim, "failed"),
     ],
 )
 def test_failures_after_the_claim(effect, outcome, after, code):
     steps = drive(CallRun(CALL, settings(made(effect))), granted, outcome, True)
-    assert kinds(steps) == [ClaimIt, Invoke, after, Finished]
+    assert kinds(steps) == [ClaimKey, Invoke, after, Finished]
     assert code_of(steps[-1].result) == code
     assert steps[-1].result.is_error
-    if after is CompleteIt:
+    if after is CompleteClaim:
         assert steps[-2].state == ("unknown" if code == "outcome_unknown" else "done")
 
 
 def test_what_has_not_happened_is_tried_again_and_given_back():
     nothing = Failed(NotExecuted("busy"))
     steps = drive(CallRun(CALL, settings(made("write", retries=1))), granted, nothing, None, nothing, True)
-    assert kinds(steps) == [ClaimIt, Invoke, Wait, Invoke, ReleaseIt, Finished]
+    assert kinds(steps) == [ClaimKey, Invoke, Wait, Invoke, ReleaseClaim, Finished]
 
 
 @pytest.mark.parametrize(
@@ -262,7 +266,7 @@ def test_approval_is_bound_to_what_was_asked():
     assert steps[0].hash != approval_hash("pay", {"amount": 4})
     assert code_of(steps[-1].result) == "needs_approval"
     steps = drive(CallRun(CALL, settings(made("write"), policy=policy)), True, granted, Returned("x"), True)
-    assert kinds(steps) == [Approve, ClaimIt, Invoke, CompleteIt, Finished]
+    assert kinds(steps) == [Approve, ClaimKey, Invoke, CompleteClaim, Finished]
 
 
 def test_a_denied_call_does_nothing():
@@ -307,7 +311,7 @@ def test_failures_are_not_kept():
 
 
 def test_a_large_output_keeps_its_ends_and_the_rest_behind_a_handle():
-    shelf = Shelf()
+    shelf = TruncatedOutputs()
     text = "".join(f"{number:07d}\n" for number in range(20_000))
     short = cap(CALL.result(text), 1000, shelf)
     assert len(short.text) < 1200
@@ -320,7 +324,7 @@ def test_a_large_output_keeps_its_ends_and_the_rest_behind_a_handle():
 
 
 def test_a_handle_that_is_used_again_takes_no_more_room():
-    shelf = Shelf(100)
+    shelf = TruncatedOutputs(100)
     for _ in range(5):
         shelf.keep("x" * 40, "output:1")
         assert shelf.read("output:1") == "x" * 40

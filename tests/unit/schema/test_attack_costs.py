@@ -10,8 +10,8 @@ import pytest
 from toolwire.schema import lower, validator
 from toolwire.schema.dialects import DIALECTS
 from toolwire.schema.lowering import _lower
-from toolwire.schema.read import read
-from toolwire.schema.repair import _Ladder
+from toolwire.schema.read import parse_schema
+from toolwire.schema.repair import _Repairer
 from toolwire.schema.validate import Validator
 from work_counter import assert_linear, count_work
 
@@ -218,7 +218,7 @@ def check_lowering(attack, sizes, target):
     costs = []
     for n in sizes:
         schema = attack(n)
-        steps = count_work(lambda schema=schema: _lower(schema, DIALECTS[target], lambda: read(schema)))
+        steps = count_work(lambda schema=schema: _lower(schema, DIALECTS[target], lambda: parse_schema(schema)))
         costs.append((len(json.dumps(schema)), steps))
     assert_linear(costs)
 
@@ -259,7 +259,7 @@ def test_chain_of_references_longer_than_the_recursion_limit_is_lowered():
     schema = chain_of_references(2_000)
     for target in TARGETS:
         assert lower(schema, target).schema["properties"]["x"]
-    repaired = _Ladder(schema).from_value({"x": {"y": {"y": {}}}}, (), "aggressive")
+    repaired = _Repairer(schema).from_value({"x": {"y": {"y": {}}}}, (), "aggressive")
     assert repaired.arguments == {"x": {"y": {"y": {}}}}
 
 
@@ -301,7 +301,7 @@ def test_values_cost_steps_in_proportion_to_schema_and_value(schema_of, value_of
     costs = []
     for n in (100, 200, 400):
         schema, value = schema_of(n), value_of(n)
-        lowered, ladder, compiled = lower(schema, "openai_strict"), _Ladder(schema), Validator(schema)
+        lowered, ladder, compiled = lower(schema, "openai_strict"), _Repairer(schema), Validator(schema)
         work = {
             "encode": lambda lowered=lowered, value=value: lowered.encode(value),
             "lift": lambda lowered=lowered, value=value: lowered.lift(value),
@@ -322,5 +322,5 @@ def test_union_that_contains_itself_does_not_exceed_the_recursion_limit():
     union = {"anyOf": [{"$ref": "#/$defs/U"}, {"type": "integer"}]}
     schema = {**definitions({"x": {"$ref": "#/$defs/U"}}, {"U": union}), "required": ["y"]}
     for policy in ("safe", "aggressive"):
-        (problem,) = _Ladder(schema).from_value({"x": "text"}, (), policy).problems
+        (problem,) = _Repairer(schema).from_value({"x": "text"}, (), policy).problems
         assert problem.keyword == "required"

@@ -4,10 +4,10 @@ import pytest
 
 from toolwire import Tool
 from toolwire.audit.tools import audit_tools
-from toolwire.schema.effort import Effort
+from toolwire.schema.effort import ValidationCost
 from toolwire.schema.fits import fits
 from toolwire.schema.lowering import lower
-from toolwire.schema.read import read
+from toolwire.schema.read import parse_schema
 from toolwire.schema.repair import repair_arguments
 from toolwire.schema.validate import DEPTH, validator
 from waiting import cpu_guard
@@ -50,7 +50,7 @@ def quickly(work):
 
 @hostile
 def test_whether_it_fits(name):
-    source = read(SCHEMAS[name])
+    source = parse_schema(SCHEMAS[name])
     assert quickly(lambda: fits(source.root, WRONG, source.defs.get)) is False
     assert fits(source.root, nested(20, "end"), source.defs.get) is True
 
@@ -113,4 +113,4 @@ def test_a_large_schema_without_alternatives_is_no_effort():
 def test_references_of_every_kind(word):
     schema = {"anyOf": [{"$ref": word}] * 3, "$defs": {"T0": {"$anchor": "T", "items": {"type": "string"}}}}
     each = 4 if word in ("#T", "#/$defs/T%30") else 2  # with the two items, or with nothing
-    assert Effort(schema).of(["a", "b"], 1000) == 1 + 3 * each
+    assert ValidationCost(schema).of(["a", "b"], 1000) == 1 + 3 * each

@@ -6,7 +6,7 @@ import pytest
 
 from toolwire.schema import lower
 from toolwire.schema.identifiers import Identifiers, draft_of
-from toolwire.schema.read import read
+from toolwire.schema.read import parse_schema
 
 DOCUMENT = {
     "$id": "https://example.com/root.json",
@@ -86,8 +86,8 @@ def test_a_dynamic_reference_with_several_anchors_is_left_to_the_validator():
             "two": {"$id": "two", "$dynamicAnchor": "content", "type": "string"},
         },
     }
-    source = read(document)
-    assert [finding.at for finding in source.findings] == ["/properties/item/$dynamicRef"]
+    source = parse_schema(document)
+    assert [finding.at for finding in source.defects] == ["/properties/item/$dynamicRef"]
     assert any(loss.severity == "warning" for loss in lower(document, "openai_strict").losses)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toolwire.ir import ConfigError
 from toolwire.schema import DIALECTS, lower, violations
 from toolwire.testing.instances import instances
-from toolwire.testing.preservation import judge
+from toolwire.testing.preservation import check_preservation
 
 TESTS = Path(__file__).parents[2]
 VECTORS = json.loads((TESTS / "vectors/schema/schemas.json").read_text(encoding="utf-8"))
@@ -25,7 +25,7 @@ def reported(lowered):
 
 def verdict(schema, name, seed="", count=12):
     lowered = lower(schema, name)
-    return judge(
+    return check_preservation(
         schema,
         lowered.schema,
         DIALECTS[name],

@@ -4,7 +4,7 @@ import pytest
 
 from toolwire.ir import EncodeError, SchemaError
 from toolwire.schema import lower, validator
-from toolwire.schema.openapi import Call, tools_from_openapi
+from toolwire.schema.openapi import OperationRequest, tools_from_openapi
 
 DOCUMENT = {
     "openapi": "3.0.3",
@@ -78,10 +78,10 @@ def test_schemas_are_json_schema_and_can_be_lowered():
 
 def test_arguments_become_a_request():
     get, put = tools_from_openapi(DOCUMENT)
-    assert get.request({"id": "a/../b", "fields": ["x", "y"], "X-Trace": "1"}) == Call(
+    assert get.request({"id": "a/../b", "fields": ["x", "y"], "X-Trace": "1"}) == OperationRequest(
         "GET", "/pets/a%2F..%2Fb", [("fields", "x"), ("fields", "y")], {"X-Trace": "1"}, None
     )
-    assert put.request({"id": "7", "query_id": 3, "body": {"name": "Rex"}}) == Call(
+    assert put.request({"id": "7", "query_id": 3, "body": {"name": "Rex"}}) == OperationRequest(
         "PUT", "/pets/7", [("id", "3")], {}, {"name": "Rex"}
     )
 

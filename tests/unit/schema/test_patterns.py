@@ -15,9 +15,9 @@ from toolwire.schema.coerce import Coercion, coercion_budget
 from toolwire.schema.dialects import DIALECTS
 from toolwire.schema.disjoint import disjoint
 from toolwire.schema.fits import fits
-from toolwire.schema.nodes import Enum, String
+from toolwire.schema.nodes import EnumNode, StringNode
 from toolwire.schema.patterns import automaton_size, engine_options, match_cost, matches, refusal
-from toolwire.schema.read import read
+from toolwire.schema.read import parse_schema
 from toolwire.schema.unchecked import unchecked_patterns
 from toolwire.testing.instances import instances
 from toolwire.testing.regex import matching
@@ -65,7 +65,7 @@ def every_use(schema, value):
     for policy in ("strict", "safe", "aggressive"):
         repair_arguments(value, schema, policy=policy)
         repair_arguments(str(value).replace('"', ""), schema, policy=policy)
-    source = read(schema)
+    source = parse_schema(schema)
     Coercion(source.defs.get, coercion_budget(value)).value(source.root, value, "")
     for name in DIALECTS:
         lowered = lower(schema, name)
@@ -147,11 +147,15 @@ def test_a_pattern_means_the_same_for_the_validator_and_for_unions(pattern, acce
 def test_a_refused_pattern_is_a_finding_and_the_rest_is_checked(pattern):
     schema = record(a=text(pattern=pattern, maxLength=2), b={"type": "object", "patternProperties": {pattern: text()}})
     check = Validator(schema)
-    assert next(finding.partition(": ")[0] for finding in check.findings) == "/properties/a/pattern"
-    assert len(check.findings) == 2 and all("is not checked: " in finding for finding in check.findings)
+    assert next(finding.partition(": ")[0] for finding in check.unchecked_patterns) == "/properties/a/pattern"
+    assert len(check.unchecked_patterns) == 2 and all(
+        "is not checked: " in finding for finding in check.unchecked_patterns
+    )
     assert check.accepts({"a": "y"}) and check.accepts({"b": {"any": 1}})
     assert not check.accepts({"a": "yyy"}) and not check.accepts({"b": []})
-    assert [one.at for one in read(schema).unchecked] == [finding.partition(": ")[0] for finding in check.findings]
+    assert [one.at for one in parse_schema(schema).unchecked] == [
+        finding.partition(": ")[0] for finding in check.unchecked_patterns
+    ]
 
 
 @pytest.mark.finding("Z2")
@@ -170,13 +174,13 @@ def test_a_refused_pattern_is_a_finding_and_the_rest_is_checked(pattern):
 )
 def test_no_valid_call_is_refused_because_of_a_refused_pattern(schema, value):
     check = Validator(schema)
-    assert len(check.findings) == 1 and check.problems(value) == ()
+    assert len(check.unchecked_patterns) == 1 and check.problems(value) == ()
 
 
 def test_data_that_looks_like_a_pattern_is_left_alone():
     data = {"pattern": "(?=x)x", "patternProperties": {"(": 1}}
     check = Validator(record(a={"const": data}, b={"enum": [data]}, c={"default": data}, pattern={"type": "integer"}))
-    assert check.findings == []
+    assert check.unchecked_patterns == []
     assert check.accepts({"a": data, "b": data}) and not check.accepts({"a": {}}) and not check.accepts({"b": {}})
 
 
@@ -217,7 +221,7 @@ def test_all_patterns_of_a_schema_together_have_a_budget(monkeypatch):
         found = unchecked_patterns(schema)
         assert {one.reason for one in found} == {"all patterns together are too large"}
         check = Validator(schema)
-        assert len(check.findings) == len(found)
+        assert len(check.unchecked_patterns) == len(found)
         patterns._refusal.cache_clear()
         return sum(compiled)
 
@@ -228,7 +232,7 @@ def test_all_patterns_of_a_schema_together_have_a_budget(monkeypatch):
 @pytest.mark.finding("Z2")
 def test_text_that_is_too_long_for_a_large_pattern_is_a_problem_and_costs_nothing():
     check = Validator(record(a=text(pattern="^(?:[ab]*a){1000}c$"), b={"type": "string"}))
-    assert not check.findings
+    assert not check.unchecked_patterns
     (problem,) = check.problems({"a": "ab" * 50_000})
     assert problem.keyword == "effort" and "too long for the patterns" in problem.message
     assert not check.accepts({"a": "ab" * 50_000})
@@ -253,8 +257,8 @@ def test_the_cost_of_patterns_counts_every_reference_and_every_name():
 def test_a_union_is_not_decided_by_a_pattern_that_costs_too_much():
     large = "^(?:[ab]*a){1000}c$"
     assert matches(large, "c") is False and matches(large, "ab" * 5_000) is None
-    assert fits(String(pattern=large), "ab" * 5_000, {}.get)
-    assert not disjoint([Enum(("ab" * 5_000,)), String(pattern=large)], {}.get)
+    assert fits(StringNode(pattern=large), "ab" * 5_000, {}.get)
+    assert not disjoint([EnumNode(("ab" * 5_000,)), StringNode(pattern=large)], {}.get)
 
 
 @pytest.mark.finding("Z2")
@@ -264,7 +268,7 @@ def test_work_for_unions_of_patterns_is_linear_in_the_number_of_branches():
     def engine_calls(n):
         calls.clear()
         branches = [text(pattern=f"^x{i}a+$", minLength=i + 1) for i in range(n)]
-        source = read(record(a={"anyOf": branches}))
+        source = parse_schema(record(a={"anyOf": branches}))
         fits(source.root, {"a": "a" * 10}, source.defs.get)
         return len(calls)
 

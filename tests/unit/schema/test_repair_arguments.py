@@ -8,7 +8,7 @@ import pytest
 from toolwire.ir import ConfigError
 from toolwire.ir.text import dumps
 from toolwire.schema import repair_arguments
-from toolwire.schema.repair import POLICIES, Step
+from toolwire.schema.repair import POLICIES, RepairStep
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/repair/corruptions.json").read_text(encoding="utf-8"))
 SCHEMAS, CORRUPTIONS = VECTORS["schemas"], VECTORS["corruptions"]
@@ -34,7 +34,7 @@ def test_corruptions(row, policy):
 
 @pytest.mark.parametrize("row", [row for row in CORRUPTIONS if "steps" in row], ids=lambda row: row["kind"])
 def test_guesses_are_told_from_lossless_steps(row):
-    lossless = [Step(name).lossless for name in row["steps"]]
+    lossless = [RepairStep(name).lossless for name in row["steps"]]
     assert all(lossless) == (row["policy"] != "aggressive")
 
 

@@ -9,7 +9,7 @@ import toolwire
 from recordings import WIRES
 from toolwire.ir import InvalidArguments, Message, Params
 from toolwire.schema import DIALECTS, lower, validator, violations
-from toolwire.testing.refusals import refusal
+from toolwire.testing.refusals import violation_outcome
 from toolwire.wire import get
 
 VECTORS = Path(__file__).parents[2] / "vectors/schema"
@@ -72,21 +72,21 @@ def test_no_violation_arrives(violation):
     """docs/violations.md shows where each of them fails."""
     schema = TOOLS[violation["tool"]]["schema"]
     for dialect, row in DIALECTS.items():
-        found = refusal(schema, dialect, violation["arguments"])
+        found = violation_outcome(schema, dialect, violation["arguments"])
         assert found is not None, dialect
-        if found.where == "lifted":
+        if found.enforcement == "lifted":
             validator(schema).check(found.arrives)
         else:
             first = found.problems[0]
             assert (first.path, first.keyword) == (violation["path"], violation["keyword"]), dialect
-        assert found.where != "unwritable" or row.enforced
+        assert found.enforcement != "unwritable" or row.enforced
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("name", TOOLS)
 def test_what_fits_is_not_refused(name, dialect):
     for call in TOOLS[name]["calls"]:
-        assert refusal(TOOLS[name]["schema"], dialect, call) is None
+        assert violation_outcome(TOOLS[name]["schema"], dialect, call) is None
 
 
 WHERE = {
@@ -105,4 +105,4 @@ def test_where_it_fails(about):
     (violation,) = [violation for violation in VIOLATIONS if violation["about"] == about]
     schema = TOOLS[violation["tool"]]["schema"]
     for dialect, where in WHERE[about].items():
-        assert refusal(schema, dialect, violation["arguments"]).where == where
+        assert violation_outcome(schema, dialect, violation["arguments"]).enforcement == where

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from toolwire.ir import ProtocolError
 from toolwire.ir.pointer import join
 from toolwire.stream import locate, strict
-from toolwire.stream.repair import mend
+from toolwire.stream.repair import repair_json
 from work_counter import count_work
 
 BUDGET = 1_000
@@ -135,7 +135,7 @@ def test_an_error_in_a_long_flat_array_or_object_has_a_pointer():
 def test_repair_of_a_large_broken_text_locates_its_error_within_the_budget():
     def broken(n):
         with pytest.raises(ProtocolError):
-            mend("[" + "1," * n + "{]")
+            repair_json("[" + "1," * n + "{]")
 
     small, double, fourfold = (count_work(lambda n=n: broken(n)) for n in (SIZE, 2 * SIZE, 4 * SIZE))
     assert max(double, fourfold) <= small + 100

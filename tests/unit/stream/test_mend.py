@@ -3,7 +3,7 @@
 import pytest
 
 from toolwire.ir import BrokenJSON
-from toolwire.stream.repair import GUESSES, mend, readings
+from toolwire.stream.repair import GUESSES, interpretations, repair_json
 from waiting import cpu_guard
 from work_counter import assert_linear, count_work
 
@@ -32,14 +32,14 @@ READ = [
 
 @pytest.mark.parametrize(("text", "value", "step"), READ)
 def test_what_has_one_meaning(text, value, step):
-    found = mend(text)
+    found = repair_json(text)
     assert found.steps == (step,)
     assert step not in GUESSES
     assert found.value == ({"a": -31, "b": 0.5, "c": 5.0, "d": -500.0, "e": 5, "f": 20.0} if value is None else value)
 
 
 def test_steps_are_named_once_in_the_order_of_the_text():
-    found = mend("```\n{a: 'x', b: [True,],}\n``` <|im_end|>")
+    found = repair_json("```\n{a: 'x', b: [True,],}\n``` <|im_end|>")
     assert found.value == {"a": "x", "b": [True]}
     assert found.steps == (
         "code_fence", "tool_token", "unquoted_key", "single_quotes", "python_literal", "trailing_comma",
@@ -100,7 +100,7 @@ REFUSED = [
 @pytest.mark.parametrize(("text", "reason", "pointer"), REFUSED)
 def test_what_has_none_or_several(text, reason, pointer):
     with pytest.raises(BrokenJSON) as caught:
-        mend(text)
+        repair_json(text)
     assert (caught.value.reason, caught.value.pointer) == (reason, pointer)
     assert (reason == "truncated") == caught.value.message.startswith("truncated")
 
@@ -108,11 +108,11 @@ def test_what_has_none_or_several(text, reason, pointer):
 @pytest.mark.parametrize("text", ['{"a": 1', '{"a": [1]', '{"a": "x"'])
 def test_containers_stay_open_if_the_model_was_stopped(text):
     with pytest.raises(BrokenJSON, match="truncated"):
-        mend(text, finished=False)
+        repair_json(text, finished=False)
 
 
 def test_a_whole_text_needs_no_end():
-    assert mend('{"a": 1,}', finished=False).value == {"a": 1}
+    assert repair_json('{"a": 1,}', finished=False).value == {"a": 1}
 
 
 READINGS = [
@@ -147,13 +147,13 @@ READINGS = [
 
 @pytest.mark.parametrize(("text", "values"), READINGS)
 def test_what_it_may_have_meant(text, values):
-    assert [found.value for found in readings(text)] == values
+    assert [found.value for found in interpretations(text)] == values
 
 
 def test_too_many_readings_are_none():
     text = '{"a": "say "hi" ' + '", "b": "' * 80 + '"}'
     with pytest.raises(BrokenJSON, match="more than 64 readings"):
-        list(readings(text))
+        list(interpretations(text))
 
 
 LONG = 20_000
@@ -180,7 +180,7 @@ ENDLESS = {
 @pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
 def test_long_texts_take_time_in_proportion(text):
     def read_both(text):
-        for read in (mend, lambda text: next(readings(text), None)):
+        for read in (repair_json, lambda text: next(interpretations(text), None)):
             try:
                 read(text)
             except BrokenJSON:

@@ -7,7 +7,7 @@ from toolwire import Tool, ToolCall
 from toolwire.testing import TextVector
 from toolwire.testing.text_suite import read_pieces
 from toolwire.text.engine.fences import Fences
-from toolwire.text.engine.offered import Offered
+from toolwire.text.engine.offered import OfferedTools
 
 TOOL = Tool("get_weather", None, {"type": "object", "properties": {"city": {"type": "string"}}})
 CALL = ToolCall("call_00000", "get_weather", {"city": "Paris"})
@@ -20,7 +20,7 @@ def written(name):
 def has_tags(name):
     """Whether its calls begin with characters that anybody could write, and not as bare JSON or Python."""
     form = toolwire.text.get(name)
-    openers = form.calls.openers(Offered((TOOL,)))
+    openers = form.calls.openers(OfferedTools((TOOL,)))
     return (
         bool(openers)
         and written(name).lstrip().startswith("<")
@@ -103,4 +103,4 @@ def test_where_code_is_quoted(text, quotes):
     whole.feed(text)
     for letter in text:
         by_letters.feed(letter)
-    assert whole.quotes == by_letters.quotes == quotes
+    assert whole.in_code == by_letters.in_code == quotes

@@ -15,13 +15,13 @@ from toolwire.wire.mcp import decode_tools, encode_tools
 from toolwire.wire.mcp.calls import InputRequired, call_request, encode_result, read_call, read_result
 from toolwire.wire.mcp.content import decode_content, encode_content
 from toolwire.wire.mcp.errors import HEADER_MISMATCH, INVALID_PARAMS, RpcError, is_modern, unsupported_version
-from toolwire.wire.mcp.greeting import initialize_request, read_discovered, read_hello, read_initialized
-from toolwire.wire.mcp.headers import check_headers, decode_value, encode_value, mirrored, request_headers
+from toolwire.wire.mcp.greeting import initialize_request, read_discovered, read_initialize, read_initialized
+from toolwire.wire.mcp.headers import check_headers, decode_value, encode_value, find_header_arguments, request_headers
 from toolwire.wire.mcp.lists import list_request, read_page
-from toolwire.wire.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, Meta, Trace, read_meta, with_meta
-from toolwire.wire.mcp.notices import loud_enough, read_cancelled, read_log, read_progress
-from toolwire.wire.mcp.rpc import Failure, Notification, Request, Result, failure, read, read_batch, write
-from toolwire.wire.mcp.versions import HANDSHAKE, LATEST, agreed, era_of, since
+from toolwire.wire.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, Meta, TraceContext, read_meta, with_meta
+from toolwire.wire.mcp.notices import is_level_enabled, read_cancelled, read_log, read_progress
+from toolwire.wire.mcp.rpc import Failure, Notification, Result, RpcRequest, failure, read, read_batch, write
+from toolwire.wire.mcp.versions import HANDSHAKE, LATEST, era_of, negotiate_version, since
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "mcp.json").read_text(encoding="utf-8"))
 CALL = ToolCall("c", "t", {})
@@ -125,7 +125,7 @@ def test_a_message_over_the_limit_is_too_large():
 
 def test_a_batch_is_read_message_by_message():
     found = read_batch('[{"jsonrpc":"2.0","id":1,"method":"a"},7,{"jsonrpc":"2.0","method":"b"}]')
-    assert found[0] == Request(1, "a")
+    assert found[0] == RpcRequest(1, "a")
     assert isinstance(found[1], RpcError)
     assert found[2] == Notification("b")
     with pytest.raises(RpcError):
@@ -152,8 +152,8 @@ def test_eras_and_versions():
         "stateless",
         None,
     ]
-    assert agreed("2025-03-26") == "2025-03-26"
-    assert agreed("1999-01-01") == agreed(LATEST) == "2025-11-25"
+    assert negotiate_version("2025-03-26") == "2025-03-26"
+    assert negotiate_version("1999-01-01") == negotiate_version(LATEST) == "2025-11-25"
     assert not since("zzz", "2024-11-05")
 
 
@@ -179,7 +179,7 @@ def test_meta_both_ways():
         {"elicitation": {}},
         "info",
         7,
-        Trace("00-a", "b=c", "d=e"),
+        TraceContext("00-a", "b=c", "d=e"),
         "key",
         {"com.example/x": [1]},
     )
@@ -192,7 +192,7 @@ def test_meta_both_ways():
 )
 def test_a_malformed_call_is_a_protocol_error(params):
     with pytest.raises(RpcError) as caught:
-        read_call(Request(1, "tools/call", params))
+        read_call(RpcRequest(1, "tools/call", params))
     assert caught.value.code == INVALID_PARAMS
 
 
@@ -288,10 +288,10 @@ def test_effects_are_written_beside_what_else_is_known():
 
 def test_the_handshake():
     request = initialize_request(1, {"name": "c", "version": "1"}, {"roots": {}}, "2025-06-18")
-    hello = read_hello(request.params)
+    hello = read_initialize(request.params)
     assert (hello.version, hello.capabilities, hello.client["name"]) == ("2025-06-18", {"roots": {}}, "c")
     with pytest.raises(RpcError):
-        read_hello({})
+        read_initialize({})
     card = read_initialized({"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s"}})
     assert card.versions == ("2025-06-18",)
     assert card.initialized("2025-06-18")["serverInfo"] == {"name": "s"}
@@ -315,9 +315,9 @@ def test_notices_both_ways():
     assert read_cancelled(cancelled.to_notification().params) == cancelled
     log = read_log({"level": "error", "data": {"x": 1}, "logger": "l"})
     assert read_log(log.to_notification().params) == log
-    assert loud_enough("error", "warning")
-    assert not loud_enough("info", "warning")
-    assert not loud_enough("error", None)
+    assert is_level_enabled("error", "warning")
+    assert not is_level_enabled("info", "warning")
+    assert not is_level_enabled("error", None)
     for broken in ({}, {"progressToken": 1.5, "progress": 1}, {"progressToken": 1}):
         with pytest.raises(ProtocolError):
             read_progress(broken)
@@ -338,7 +338,7 @@ def asked(arguments):
 
 
 def test_marked_arguments_go_into_headers_and_are_held_against_the_body():
-    marks = mirrored(MIRRORED)
+    marks = find_header_arguments(MIRRORED)
     request = asked({"region": "Zürich", "many": 42, "deep": {"on": True}})
     headers = request_headers(request, marks)
     assert headers["mcp-param-region"].startswith("=?base64?")
@@ -365,7 +365,7 @@ def test_marked_arguments_go_into_headers_and_are_held_against_the_body():
     ],
 )
 def test_headers_that_do_not_say_what_the_body_says(name, value):
-    marks = mirrored(MIRRORED)
+    marks = find_header_arguments(MIRRORED)
     request = asked({"region": "here"})
     headers = request_headers(request, marks)
     headers.pop(name, None)
@@ -399,9 +399,12 @@ def test_headers_that_do_not_say_what_the_body_says(name, value):
 )
 def test_marks_that_break_the_rules_are_refused(schema):
     with pytest.raises(SchemaError):
-        mirrored(schema)
+        find_header_arguments(schema)
 
 
 def test_what_only_looks_like_a_mark_is_none():
-    assert mirrored({"type": "object", "default": {"x-mcp-header": "A"}, "properties": {"x-mcp-header": {}}}) == {}
-    assert mirrored(None) == {}
+    assert (
+        find_header_arguments({"type": "object", "default": {"x-mcp-header": "A"}, "properties": {"x-mcp-header": {}}})
+        == {}
+    )
+    assert find_header_arguments(None) == {}

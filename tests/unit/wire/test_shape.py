@@ -3,8 +3,8 @@
 import pytest
 
 from toolwire.ir import ProtocolError
-from toolwire.ir.pointer import existing
-from toolwire.wire.shape import each, string
+from toolwire.ir.pointer import nearest_existing
+from toolwire.wire.shape import decode_list, string
 
 
 @pytest.mark.finding("Z3")
@@ -18,7 +18,9 @@ def test_an_error_in_a_nested_list_is_located_without_decoding_anything_twice():
     good, bad = {"text": "a"}, {"text": 1}
     document = {"rows": [{"cells": [{"parts": [good, good]}]}, {"cells": [{"parts": [good]}, {"parts": [good, bad]}]}]}
     with pytest.raises(ProtocolError, match="expected a string") as caught:
-        each(document, "rows", lambda row: each(row, "cells", lambda cell: each(cell, "parts", leaf)))
+        decode_list(
+            document, "rows", lambda row: decode_list(row, "cells", lambda cell: decode_list(cell, "parts", leaf))
+        )
     assert caught.value.pointer == "/rows/1/cells/1/parts/1/text"
     assert len(decoded) == 5
 
@@ -35,4 +37,4 @@ def test_an_error_in_a_nested_list_is_located_without_decoding_anything_twice():
     ],
 )
 def test_a_pointer_is_cut_where_the_document_ends(pointer, found):
-    assert existing({"a": [{"b/c": 1}]}, pointer) == found
+    assert nearest_existing({"a": [{"b/c": 1}]}, pointer) == found

@@ -14,7 +14,7 @@ from toolwire.ir import UpstreamError
 from toolwire.schema.dialects import DIALECTS, Dialect
 from toolwire.wire import get
 from toolwire.wire.protocol import Capabilities, Limits
-from toolwire.wire.signatures import read_place
+from toolwire.wire.signatures import parse_limit_path
 from waiting import cpu_guard
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "errors"
@@ -157,4 +157,4 @@ def test_hostile_messages_cost_little_and_raise_nothing(wire, message):
     ],
 )
 def test_places(path, place):
-    assert read_place(path) == place
+    assert parse_limit_path(path) == place

@@ -13,7 +13,7 @@ from __future__ import annotations
 from .client import McpClient
 from .config import ServerSpec
 from .failures import NotAuthorized, ServerGone, ServerRefused
-from .listing import Problem
+from .listing import ServerProblem
 from .login import Browser, Login
 from .questions import Handlers, accept_defaults
 from .servers import McpServers
@@ -25,8 +25,8 @@ __all__ = [
     "McpClient",
     "McpServers",
     "NotAuthorized",
-    "Problem",
     "ServerGone",
+    "ServerProblem",
     "ServerRefused",
     "ServerSpec",
     "accept_defaults",

@@ -29,25 +29,25 @@ from ...ir.tools import Tool
 from ...wire.mcp.calls import InputRequired, call_request, read_result
 from ...wire.mcp.errors import METHOD_NOT_FOUND, RpcError
 from ...wire.mcp.lists import list_request
-from ...wire.mcp.meta import Meta, Trace, with_meta
+from ...wire.mcp.meta import Meta, TraceContext, with_meta
 from ...wire.mcp.notices import PROGRESS, Progress, read_progress
-from ...wire.mcp.rpc import Message, Notification, Request, RequestId
+from ...wire.mcp.rpc import Notification, RequestId, RpcMessage, RpcRequest
 from .config import ServerSpec
-from .connection import Build, Connection
-from .failures import AskedAgain, ServerGone
-from .greeting import Greeting, Me
+from .connection import Build, ServerConnection
+from .failures import AmbiguousRetry, ServerGone
+from .greeting import ClientIdentity, NegotiatedProtocol
 from .http import Authorizer, Sender
 from .link import Link
-from .listing import Problem, whole_list
+from .listing import ServerProblem, whole_list
 from .questions import Handlers
 from .tool_list import ToolList
 
-__all__ = ["McpClient", "Watch"]
+__all__ = ["McpClient", "ProgressHandler"]
 
 _log = logging.getLogger("toolwire.mcp")
 _ROUNDS = 8
 _MOST_QUESTIONS = 1000
-Watch: TypeAlias = Callable[[str, Progress], None]
+ProgressHandler: TypeAlias = Callable[[str, Progress], None]
 """Called with the name of a tool and the progress of its call."""
 
 
@@ -61,22 +61,28 @@ class McpClient:
         spec: ServerSpec,
         *,
         handlers: Handlers | None = None,
-        watch: Watch | None = None,
-        trace: Callable[[], Trace | None] | None = None,
+        watch: ProgressHandler | None = None,
+        trace: Callable[[], TraceContext | None] | None = None,
         login: Authorizer | None = None,
         sender: Sender | None = None,
         changed: Callable[[], None] | None = None,
     ) -> None:
         self.spec = spec
         self._handlers = handlers or Handlers()
-        self._me = Me({"name": "toolwire", "version": __version__}, self._handlers.capabilities)
+        self._identity = ClientIdentity({"name": "toolwire", "version": __version__}, self._handlers.capabilities)
         self._watch = watch
         self._trace = trace
         self._changed = changed or (lambda: None)
         self._watched: dict[RequestId, str] = {}
         self._following: asyncio.Task[None] | None = None
-        self.connection = Connection(
-            spec, self._me, self._hear, greeted=self._load_tools, changed=self._changed, login=login, sender=sender
+        self.connection = ServerConnection(
+            spec,
+            self._identity,
+            self._hear,
+            greeted=self._load_tools,
+            changed=self._changed,
+            login=login,
+            sender=sender,
         )
         self._list = ToolList(spec, self._fetch_tools, ready=self.connection.ready, changed=self._changed)
 
@@ -99,12 +105,12 @@ class McpClient:
         return self._list.tools
 
     @property
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[ServerProblem]:
         """The tools of the last listing that cannot be used, and why."""
         return self._list.problems
 
     @property
-    def greeting(self) -> Greeting | None:
+    def greeting(self) -> NegotiatedProtocol | None:
         """The server's description of itself, after the greeting."""
         return self.connection.greeting
 
@@ -137,8 +143,8 @@ class McpClient:
 
     # messages from the server
 
-    def _hear(self, message: Message, link: Link) -> None:
-        if isinstance(message, Request):
+    def _hear(self, message: RpcMessage, link: Link) -> None:
+        if isinstance(message, RpcRequest):
             if len(self.connection.tasks) >= _MOST_QUESTIONS:
                 raise ProtocolError("too many unanswered requests by the server", status=502)
             self.connection.spawn(self._reply(message, link))
@@ -148,11 +154,11 @@ class McpClient:
             elif message.method == PROGRESS and self._watch is not None:
                 self._progress(message)
 
-    async def _reply(self, request: Request, link: Link) -> None:
+    async def _reply(self, request: RpcRequest, link: Link) -> None:
         """Answer over the link of the question, because its id means nothing to another process or session."""
         answer = await self._handlers.reply(request)
         try:
-            await link.tell(answer)
+            await link.send(answer)
         except ToolwireError as error:
             _log.info("cannot deliver the answer to %s: %s", self.spec.name, error)
 
@@ -232,13 +238,13 @@ class McpClient:
         limit = self.spec.timeout if limited else None
         for _ in range(_ROUNDS):
             with self._watching(call, replace(self._meta(), idempotency_key=key), answers, state) as build:
-                raw, resent = await self.connection.sent(
+                raw, resent = await self.connection.request_with_retry(
                     build, self._list.header_arguments.get(call.name), limit, again=again
                 )
             found = read_result(raw, call)
             if isinstance(found, ToolResult):
                 if resent and found.is_error:  # an error of the second attempt does not reveal the effect of the first
-                    raise AskedAgain(f"{self.spec.name}: the connection broke, and the retry failed: {found.text}")
+                    raise AmbiguousRetry(f"{self.spec.name}: the connection broke, and the retry failed: {found.text}")
                 return found
             answers, state = await self._answered(found), found.state
         raise ProtocolError(f"{call.name} still requires input after {_ROUNDS} rounds", status=502)
@@ -248,7 +254,7 @@ class McpClient:
         """Yield a function that builds the request of a call, and watch the progress of the requests it builds."""
         numbers: list[int] = []
 
-        def build(number: int) -> Request:
+        def build(number: int) -> RpcRequest:
             if self._watch is None:
                 return call_request(number, call, meta, answers=answers, state=state)
             numbers.append(number)
@@ -266,7 +272,9 @@ class McpClient:
         given: Object = {}
         for _ in range(_ROUNDS):
             asked = {**params, **given}
-            raw = await self._ask(lambda number, asked=asked: Request(number, method, with_meta(asked, self._meta())))  # type: ignore[misc]
+            raw = await self._ask(
+                lambda number, asked=asked: RpcRequest(number, method, with_meta(asked, self._meta()))  # type: ignore[misc]
+            )
             if raw.get("resultType") != "input_required":
                 return raw
             wanted = InputRequired(raw.get("inputRequests") or {}, raw.get("requestState"))
@@ -280,9 +288,9 @@ class McpClient:
         return await self._handlers.answer_all(wanted.requests) if wanted.requests else None
 
     def _meta(self) -> Meta:
-        meta = self._me.meta(self.greeting.version) if self.greeting is not None else Meta()
+        meta = self._identity.meta(self.greeting.version) if self.greeting is not None else Meta()
         trace = None if self._trace is None else self._trace()
         return meta if trace is None else replace(meta, trace=trace)
 
     async def _ask(self, build: Build) -> Object:
-        return (await self.connection.sent(build, None, self.spec.timeout))[0]
+        return (await self.connection.request_with_retry(build, None, self.spec.timeout))[0]

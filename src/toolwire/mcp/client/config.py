@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
 from ...ir.value import Value
-from ...stream.strict import kind_of
+from ...stream.strict import type_label
 from ...wire.mcp.versions import KNOWN
 
 __all__ = ["ServerSpec", "read_config"]
@@ -85,7 +85,7 @@ def read_config(document: JSON, environment: Mapping[str, str]) -> tuple[ServerS
     for name, entry in servers.items():
         try:
             if type(entry) is not dict:
-                raise ConfigError(f"expected an object, got {kind_of(entry)}")
+                raise ConfigError(f"expected an object, got {type_label(entry)}")
             if entry.get("disabled") is not True:
                 found.append(_spec(name, entry, environment))
         except ConfigError as error:
@@ -135,7 +135,7 @@ def _variable(found: re.Match[str], environment: Mapping[str, str]) -> str:
 def _typed(key: str, value: JSON, *types: type) -> JSON:
     if value is None or type(value) in types:
         return value
-    raise ConfigError(f"expected {' or '.join(one.__name__ for one in types)}, got {kind_of(value)}").within(key)
+    raise ConfigError(f"expected {' or '.join(one.__name__ for one in types)}, got {type_label(value)}").within(key)
 
 
 def _strings(key: str, values: JSON) -> list[str]:

@@ -22,27 +22,27 @@ from ...net.h1 import H1Transport
 from ...net.http import HttpTransport
 from ...net.transports import open_transport
 from ...wire.mcp.errors import METHOD_NOT_FOUND
-from ...wire.mcp.headers import Mirrored
-from ...wire.mcp.rpc import Failure, Message, Request, Result
+from ...wire.mcp.headers import HeaderArguments
+from ...wire.mcp.rpc import Failure, Result, RpcMessage, RpcRequest
 from ...wire.mcp.versions import LATEST_HANDSHAKE
 from .config import ServerSpec
-from .failures import AskedAgain, ServerGone, ServerRefused
-from .greeting import Greeting, Me
+from .failures import AmbiguousRetry, ServerGone, ServerRefused
+from .greeting import ClientIdentity, NegotiatedProtocol
 from .http import Authorizer, HttpLink, Sender
-from .introduce import introduce
+from .introduce import negotiate_over_link
 from .link import Link
 from .stdio import StdioLink
 
-__all__ = ["Build", "Connection"]
+__all__ = ["Build", "ServerConnection"]
 
 _log = logging.getLogger("toolwire.mcp")
 _PAUSE = 0.25
 _PATIENCE = 2.0
-Build: TypeAlias = Callable[[int], Request]
+Build: TypeAlias = Callable[[int], RpcRequest]
 """Builds a request with this id."""
 
 
-class Connection:
+class ServerConnection:
     """`hear` is called with messages that are not answers, and the link that they came over. `greeted` is the last
     step of opening: it may send requests, and its failure is a failure to connect. `changed` is called when the
     availability of the server has changed; `trouble` is the reason why it cannot be used, or None.
@@ -51,8 +51,8 @@ class Connection:
     def __init__(
         self,
         spec: ServerSpec,
-        me: Me,
-        hear: Callable[[Message, Link], None],
+        me: ClientIdentity,
+        on_message: Callable[[RpcMessage, Link], None],
         *,
         greeted: Callable[[], Awaitable[None]],
         changed: Callable[[], None],
@@ -60,13 +60,13 @@ class Connection:
         sender: Sender | None = None,
     ) -> None:
         self.link: Link | None = None
-        self.greeting: Greeting | None = None
+        self.greeting: NegotiatedProtocol | None = None
         self.trouble: str | None = "it is not connected"
         self.tasks: set[asyncio.Task[None]] = set()
         self._spec = spec
-        self._me = me
-        self._hear = hear
-        self._greeted = greeted
+        self._identity = me
+        self._hear = on_message
+        self._on_negotiated = greeted
         self._changed = changed
         self._login = login
         self._sender = sender
@@ -120,18 +120,18 @@ class Connection:
             self._check_open()
             if self.link is not broken:
                 return
-            if anew or broken is None or not await self._answers(broken):
+            if anew or broken is None or not await self._is_session_alive(broken):
                 await self._replace()
             self.trouble = None
         self._changed()
 
-    async def _answers(self, link: Link) -> bool:
+    async def _is_session_alive(self, link: Link) -> bool:
         """Return True if the session still exists. In the stateless era there are no sessions."""
         if self.greeting is None or self.greeting.is_stateless:
             return False
         try:
             async with asyncio.timeout(min(_PATIENCE, self._spec.timeout)):
-                answer = await link.ask(Request(next(self._ids), "ping", {}))
+                answer = await link.send_request(RpcRequest(next(self._ids), "ping", {}))
         except (ToolwireError, OSError):
             return False
         return isinstance(answer, Result) or answer.code == METHOD_NOT_FOUND
@@ -139,7 +139,7 @@ class Connection:
     async def _replace(self) -> None:
         self._opener = asyncio.current_task()
         try:
-            await self._leave()
+            await self._close_after_pending()
             await self._open()
         except BaseException as error:
             if not self._closed:
@@ -155,17 +155,19 @@ class Connection:
 
     async def _open(self) -> None:
         link, self.greeting = await self._greet()
-        listens = bool(self._me.capabilities) or any(map(self.greeting.tells, ("tools", "resources", "prompts")))
-        await link.agreed(self.greeting, listen=listens)
-        await self._greeted()
+        listens = bool(self._identity.capabilities) or any(
+            map(self.greeting.announces_changes, ("tools", "resources", "prompts"))
+        )
+        await link.set_protocol(self.greeting, listen=listens)
+        await self._on_negotiated()
         self._check_open()
 
-    async def _greet(self) -> tuple[Link, Greeting]:
+    async def _greet(self) -> tuple[Link, NegotiatedProtocol]:
         try:
             async with asyncio.timeout(self._spec.timeout):
                 link = await self._started()
                 try:
-                    return link, await introduce(link, self._ids, self._me, self._spec.protocol)
+                    return link, await negotiate_over_link(link, self._ids, self._identity, self._spec.protocol)
                 except ServerGone:
                     if self._spec.protocol != "auto" or self._spec.url is not None:
                         raise
@@ -173,7 +175,7 @@ class Connection:
                 await link.close()
                 self._check_open()
                 link = await self._started()
-                return link, await introduce(link, self._ids, self._me, LATEST_HANDSHAKE)
+                return link, await negotiate_over_link(link, self._ids, self._identity, LATEST_HANDSHAKE)
         except TimeoutError:
             raise ServerGone(f"{self._spec.name} did not initialize within {self._spec.timeout:g} seconds") from None
 
@@ -186,7 +188,7 @@ class Connection:
     def _make(self) -> Link:
         link: Link
 
-        def hear(message: Message) -> None:
+        def hear(message: RpcMessage) -> None:
             self._hear(message, link)
 
         if self._spec.url is None:
@@ -194,7 +196,7 @@ class Connection:
             return link
         if self._sender is None:
             self._sender = self._own = open_transport(os.environ, resends=False)
-        link = HttpLink(self._spec, hear, self._sender, self._me, self._login)
+        link = HttpLink(self._spec, hear, self._sender, self._identity, self._login)
         return link
 
     async def _drop(self) -> None:
@@ -202,10 +204,10 @@ class Connection:
         if link is not None:
             await link.close()
 
-    async def _leave(self) -> None:
+    async def _close_after_pending(self) -> None:
         """Detach the old connection. It is closed once the answers that other calls wait for have arrived."""
         link, self.link = self.link, None
-        if link is not None and link.is_awaited:
+        if link is not None and link.has_pending:
             self.spawn(_close_when_answered(link))
         elif link is not None:
             await link.close()
@@ -239,8 +241,8 @@ class Connection:
 
     # send
 
-    async def sent(
-        self, build: Build, marks: Mirrored | None, limit: float | None, *, again: bool = False
+    async def request_with_retry(
+        self, build: Build, header_arguments: HeaderArguments | None, limit: float | None, *, again: bool = False
     ) -> tuple[Object, bool]:
         """Return the result of a request, and whether it was sent twice.
 
@@ -249,7 +251,7 @@ class Connection:
         """
         link = await self.ready()
         try:
-            return await self._once(link, build, marks, limit), False
+            return await self._send_once(link, build, header_arguments, limit), False
         except ServerGone as gone:
             if self._is_opening() or (gone.sent and not again) or not self._spec.reconnects:
                 raise
@@ -261,11 +263,11 @@ class Connection:
                 raise
             raise ServerGone(error.message, sent=left) from None
         try:
-            return await self._once(await self.ready(), build, marks, limit), left
+            return await self._send_once(await self.ready(), build, header_arguments, limit), left
         except ToolwireError as error:
             if not left:
                 raise
-            kind = ServerGone if isinstance(error, ServerGone) else AskedAgain
+            kind = ServerGone if isinstance(error, ServerGone) else AmbiguousRetry
             raise kind(f"{self._spec.name}: the connection broke, and the retry failed: {error.message}") from error
 
     async def ready(self) -> Link | None:
@@ -278,12 +280,14 @@ class Connection:
     def _is_opening(self) -> bool:
         return asyncio.current_task() is self._opener
 
-    async def _once(self, link: Link | None, build: Build, marks: Mirrored | None, limit: float | None) -> Object:
+    async def _send_once(
+        self, link: Link | None, build: Build, header_arguments: HeaderArguments | None, limit: float | None
+    ) -> Object:
         if link is None:
             raise ServerGone(f"{self._spec.name} is not connected: {self.trouble}", sent=False)
         try:
             async with asyncio.timeout(limit):
-                answer = await link.ask(build(next(self._ids)), marks)
+                answer = await link.send_request(build(next(self._ids)), header_arguments)
         except TimeoutError:
             raise ServerGone(f"{self._spec.name} did not answer in {self._spec.timeout:g} seconds") from None
         if isinstance(answer, Failure):
@@ -293,6 +297,6 @@ class Connection:
 
 async def _close_when_answered(link: Link) -> None:
     try:
-        await link.answered()
+        await link.wait_pending()
     finally:
         await link.close()

@@ -18,14 +18,14 @@ from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
 from ...run.context import current_call
 from ...run.failures import ToolError
-from ...run.results import told
+from ...run.results import annotate
 from ...run.toolbox import Entry, Options
 from ...schema.validate import validator
 from ...wire.mcp import NAME
 from ...wire.mcp.content import decode_content
 from ...wire.mcp.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, RpcError
 from .client import McpClient
-from .failures import AskedAgain, ServerGone, ServerRefused
+from .failures import AmbiguousRetry, ServerGone, ServerRefused
 from .names import legal
 
 __all__ = ["resource_entries", "tool_entry"]
@@ -47,7 +47,7 @@ def tool_entry(client: McpClient, name: str, tool: Tool, refused: Callable[[], s
             result = await client.call(asked, key=key, limited=False)
         except RpcError as error:
             raise _withdrawn(client, error, gone) from error
-        except AskedAgain:
+        except AmbiguousRetry:
             raise  # the connection works
         except ServerGone as error:
             client.lost(error)
@@ -95,9 +95,9 @@ def _judged(result: ToolResult, tool: Tool) -> ToolResult:
     Fields that only MCP has become an annotation, too.
     """
     if result.extra:
-        result = told(replace(result, extra={}), mcp=result.extra.get(NAME, {}))
+        result = annotate(replace(result, extra={}), mcp=result.extra.get(NAME, {}))
     if result.is_error:
-        return told(result, code="failed")
+        return annotate(result, code="failed")
     if tool.output_schema is None or result.structured is None:
         return result
     check = validator(tool.output_schema)
@@ -105,7 +105,7 @@ def _judged(result: ToolResult, tool: Tool) -> ToolResult:
         return result
     problems = [str(problem) for problem in check.problems(result.structured)]
     _log.warning("the result of %s does not match its output schema: %s", tool.name, "; ".join(problems))
-    return told(result, undeclared=problems)
+    return annotate(result, undeclared=problems)
 
 
 def resource_entries(client: McpClient) -> list[Entry]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from ...ir.errors import ToolwireError
 from ...run.failures import Transient
 
-__all__ = ["AskedAgain", "NotAuthorized", "ServerGone", "ServerRefused"]
+__all__ = ["AmbiguousRetry", "NotAuthorized", "ServerGone", "ServerRefused"]
 
 
 class ServerGone(ToolwireError, Transient):
@@ -27,7 +27,7 @@ class ServerGone(ToolwireError, Transient):
         self.before_effect = not sent
 
 
-class AskedAgain(ServerGone):
+class AmbiguousRetry(ServerGone):
     """The connection broke and the call was sent again. Its outcome does not reveal the effect of the first attempt."""
 
 

@@ -27,14 +27,14 @@ from ...wire.mcp.greeting import (
     read_initialized,
 )
 from ...wire.mcp.meta import IDEMPOTENCY, Meta
-from ...wire.mcp.rpc import Failure, Notification, Request, Result
+from ...wire.mcp.rpc import Failure, Notification, Result, RpcRequest
 from ...wire.mcp.versions import HANDSHAKE, LATEST, LATEST_HANDSHAKE, STATELESS
 from .failures import NotAuthorized, ServerRefused
 
-__all__ = ["Greeting", "Me", "discovered", "greet"]
+__all__ = ["ClientIdentity", "NegotiatedProtocol", "negotiate", "read_late_discovery"]
 
 
-class Me(Value, frozen=True):
+class ClientIdentity(Value, frozen=True):
     """The client's description of itself."""
 
     info: Object
@@ -45,7 +45,7 @@ class Me(Value, frozen=True):
         return Meta(version, self.info, self.capabilities) if version in STATELESS else Meta()
 
 
-class Greeting(Value, frozen=True):
+class NegotiatedProtocol(Value, frozen=True):
     version: str
     card: ServerCard
 
@@ -63,16 +63,16 @@ class Greeting(Value, frozen=True):
         offered = self.card.capabilities.get("experimental")
         return type(offered) is dict and IDEMPOTENCY in offered
 
-    def tells(self, area: str) -> bool:
+    def announces_changes(self, area: str) -> bool:
         """Return True if the server announces changes of its list."""
         offered = self.card.capabilities.get(area)
         return type(offered) is dict and offered.get("listChanged") is True
 
 
-Steps = Generator[Request | Notification, Result | Failure | None, Greeting]
+NegotiationSteps = Generator[RpcRequest | Notification, Result | Failure | None, NegotiatedProtocol]
 
 
-def greet(ids: Iterator[int], me: Me, protocol: str = "auto") -> Steps:
+def negotiate(ids: Iterator[int], me: ClientIdentity, protocol: str = "auto") -> NegotiationSteps:
     """Try discovery, and fall back to the handshake."""
     if protocol in HANDSHAKE:
         return (yield from _initialize(ids, me, protocol))
@@ -93,18 +93,18 @@ def greet(ids: Iterator[int], me: Me, protocol: str = "auto") -> Steps:
         card = read_discovered(answer.result)
         chosen = _newest(card.versions, STATELESS)
         if chosen is not None:
-            return Greeting(chosen, card)
+            return NegotiatedProtocol(chosen, card)
         offered = _newest(card.versions, HANDSHAKE)
     elif isinstance(answer, Failure) and (protocol != "auto" or (is_modern(answer.error) and offered is None)):
         raise answer.error
     return (yield from _initialize(ids, me, offered or LATEST_HANDSHAKE))
 
 
-def discovered(answer: Result | Failure) -> Greeting | None:
+def read_late_discovery(answer: Result | Failure) -> NegotiatedProtocol | None:
     """Read an answer to `server/discover` that arrived after its timeout."""
     card = read_discovered(answer.result) if isinstance(answer, Result) else ServerCard(())
     version = _newest(card.versions, STATELESS)
-    return None if version is None else Greeting(version, card)
+    return None if version is None else NegotiatedProtocol(version, card)
 
 
 def _other_version(answer: Result | Failure | None) -> str | None:
@@ -120,7 +120,7 @@ def _newest(offered: JSON, known: tuple[str, ...]) -> str | None:
     return both[-1] if both else None
 
 
-def _initialize(ids: Iterator[int], me: Me, version: str) -> Steps:
+def _initialize(ids: Iterator[int], me: ClientIdentity, version: str) -> NegotiationSteps:
     answer = yield initialize_request(next(ids), me.info, me.capabilities, version)
     if isinstance(answer, Failure):
         raise answer.error
@@ -134,4 +134,4 @@ def _initialize(ids: Iterator[int], me: Me, version: str) -> Steps:
             hint=f"use a server that supports one of {', '.join(HANDSHAKE)}",
         )
     yield INITIALIZED
-    return Greeting(spoken, card)
+    return NegotiatedProtocol(spoken, card)

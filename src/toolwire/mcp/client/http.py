@@ -16,22 +16,22 @@ from typing import Any, Protocol
 from ...ir.errors import ProtocolError
 from ...ir.terminal import neutralise_line
 from ...net.http import Reply
-from ...net.replies import whole_body
+from ...net.replies import read_reply_body
 from ...stream.sse import SSEDecoder
 from ...wire.mcp.errors import RpcError
-from ...wire.mcp.headers import SESSION, VERSION, Mirrored, request_headers
+from ...wire.mcp.headers import SESSION, VERSION, HeaderArguments, request_headers
 from ...wire.mcp.meta import with_meta
 from ...wire.mcp.notices import Cancelled
-from ...wire.mcp.rpc import LIMIT, Failure, Message, Notification, Request, Result, read, write
+from ...wire.mcp.rpc import LIMIT, Failure, Notification, Result, RpcMessage, RpcRequest, read, write
 from .config import ServerSpec
 from .failures import NotAuthorized, ServerGone, ServerRefused
-from .greeting import Greeting, Me
-from .link import Hear
+from .greeting import ClientIdentity, NegotiatedProtocol
+from .link import MessageHandler
 
 __all__ = ["LISTEN", "Authorizer", "HttpLink", "Sender"]
 
 _log = logging.getLogger("toolwire.mcp")
-_BOTH = "application/json, text/event-stream"
+_ACCEPT = "application/json, text/event-stream"
 LISTEN = "subscriptions/listen"
 _DAY = 86400.0
 _RETRY = 1.0
@@ -64,13 +64,20 @@ class Authorizer(Protocol):
 
 
 class HttpLink:
-    def __init__(self, spec: ServerSpec, hear: Hear, sender: Sender, me: Me, login: Authorizer | None = None) -> None:
+    def __init__(
+        self,
+        spec: ServerSpec,
+        on_message: MessageHandler,
+        sender: Sender,
+        me: ClientIdentity,
+        login: Authorizer | None = None,
+    ) -> None:
         assert spec.url is not None
         self._url = spec.url
         self._spec = spec
-        self._hear = hear
+        self._hear = on_message
         self._sender = sender
-        self._me = me
+        self._identity = me
         self._login = login
         self._session: str | None = None
         self._version: str | None = None
@@ -84,18 +91,20 @@ class HttpLink:
     async def open(self) -> None:
         """Do nothing: HTTP needs no connection in advance."""
 
-    async def ask(self, request: Request, marks: Mirrored | None = None) -> Result | Failure:
+    async def send_request(
+        self, request: RpcRequest, header_arguments: HeaderArguments | None = None
+    ) -> Result | Failure:
         self._asked += 1
         self._unasked.clear()
         try:
-            async with self._posted(request, marks) as reply:
+            async with self._posted(request, header_arguments) as reply:
                 if SESSION in reply.headers and request.method == "initialize":
                     self._session = reply.headers[SESSION]
                 answer = await self._answer(reply, request)
             return await self._resumed(request, answer) if isinstance(answer, SSEDecoder) else answer
         except asyncio.CancelledError:
             if self._session is not None:
-                self._spawn(self._say(Cancelled(request.id, "no longer wanted").to_notification()))
+                self._spawn(self._send_notification(Cancelled(request.id, "no longer wanted").to_notification()))
             raise
         finally:
             self._asked -= 1
@@ -103,20 +112,20 @@ class HttpLink:
                 self._unasked.set()
 
     @property
-    def is_awaited(self) -> bool:
+    def has_pending(self) -> bool:
         return self._asked > 0
 
-    async def answered(self) -> None:
+    async def wait_pending(self) -> None:
         await self._unasked.wait()
 
-    async def tell(self, message: Notification | Result | Failure) -> None:
+    async def send(self, message: Notification | Result | Failure) -> None:
         if self._closed:
             raise ServerGone(f"{self._spec.name} was closed", sent=False)
         async with self._posted(message, None) as reply:
             if reply.status >= 400:
                 await self._refuse(reply, None)
 
-    async def agreed(self, greeting: Greeting, *, listen: bool) -> None:
+    async def set_protocol(self, greeting: NegotiatedProtocol, *, listen: bool) -> None:
         self._version = greeting.version
         self._stateless = greeting.is_stateless
         if listen:
@@ -132,7 +141,7 @@ class HttpLink:
         if self._session is not None:
             secrets = self._secrets(None if self._login is None else await self._login.token())
             with suppress(OSError):  # the server expires the session anyway
-                async with self._sender.send("DELETE", self._url, self._held(), secrets, b"", 2.0):
+                async with self._sender.send("DELETE", self._url, self._session_headers(), secrets, b"", 2.0):
                     pass
             self._session = None
 
@@ -141,24 +150,24 @@ class HttpLink:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _say(self, notification: Notification) -> None:
+    async def _send_notification(self, notification: Notification) -> None:
         try:
-            await self.tell(notification)
+            await self.send(notification)
         except (ServerGone, ServerRefused, OSError):
             pass  # the notification is only a courtesy
 
     # one request
 
     @asynccontextmanager
-    async def _posted(self, message: Message, marks: Mirrored | None) -> AsyncIterator[Reply]:
-        headers = {"content-type": "application/json", "accept": _BOTH}
-        if isinstance(message, Request):
-            said = request_headers(message, marks)
+    async def _posted(self, message: RpcMessage, header_arguments: HeaderArguments | None) -> AsyncIterator[Reply]:
+        headers = {"content-type": "application/json", "accept": _ACCEPT}
+        if isinstance(message, RpcRequest):
+            said = request_headers(message, header_arguments)
             headers.update(said if VERSION in said else {})  # without a version the request belongs to a session
         elif isinstance(message, Notification) and self._stateless:
-            message = Notification(message.method, with_meta(message.params, self._me.meta(self._version or "")))
-            headers.update(request_headers(Request(0, message.method, message.params)))
-        listens = isinstance(message, Request) and message.method == LISTEN
+            message = Notification(message.method, with_meta(message.params, self._identity.meta(self._version or "")))
+            headers.update(request_headers(RpcRequest(0, message.method, message.params)))
+        listens = isinstance(message, RpcRequest) and message.method == LISTEN
         seconds = _DAY if listens else self._spec.timeout + _LATER
         sent = False
         try:
@@ -177,7 +186,7 @@ class HttpLink:
         """Send a request with the token. If the server asks for authorization, log in and send it again."""
         for left in reversed(range(_LOGINS)):
             token = None if self._login is None else await self._login.token()
-            held = {**self._held(), **headers}
+            held = {**self._session_headers(), **headers}
             async with self._sender.send(method, self._url, held, self._secrets(token), body, seconds) as reply:
                 if reply.status not in (401, 403):
                     yield reply
@@ -191,46 +200,46 @@ class HttpLink:
     def _secrets(self, token: str | None) -> dict[str, str]:
         return {**self._spec.headers, **({} if token is None else {"authorization": f"Bearer {token}"})}
 
-    def _held(self) -> dict[str, str]:
+    def _session_headers(self) -> dict[str, str]:
         """Return the headers that a session adds to every request."""
         held = {} if self._session is None else {SESSION: self._session}
         return held if self._version is None or self._stateless else {**held, VERSION: self._version}
 
     # the answer
 
-    async def _answer(self, reply: Reply, request: Request) -> Result | Failure | SSEDecoder:
+    async def _answer(self, reply: Reply, request: RpcRequest) -> Result | Failure | SSEDecoder:
         """Return the answer, or the decoder of a stream that ended without one."""
         kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "text/event-stream" and reply.status < 300:
             return await self._streamed(reply, request, SSEDecoder(LIMIT))
         if reply.status >= 300:
             return await self._refuse(reply, request)
-        answer = self._mine(await whole_body(reply, LIMIT), request)
+        answer = self._match_answer(await read_reply_body(reply, LIMIT), request)
         if answer is None:
             raise ProtocolError("the answer belongs to another request", pointer="/id", status=502)
         return answer
 
-    async def _streamed(self, reply: Reply, request: Request, stream: SSEDecoder) -> Result | Failure | SSEDecoder:
+    async def _streamed(self, reply: Reply, request: RpcRequest, stream: SSEDecoder) -> Result | Failure | SSEDecoder:
         size = 0
         try:
             while data := await reply.read():
                 size += len(data)
                 for _, text in stream.feed(data):
-                    answer = self._mine(text, request) if text else None
+                    answer = self._match_answer(text, request) if text else None
                     if answer is not None:
                         return answer
                     size = 0
                 if size > LIMIT:
                     raise ProtocolError(f"an event is larger than {LIMIT} bytes", status=502)
             for _, text in stream.close():
-                answer = self._mine(text, request) if text else None
+                answer = self._match_answer(text, request) if text else None
                 if answer is not None:
                     return answer
         except ConnectionError as error:
             _log.info("the event stream of %s broke: %s", self._spec.name, error)
         return stream
 
-    async def _resumed(self, request: Request, stream: SSEDecoder) -> Result | Failure:
+    async def _resumed(self, request: RpcRequest, stream: SSEDecoder) -> Result | Failure:
         """Resume a stream that ended too early. Only the handshake era supports this."""
         for _ in range(_RESUMES):
             if self._stateless or not stream.last_id:
@@ -253,7 +262,7 @@ class HttpLink:
             stream = answer
         raise ServerGone(f"{self._spec.name} ended its event stream without an answer")
 
-    def _mine(self, data: bytes, request: Request) -> Result | Failure | None:
+    def _match_answer(self, data: bytes, request: RpcRequest) -> Result | Failure | None:
         """Return the answer to this request. Pass any other message on."""
         try:
             message = read(data)
@@ -264,11 +273,11 @@ class HttpLink:
         self._hear(message)
         return None
 
-    async def _refuse(self, reply: Reply, request: Request | None) -> Failure:
+    async def _refuse(self, reply: Reply, request: RpcRequest | None) -> Failure:
         """Handle an HTTP error: return its JSON-RPC error, if it has one, otherwise raise."""
         status, name = reply.status, self._spec.name
         try:
-            data = await whole_body(reply, _ERROR_LIMIT)
+            data = await read_reply_body(reply, _ERROR_LIMIT)
             message = read(data)
         except (ProtocolError, ConnectionError):
             message = None
@@ -310,14 +319,14 @@ class HttpLink:
             last = stream.last_id
             await asyncio.sleep(_pause(stream, wait))
 
-    def _subscription(self, number: int) -> Request:
+    def _subscription(self, number: int) -> RpcRequest:
         wanted = {"notifications": {f"{area}ListChanged": True for area in ("tools", "resources", "prompts")}}
-        params = with_meta(dict(wanted), self._me.meta(self._version or ""))
-        return Request(f"listen-{number}", LISTEN, params)
+        params = with_meta(dict(wanted), self._identity.meta(self._version or ""))
+        return RpcRequest(f"listen-{number}", LISTEN, params)
 
-    def _listening(self, request: Request, last: bytes) -> AbstractAsyncContextManager[Reply]:
+    def _listening(self, request: RpcRequest, last: bytes) -> AbstractAsyncContextManager[Reply]:
         if self._stateless:
-            headers = {"content-type": "application/json", "accept": _BOTH, **request_headers(request)}
+            headers = {"content-type": "application/json", "accept": _ACCEPT, **request_headers(request)}
             return self._sent("POST", headers, write(request), _DAY)
         resumed = {"last-event-id": last.decode("latin-1")} if last else {}
         return self._sent("GET", {"accept": "text/event-stream", **resumed}, b"", _DAY)

@@ -11,25 +11,25 @@ import asyncio
 from collections.abc import Iterator
 
 from ...ir.errors import ToolwireError
-from ...wire.mcp.rpc import Failure, Notification, Request, Result
-from .greeting import Greeting, Me, discovered, greet
+from ...wire.mcp.rpc import Failure, Notification, Result, RpcRequest
+from .greeting import ClientIdentity, NegotiatedProtocol, negotiate, read_late_discovery
 from .link import Link
 
-__all__ = ["introduce"]
+__all__ = ["negotiate_over_link"]
 
 _PROBE = 10.0
 
 
-async def introduce(link: Link, ids: Iterator[int], me: Me, protocol: str) -> Greeting:
+async def negotiate_over_link(link: Link, ids: Iterator[int], me: ClientIdentity, protocol: str) -> NegotiatedProtocol:
     """Return the version and the description of the server."""
     late: asyncio.Task[Result | Failure] | None = None
     asked: list[asyncio.Task[Result | Failure]] = []
-    steps = greet(ids, me, protocol)
+    steps = negotiate(ids, me, protocol)
     try:
         step = next(steps)
         while True:
             if isinstance(step, Notification):
-                await link.tell(step)
+                await link.send(step)
                 step = steps.send(None)
                 continue
             asking = asyncio.create_task(_ask(link, step))
@@ -42,11 +42,11 @@ async def introduce(link: Link, ids: Iterator[int], me: Me, protocol: str) -> Gr
             except ToolwireError as error:
                 step = steps.throw(error)
             else:
-                if isinstance(answer, Greeting):
+                if isinstance(answer, NegotiatedProtocol):
                     return answer
                 step = steps.send(answer)
     except StopIteration as done:
-        greeting: Greeting = done.value
+        greeting: NegotiatedProtocol = done.value
         return greeting
     finally:
         for asking in asked:
@@ -54,13 +54,13 @@ async def introduce(link: Link, ids: Iterator[int], me: Me, protocol: str) -> Gr
         await asyncio.gather(*asked, return_exceptions=True)
 
 
-async def _ask(link: Link, request: Request) -> Result | Failure:
-    return await link.ask(request)
+async def _ask(link: Link, request: RpcRequest) -> Result | Failure:
+    return await link.send_request(request)
 
 
 async def _first(
-    asking: asyncio.Task[Result | Failure], late: asyncio.Task[Result | Failure] | None, step: Request
-) -> Result | Failure | Greeting:
+    asking: asyncio.Task[Result | Failure], late: asyncio.Task[Result | Failure] | None, step: RpcRequest
+) -> Result | Failure | NegotiatedProtocol:
     """Return the answer, or the greeting in a late answer to the earlier request."""
     if late is None:
         limit = _PROBE if step.method == "server/discover" else None
@@ -72,7 +72,7 @@ async def _first(
     if not late.done() and asking.exception() is None and isinstance(asking.result(), Failure):
         await asyncio.wait({late}, timeout=_PROBE)  # refused, perhaps because the first request is still being served
     if late.done() and not late.cancelled() and late.exception() is None:
-        greeting = discovered(late.result())
+        greeting = read_late_discovery(late.result())
         if greeting is not None:
             return greeting
     return await asking

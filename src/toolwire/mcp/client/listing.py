@@ -17,17 +17,17 @@ from ...ir.tools import Tool
 from ...ir.value import Value
 from ...schema.validate import Validator, validator
 from ...wire.mcp import decode_tools
-from ...wire.mcp.headers import mirrored
+from ...wire.mcp.headers import find_header_arguments
 from ...wire.mcp.lists import read_page
 
-__all__ = ["Problem", "read_tools", "whole_list"]
+__all__ = ["ServerProblem", "read_tools", "whole_list"]
 
 _log = logging.getLogger("toolwire.mcp")
 _PAGES = 1000
 _ITEMS = 100_000
 
 
-class Problem(Value, frozen=True):
+class ServerProblem(Value, frozen=True):
     """A tool or server that cannot be used, and the reason. `tool` is empty if the server is unusable."""
 
     server: str
@@ -54,20 +54,20 @@ async def whole_list(ask: Callable[[str | None], Awaitable[Object]], key: str) -
         seen.add(cursor)
 
 
-def read_tools(raw: Sequence[JSON], server: str, *, trusted: bool) -> tuple[dict[str, Tool], list[Problem]]:
+def read_tools(raw: Sequence[JSON], server: str, *, trusted: bool) -> tuple[dict[str, Tool], list[ServerProblem]]:
     """Return the usable tools by the server's names, and the problems of the others."""
     tools: dict[str, Tool] = {}
-    problems: list[Problem] = []
+    problems: list[ServerProblem] = []
     for index, one in enumerate(raw):
         name = one.get("name") if type(one) is dict else None
         shown = name if type(name) is str else f"#{index}"
         try:
             tool = _read(one)
         except ToolwireError as error:
-            problems.append(Problem(server, shown, str(error)))
+            problems.append(ServerProblem(server, shown, str(error)))
             continue
         if tool.name in tools:
-            problems.append(Problem(server, shown, "declared twice; the first declaration is used"))
+            problems.append(ServerProblem(server, shown, "declared twice; the first declaration is used"))
             continue
         tools[tool.name] = tool if trusted else replace(tool, effect="write")
     return tools, problems
@@ -86,7 +86,7 @@ def _read(raw: JSON) -> Tool:
         if schema.get("type", "object") != "object":
             raise ProtocolError(f"arguments must be an object, got {schema['type']!r}", pointer="/inputSchema/type")
         _warn_of_unchecked(tool.name, validator(schema))
-        mirrored(schema)
+        find_header_arguments(schema)
     if tool.output_schema is not None:
         validator(tool.output_schema)
     return tool
@@ -94,7 +94,10 @@ def _read(raw: JSON) -> Tool:
 
 def _warn_of_unchecked(name: str, check: Validator) -> None:
     """Log that the tool is usable although some of its constraints are not checked before it is called."""
-    if check.findings:
+    if check.unchecked_patterns:
         _log.warning(
-            "tool %s: %d patterns are not checked; the first: %s", name, len(check.findings), check.findings[0]
+            "tool %s: %d patterns are not checked; the first: %s",
+            name,
+            len(check.unchecked_patterns),
+            check.unchecked_patterns[0],
         )

@@ -18,7 +18,18 @@ from ...ir.errors import ConfigError
 from ...ir.terminal import neutralise_line
 from .failures import NotAuthorized
 from .http import Sender
-from .oauth import App, Challenge, Fetch, Fetched, Grant, Registered, Steps, Visit, authorize, refresh
+from .oauth import (
+    Challenge,
+    ClientRegistration,
+    Fetch,
+    FetchResult,
+    Grant,
+    OAuthClient,
+    OAuthSteps,
+    OpenBrowser,
+    authorize,
+    refresh,
+)
 
 __all__ = ["Browser", "Login"]
 
@@ -45,7 +56,7 @@ class Login:
         metadata_url: str | None = None,
     ) -> None:
         self._visit = visit
-        self._app = App(
+        self._app = OAuthClient(
             redirect,
             lambda length: secrets.token_urlsafe(length)[:length],
             name,
@@ -54,7 +65,7 @@ class Login:
             issuer,
             metadata_url,
         )
-        self._known: dict[str, Registered] = {}
+        self._known: dict[str, ClientRegistration] = {}
         self._grant: Grant | None = None
         self._asking = asyncio.Lock()
 
@@ -71,31 +82,31 @@ class Login:
             asked = frozenset() if self._grant is None else self._grant.scopes
             if status == 403 and read.scope and asked >= set(read.scope.split()):
                 raise NotAuthorized(f"access denied although scope {read.scope} was requested", http=status)
-            self._grant = await self._through(sender, authorize(url, read, self._app, self._known, asked))
+            self._grant = await self._run_flow(sender, authorize(url, read, self._app, self._known, asked))
 
     async def _renewed(self, sender: Sender) -> bool:
         if self._grant is None or self._grant.refresh_token is None:
             return False
         try:
-            self._grant = await self._through(sender, refresh(self._grant))
+            self._grant = await self._run_flow(sender, refresh(self._grant))
         except NotAuthorized:
             self._grant = None  # the refresh token is no longer valid
             return False
         return True
 
-    async def _through(self, sender: Sender, steps: Steps) -> Grant:
+    async def _run_flow(self, sender: Sender, steps: OAuthSteps) -> Grant:
         try:
             step = next(steps)
             while True:
                 step = steps.send(
-                    await self._visit(step.url) if isinstance(step, Visit) else await _fetched(sender, step)
+                    await self._visit(step.url) if isinstance(step, OpenBrowser) else await _fetched(sender, step)
                 )
         except StopIteration as done:
             grant: Grant = done.value
             return grant
 
 
-async def _fetched(sender: Sender, step: Fetch) -> Fetched:
+async def _fetched(sender: Sender, step: Fetch) -> FetchResult:
     pieces, size = [], 0
     try:
         async with sender.send(step.method, step.url, {}, step.headers, step.body, _SECONDS) as reply:
@@ -104,7 +115,7 @@ async def _fetched(sender: Sender, step: Fetch) -> Fetched:
                 if size > _LIMIT:
                     raise NotAuthorized(f"the response of {neutralise_line(step.url[:200])} exceeds {_LIMIT} bytes")
                 pieces.append(data)
-            return Fetched(reply.status, b"".join(pieces))
+            return FetchResult(reply.status, b"".join(pieces))
     except OSError as error:
         raise NotAuthorized(f"cannot reach {neutralise_line(step.url[:200])}: {error}") from None
 

@@ -28,7 +28,18 @@ from ...ir.value import Value
 from ...stream.strict import parse
 from .failures import NotAuthorized
 
-__all__ = ["App", "Challenge", "Fetch", "Fetched", "Grant", "Registered", "Steps", "Visit", "authorize", "refresh"]
+__all__ = [
+    "Challenge",
+    "ClientRegistration",
+    "Fetch",
+    "FetchResult",
+    "Grant",
+    "OAuthClient",
+    "OAuthSteps",
+    "OpenBrowser",
+    "authorize",
+    "refresh",
+]
 
 _FORM = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
@@ -45,7 +56,7 @@ class Fetch(Value, frozen=True):
     body: bytes = b""
 
 
-class Fetched(Value, frozen=True):
+class FetchResult(Value, frozen=True):
     status: int
     body: bytes = b""
 
@@ -59,13 +70,13 @@ class Fetched(Value, frozen=True):
         return value
 
 
-class Visit(Value, frozen=True):
+class OpenBrowser(Value, frozen=True):
     """A URL for the user to visit. Answer it with the URL that the user is redirected to."""
 
     url: str
 
 
-class App(Value, frozen=True):
+class OAuthClient(Value, frozen=True):
     """The client application.
 
     `client_id` and `secret`: an existing registration (`issuer`: at this authorization server only). `metadata_url`:
@@ -82,7 +93,7 @@ class App(Value, frozen=True):
     metadata_url: str | None = None
 
 
-class Registered(Value, frozen=True):
+class ClientRegistration(Value, frozen=True):
     """The registration of the client at one authorization server."""
 
     client_id: str
@@ -102,7 +113,7 @@ class Challenge(Value, frozen=True):
         return cls(found.get("resource_metadata"), found.get("scope"))
 
 
-class Guard(Value, frozen=True):
+class AuthorizationServer(Value, frozen=True):
     """An authorization server. `document` is its metadata, empty if it has none (before 2025-06-18)."""
 
     issuer: str
@@ -112,7 +123,7 @@ class Guard(Value, frozen=True):
         found = self.document.get(name)
         if type(found) is not str:
             return None if self.document else self.issuer + fallback
-        return _safe(found)
+        return _require_https(found)
 
 
 class Grant(Value, frozen=True):
@@ -122,28 +133,32 @@ class Grant(Value, frozen=True):
     issuer: str
     resource: str
     token_endpoint: str
-    client: Registered
+    client: ClientRegistration
     refresh_token: str | None = None
     scopes: frozenset[str] = frozenset()
 
 
-Steps: TypeAlias = "Generator[Fetch | Visit, Fetched | str, Grant]"
-_Fetching: TypeAlias = "Generator[Fetch | Visit, Fetched | str, Object | None]"
+OAuthSteps: TypeAlias = "Generator[Fetch | OpenBrowser, FetchResult | str, Grant]"
+_Fetching: TypeAlias = "Generator[Fetch | OpenBrowser, FetchResult | str, Object | None]"
 
 
 def authorize(
-    url: str, challenge: Challenge, app: App, known: dict[str, Registered], asked: frozenset[str] = frozenset()
-) -> Steps:
+    url: str,
+    challenge: Challenge,
+    app: OAuthClient,
+    known: dict[str, ClientRegistration],
+    asked: frozenset[str] = frozenset(),
+) -> OAuthSteps:
     """Obtain a token. `known`: registrations by issuer, updated in place; `asked`: scopes of earlier grants."""
-    resource, described = yield from _protected(url, challenge)
-    guard = yield from _guard(described, url)
-    _check_pkce(guard)
-    client = yield from _registered(guard, app, known)
-    scopes = _scopes(challenge, described, guard) | asked
-    code, verifier = yield from _code(guard, client, app, resource, scopes)
-    endpoint = guard.endpoint("token_endpoint", "/token")
+    resource, described = yield from _resource_metadata(url, challenge)
+    server = yield from _find_authorization_server(described, url)
+    _check_pkce(server)
+    client = yield from _registered(server, app, known)
+    scopes = _scopes(challenge, described, server) | asked
+    code, verifier = yield from _code(server, client, app, resource, scopes)
+    endpoint = server.endpoint("token_endpoint", "/token")
     if endpoint is None:
-        raise NotAuthorized(f"{guard.issuer} has no token endpoint")
+        raise NotAuthorized(f"{server.issuer} has no token endpoint")
     form = {
         "grant_type": "authorization_code",
         "code": code,
@@ -151,11 +166,11 @@ def authorize(
         "code_verifier": verifier,
         "resource": resource,
     }
-    grant = Grant("", guard.issuer, resource, endpoint, client, scopes=scopes)
+    grant = Grant("", server.issuer, resource, endpoint, client, scopes=scopes)
     return (yield from _token(grant, form))
 
 
-def refresh(grant: Grant) -> Steps:
+def refresh(grant: Grant) -> OAuthSteps:
     """Obtain a new token with a refresh token."""
     assert grant.refresh_token is not None
     form = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token, "resource": grant.resource}
@@ -165,7 +180,9 @@ def refresh(grant: Grant) -> Steps:
 # find the authorization server
 
 
-def _protected(url: str, challenge: Challenge) -> Generator[Fetch | Visit, Fetched | str, tuple[str, Object]]:
+def _resource_metadata(
+    url: str, challenge: Challenge
+) -> Generator[Fetch | OpenBrowser, FetchResult | str, tuple[str, Object]]:
     """Return the resource identifier of the server and its metadata, which is empty if there is none."""
     parts = urlsplit(url)
     root = f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource"
@@ -190,14 +207,16 @@ def _covers(resource: str, url: str) -> bool:
 
 
 def _metadata(url: str, what: str) -> _Fetching:
-    found = yield Fetch("GET", _safe(url), {"accept": "application/json"})
-    assert isinstance(found, Fetched)
+    found = yield Fetch("GET", _require_https(url), {"accept": "application/json"})
+    assert isinstance(found, FetchResult)
     if found.status != 200:
         return None
     return found.document(what)
 
 
-def _guard(described: Object, url: str) -> Generator[Fetch | Visit, Fetched | str, Guard]:
+def _find_authorization_server(
+    described: Object, url: str
+) -> Generator[Fetch | OpenBrowser, FetchResult | str, AuthorizationServer]:
     named = described.get("authorization_servers")
     parts = urlsplit(url)
     issuer = f"{parts.scheme}://{parts.netloc}"
@@ -210,10 +229,10 @@ def _guard(described: Object, url: str) -> Generator[Fetch | Visit, Fetched | st
         if document.get("issuer") != issuer:
             other = neutralise_line(str(document.get("issuer"))[:200])
             raise NotAuthorized(f"the metadata of {issuer} names another issuer: {other}")
-        return Guard(issuer, document)
+        return AuthorizationServer(issuer, document)
     if described:
         raise NotAuthorized(f"{issuer} has no authorization server metadata")
-    return Guard(issuer)
+    return AuthorizationServer(issuer)
 
 
 def _well_known(issuer: str) -> list[str]:
@@ -225,7 +244,7 @@ def _well_known(issuer: str) -> list[str]:
     return [root + oauth + path, root + openid + path, root + path + openid]
 
 
-def _safe(url: str) -> str:
+def _require_https(url: str) -> str:
     parts = _split(url)
     if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL):
         return url
@@ -242,32 +261,34 @@ def _split(url: str) -> SplitResult:
     return parts
 
 
-def _check_pkce(guard: Guard) -> None:
-    methods = guard.document.get("code_challenge_methods_supported")
-    if guard.document and not (type(methods) is list and "S256" in methods):
-        raise NotAuthorized(f"{guard.issuer} does not support PKCE with S256")
+def _check_pkce(server: AuthorizationServer) -> None:
+    methods = server.document.get("code_challenge_methods_supported")
+    if server.document and not (type(methods) is list and "S256" in methods):
+        raise NotAuthorized(f"{server.issuer} does not support PKCE with S256")
 
 
 # register the client
 
 
 def _registered(
-    guard: Guard, app: App, known: dict[str, Registered]
-) -> Generator[Fetch | Visit, Fetched | str, Registered]:
-    if app.client_id is not None and app.issuer in (None, guard.issuer):
-        return Registered(app.client_id, app.secret, _method(guard, app.secret))
-    if app.metadata_url is not None and guard.document.get("client_id_metadata_document_supported") is True:
-        return Registered(app.metadata_url)
-    if guard.issuer not in known:
-        known[guard.issuer] = yield from _register(guard, app)
-    return known[guard.issuer]
+    server: AuthorizationServer, app: OAuthClient, known: dict[str, ClientRegistration]
+) -> Generator[Fetch | OpenBrowser, FetchResult | str, ClientRegistration]:
+    if app.client_id is not None and app.issuer in (None, server.issuer):
+        return ClientRegistration(app.client_id, app.secret, _method(server, app.secret))
+    if app.metadata_url is not None and server.document.get("client_id_metadata_document_supported") is True:
+        return ClientRegistration(app.metadata_url)
+    if server.issuer not in known:
+        known[server.issuer] = yield from _register(server, app)
+    return known[server.issuer]
 
 
-def _register(guard: Guard, app: App) -> Generator[Fetch | Visit, Fetched | str, Registered]:
-    endpoint = guard.endpoint("registration_endpoint", "/register")
+def _register(
+    server: AuthorizationServer, app: OAuthClient
+) -> Generator[Fetch | OpenBrowser, FetchResult | str, ClientRegistration]:
+    endpoint = server.endpoint("registration_endpoint", "/register")
     if endpoint is None:
         raise NotAuthorized(
-            f"{guard.issuer} requires an existing registration",
+            f"{server.issuer} requires an existing registration",
             hint="pass client_id, and a secret if there is one, to Login",
         )
     asked = {
@@ -275,25 +296,25 @@ def _register(guard: Guard, app: App) -> Generator[Fetch | Visit, Fetched | str,
         "redirect_uris": [app.redirect],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
-        "token_endpoint_auth_method": _method(guard, None, registering=True),
+        "token_endpoint_auth_method": _method(server, None, registering=True),
         "application_type": "native" if urlsplit(app.redirect).hostname in _LOCAL else "web",
     }
     found = yield Fetch("POST", endpoint, {"content-type": "application/json"}, to_bytes(asked))
-    assert isinstance(found, Fetched)
+    assert isinstance(found, FetchResult)
     if found.status not in (200, 201):
-        raise NotAuthorized(f"{guard.issuer} refused to register the client{_why(found)}")
+        raise NotAuthorized(f"{server.issuer} refused to register the client{_error_text(found)}")
     document = found.document("registration")
     number, secret = document.get("client_id"), document.get("client_secret")
     if type(number) is not str:
-        raise NotAuthorized(f"the registration at {guard.issuer} has no client_id")
+        raise NotAuthorized(f"the registration at {server.issuer} has no client_id")
     secret = secret if type(secret) is str else None
     method = document.get("token_endpoint_auth_method")
-    return Registered(number, secret, method if method in _METHODS else _method(guard, secret))
+    return ClientRegistration(number, secret, method if method in _METHODS else _method(server, secret))
 
 
-def _method(guard: Guard, secret: str | None, *, registering: bool = False) -> str:
+def _method(server: AuthorizationServer, secret: str | None, *, registering: bool = False) -> str:
     """Choose the authentication method for the token endpoint: the simplest that the authorization server allows."""
-    supported = guard.document.get("token_endpoint_auth_methods_supported")
+    supported = server.document.get("token_endpoint_auth_methods_supported")
     offered = supported if type(supported) is list else ["client_secret_basic"] if secret else ["none"]
     preferred = _METHODS if registering or secret is None or offered == ["none"] else _METHODS[1:]
     return next((method for method in preferred if method in offered), "none")
@@ -302,10 +323,10 @@ def _method(guard: Guard, secret: str | None, *, registering: bool = False) -> s
 # request a code and a token
 
 
-def _scopes(challenge: Challenge, described: Object, guard: Guard) -> frozenset[str]:
+def _scopes(challenge: Challenge, described: Object, server: AuthorizationServer) -> frozenset[str]:
     """Return the scopes that the server requires, and offline_access if the authorization server supports it."""
     wanted = set(challenge.scope.split()) if challenge.scope else set(_strings(described.get("scopes_supported")))
-    if "offline_access" in _strings(guard.document.get("scopes_supported")):
+    if "offline_access" in _strings(server.document.get("scopes_supported")):
         wanted.add("offline_access")
     return frozenset(wanted)
 
@@ -315,12 +336,12 @@ def _strings(values: JSON) -> list[str]:
 
 
 def _code(
-    guard: Guard, client: Registered, app: App, resource: str, scopes: frozenset[str]
-) -> Generator[Fetch | Visit, Fetched | str, tuple[str, str]]:
+    server: AuthorizationServer, client: ClientRegistration, app: OAuthClient, resource: str, scopes: frozenset[str]
+) -> Generator[Fetch | OpenBrowser, FetchResult | str, tuple[str, str]]:
     """Return the authorization code and its PKCE verifier."""
-    endpoint = guard.endpoint("authorization_endpoint", "/authorize")
+    endpoint = server.endpoint("authorization_endpoint", "/authorize")
     if endpoint is None:
-        raise NotAuthorized(f"{guard.issuer} has no authorization endpoint")
+        raise NotAuthorized(f"{server.issuer} has no authorization endpoint")
     verifier, state = app.random(64), app.random(32)
     hashed = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     query = {
@@ -333,27 +354,27 @@ def _code(
         "resource": resource,
         **({"scope": " ".join(sorted(scopes))} if scopes else {}),
     }
-    back = yield Visit(f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}")
+    back = yield OpenBrowser(f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}")
     assert isinstance(back, str)
-    return _read_back(back, state, guard), verifier
+    return _read_redirect(back, state, server), verifier
 
 
-def _read_back(back: str, state: str, guard: Guard) -> str:
+def _read_redirect(back: str, state: str, server: AuthorizationServer) -> str:
     given = {key: values[0] for key, values in parse_qs(urlsplit(back).query).items()}
     if given.get("state") != state:
         raise NotAuthorized("the authorization response belongs to another request (state)")
     issuer = given.get("iss")
-    if issuer is None and guard.document.get("authorization_response_iss_parameter_supported") is True:
-        raise NotAuthorized(f"the response of {guard.issuer} must name its issuer, and does not (iss)")
-    if issuer is not None and issuer != guard.issuer:  # exact string comparison: RFC 9207
-        raise NotAuthorized(f"the response comes from {neutralise_line(issuer[:200])}, not from {guard.issuer} (iss)")
+    if issuer is None and server.document.get("authorization_response_iss_parameter_supported") is True:
+        raise NotAuthorized(f"the response of {server.issuer} must name its issuer, and does not (iss)")
+    if issuer is not None and issuer != server.issuer:  # exact string comparison: RFC 9207
+        raise NotAuthorized(f"the response comes from {neutralise_line(issuer[:200])}, not from {server.issuer} (iss)")
     if "code" not in given:
         words = given.get("error_description") or given.get("error") or "no code"
-        raise NotAuthorized(f"{guard.issuer} denied authorization: {neutralise_line(words[:200])}")
+        raise NotAuthorized(f"{server.issuer} denied authorization: {neutralise_line(words[:200])}")
     return given["code"]
 
 
-def _token(grant: Grant, form: dict[str, str]) -> Steps:
+def _token(grant: Grant, form: dict[str, str]) -> OAuthSteps:
     client, headers = grant.client, dict(_FORM)
     if client.method == "client_secret_basic" and client.secret is not None:
         pair = f"{quote(client.client_id, safe='')}:{quote(client.secret, safe='')}"
@@ -363,9 +384,9 @@ def _token(grant: Grant, form: dict[str, str]) -> Steps:
         if client.method == "client_secret_post" and client.secret is not None:
             form["client_secret"] = client.secret
     found = yield Fetch("POST", grant.token_endpoint, headers, urlencode(form).encode())
-    assert isinstance(found, Fetched)
+    assert isinstance(found, FetchResult)
     if found.status != 200:
-        raise NotAuthorized(f"{grant.issuer} refused to issue a token{_why(found)}")
+        raise NotAuthorized(f"{grant.issuer} refused to issue a token{_error_text(found)}")
     document = found.document("token")
     token, again = document.get("access_token"), document.get("refresh_token")
     if type(token) is not str or str(document.get("token_type", "bearer")).lower() != "bearer":
@@ -377,7 +398,7 @@ def _token(grant: Grant, form: dict[str, str]) -> Steps:
     )
 
 
-def _why(found: Fetched) -> str:
+def _error_text(found: FetchResult) -> str:
     try:
         document = found.document("answer")
     except NotAuthorized:

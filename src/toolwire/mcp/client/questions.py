@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 from ...ir.errors import ProtocolError
 from ...ir.pointer import JSON, Object
 from ...ir.value import Value
-from ...run.results import spoken
+from ...run.results import error_text
 from ...wire.mcp.errors import INTERNAL_ERROR, RpcError, unknown_method
-from ...wire.mcp.rpc import Failure, Request, Result, failure
+from ...wire.mcp.rpc import Failure, Result, RpcRequest, failure
 
 __all__ = ["Handlers", "accept_defaults", "with_defaults"]
 
@@ -50,14 +50,14 @@ class Handlers(Value, frozen=True):
         answer = await answer if inspect.isawaitable(answer) else answer
         return with_defaults(answer, params.get("requestedSchema")) if method == "elicitation/create" else answer
 
-    async def reply(self, request: Request) -> Result | Failure:
+    async def reply(self, request: RpcRequest) -> Result | Failure:
         """Answer a request by the server. An exception of the handler becomes an error answer."""
         try:
             return Result(request.id, await self.answer(request.method, request.params))
         except RpcError as error:
             return failure(error, request.id)
         except Exception as error:  # noqa: BLE001  # the author's own function
-            return Failure(request.id, INTERNAL_ERROR, spoken(error))
+            return Failure(request.id, INTERNAL_ERROR, error_text(error))
 
     async def answer_all(self, requests: Object) -> Object:
         """Answer the requests in an `InputRequired` result, by the server's names."""

@@ -32,7 +32,7 @@ from .client import McpClient
 from .config import ServerSpec, read_config
 from .entries import resource_entries, tool_entry
 from .http import Authorizer
-from .listing import Problem
+from .listing import ServerProblem
 from .names import names_of
 
 __all__ = ["McpServers"]
@@ -105,12 +105,12 @@ class McpServers:
         await self.clients[name].restore()
 
     @property
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[ServerProblem]:
         """The unusable servers and tools with their reasons, including tools that differ from the lock."""
-        found = [Problem(name, "", one.trouble) for name, one in self.clients.items() if one.trouble is not None]
+        found = [ServerProblem(name, "", one.trouble) for name, one in self.clients.items() if one.trouble is not None]
         found += [problem for one in self.clients.values() for problem in one.problems]
         return found + [
-            Problem(server, tool.name, words)
+            ServerProblem(server, tool.name, words)
             for server, tool, name in self._named()
             if (words := self._refused(replace(tool, name=name))) is not None
         ]

@@ -19,14 +19,25 @@ from ...ir.errors import ProtocolError
 from ...ir.terminal import neutralise_line
 from ...stream.ndjson import NDJSONDecoder
 from ...wire.mcp.errors import RpcError
-from ...wire.mcp.headers import Mirrored
+from ...wire.mcp.headers import HeaderArguments
 from ...wire.mcp.notices import Cancelled
-from ...wire.mcp.rpc import LIMIT, Failure, Message, Notification, Request, RequestId, Result, is_batch, read, write
+from ...wire.mcp.rpc import (
+    LIMIT,
+    Failure,
+    Notification,
+    RequestId,
+    Result,
+    RpcMessage,
+    RpcRequest,
+    is_batch,
+    read,
+    write,
+)
 from ...wire.mcp.rpc import read_batch as read_many
 from .config import ServerSpec
 from .failures import ServerGone
-from .greeting import Greeting
-from .link import Hear, Lost
+from .greeting import NegotiatedProtocol
+from .link import LostHandler, MessageHandler
 
 __all__ = ["StdioLink"]
 
@@ -43,9 +54,15 @@ _ID = re.compile(rb'"id"\s*:\s*(?:(\d{1,18})|"([^"\\]{1,100})")')
 class StdioLink:
     """A process, and the requests that wait for its answers, by id."""
 
-    def __init__(self, spec: ServerSpec, hear: Hear, lost: Lost, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        spec: ServerSpec,
+        on_message: MessageHandler,
+        lost: LostHandler,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._spec = spec
-        self._hear = hear
+        self._hear = on_message
         self._lost = lost
         self._environment = os.environ if environment is None else environment
         self._process: asyncio.subprocess.Process | None = None
@@ -82,7 +99,9 @@ class StdioLink:
             await self.close()
             raise ServerGone(f"{spec.name} was closed", sent=False)
 
-    async def ask(self, request: Request, marks: Mirrored | None = None) -> Result | Failure:
+    async def send_request(
+        self, request: RpcRequest, header_arguments: HeaderArguments | None = None
+    ) -> Result | Failure:
         self._check()
         answer: asyncio.Future[Result | Failure] = asyncio.get_running_loop().create_future()
         self._pending[request.id] = answer
@@ -96,26 +115,26 @@ class StdioLink:
         finally:
             self._pending.pop(request.id, None)
 
-    async def tell(self, message: Notification | Result | Failure) -> None:
+    async def send(self, message: Notification | Result | Failure) -> None:
         self._check()
         await self._write(message)
 
-    async def agreed(self, greeting: Greeting, *, listen: bool) -> None:
+    async def set_protocol(self, greeting: NegotiatedProtocol, *, listen: bool) -> None:
         """Do nothing: answers and all other messages share one stream."""
 
     @property
-    def is_awaited(self) -> bool:
+    def has_pending(self) -> bool:
         """Always False: a process that fails to answer one request answers no other."""
         return False
 
-    async def answered(self) -> None:
+    async def wait_pending(self) -> None:
         """Return at once: there is nothing to wait for."""
 
     def _check(self) -> None:
         if self._gone is not None:
             raise ServerGone(self._gone.message, sent=False)
 
-    async def _write(self, message: Message) -> None:
+    async def _write(self, message: RpcMessage) -> None:
         self._send(message)
         assert self._process is not None
         assert self._process.stdin is not None
@@ -124,7 +143,7 @@ class StdioLink:
         except ConnectionError:
             await self._end("closed its standard input")
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: RpcMessage) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(write(message) + b"\n")
@@ -136,9 +155,9 @@ class StdioLink:
         try:
             while data := await self._process.stdout.read(_CHUNK):
                 for line in lines.feed(data):
-                    self._take(line)
+                    self._handle_line(line)
             for line in lines.close():
-                self._take(line)
+                self._handle_line(line)
         except ProtocolError as error:
             await self._end(f"broke the protocol: {error}")
             return
@@ -148,16 +167,16 @@ class StdioLink:
             return
         await self._end("has ended")
 
-    def _take(self, line: bytes) -> None:
+    def _handle_line(self, line: bytes) -> None:
         """Process a line. Log and ignore text that is not JSON. An unreadable answer only fails its own request."""
         if line[:1] not in (b"{", b"["):
             _log.info("%s printed: %s", self._spec.name, neutralise_line(line[:200].decode(errors="replace")))
             return
-        messages: list[Message | RpcError]
+        messages: list[RpcMessage | RpcError]
         try:
             messages = read_many(line) if is_batch(line) else [read(line)]
         except RpcError as error:
-            messages = [error.of(self._salvaged(line))]
+            messages = [error.of(self._find_id(line))]
         for message in messages:
             if isinstance(message, RpcError):
                 self._fail(message)
@@ -166,7 +185,7 @@ class StdioLink:
             else:
                 self._hear(message)
 
-    def _salvaged(self, line: bytes) -> RequestId | None:
+    def _find_id(self, line: bytes) -> RequestId | None:
         """Search for the id in a line that is not valid JSON."""
         found = _ID.search(line[:200]) or _ID.search(line[-200:])
         if found is None:

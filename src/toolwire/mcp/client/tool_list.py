@@ -24,11 +24,11 @@ from ...ir.errors import ToolwireError
 from ...ir.pointer import JSON
 from ...ir.tools import Tool
 from ...wire.mcp.errors import RpcError
-from ...wire.mcp.headers import Mirrored, mirrored
+from ...wire.mcp.headers import HeaderArguments, find_header_arguments
 from .config import ServerSpec
 from .failures import ServerGone
 from .link import Link
-from .listing import Problem, read_tools
+from .listing import ServerProblem, read_tools
 
 __all__ = ["ToolList"]
 
@@ -54,8 +54,8 @@ class ToolList:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.tools: dict[str, Tool] = {}
-        self.problems: list[Problem] = []
-        self.header_arguments: dict[str, Mirrored] = {}
+        self.problems: list[ServerProblem] = []
+        self.header_arguments: dict[str, HeaderArguments] = {}
         self.is_stale = False
         self._spec = spec
         self._fetch = fetch
@@ -117,7 +117,7 @@ class ToolList:
         name, picked = self._spec.name, self._spec.tools
         tools, problems = read_tools(raw, name, trusted=self._spec.trusted)
         if picked is not None:
-            problems += [Problem(name, missing, "no such tool") for missing in picked if missing not in tools]
+            problems += [ServerProblem(name, missing, "no such tool") for missing in picked if missing not in tools]
             tools = {tool: tools[tool] for tool in tools if tool in picked}
         self.tools, self.problems = tools, problems
-        self.header_arguments = {tool: mirrored(tools[tool].input_schema) for tool in tools}
+        self.header_arguments = {tool: find_header_arguments(tools[tool].input_schema) for tool in tools}

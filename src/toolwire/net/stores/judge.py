@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from ...run.records import Claim, Record, RecordState
 
-__all__ = ["begun", "may_complete", "seen", "takes"]
+__all__ = ["effective_state", "may_claim", "may_complete", "new_record"]
 
 
-def seen(record: Record | None, now: float) -> Record | None:
+def effective_state(record: Record | None, now: float) -> Record | None:
     """Return the effective record at `now`: None if it is done and expired, `unknown` if its lease has expired."""
     if record is None or (record.state == "done" and record.expires_at <= now):
         return None
@@ -21,14 +21,14 @@ def seen(record: Record | None, now: float) -> Record | None:
     return record
 
 
-def takes(claim: Claim, there: Record | None) -> bool:
-    """Return True if the claim gets the key; `there` is the result of `seen`."""
+def may_claim(claim: Claim, there: Record | None) -> bool:
+    """Return True if the claim gets the key; `there` is the result of `effective_state`."""
     if there is None:
         return True
     return claim.reclaim and there.state == "unknown" and there.fingerprint == claim.fingerprint
 
 
-def begun(claim: Claim, now: float) -> Record:
+def new_record(claim: Claim, now: float) -> Record:
     """Build the record of a successful claim."""
     return Record(
         key=claim.key,

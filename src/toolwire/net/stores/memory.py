@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ...ir.errors import StoreError
 from ...run.records import DAY, Claim, Record, RecordState
-from .judge import begun, may_complete, seen, takes
+from .judge import effective_state, may_claim, may_complete, new_record
 
 __all__ = ["MemoryStore"]
 
@@ -28,9 +28,9 @@ class MemoryStore:
     def claim(self, claim: Claim) -> Record:
         with self._open() as records:
             now = self._clock()
-            there = seen(records.get(claim.key), now)
-            if there is None or takes(claim, there):
-                there = records[claim.key] = begun(claim, now)
+            there = effective_state(records.get(claim.key), now)
+            if there is None or may_claim(claim, there):
+                there = records[claim.key] = new_record(claim, now)
             return there
 
     def renew(self, key: str, token: str, lease: float) -> bool:
@@ -57,19 +57,21 @@ class MemoryStore:
 
     def get(self, key: str) -> Record | None:
         with self._open() as records:
-            return seen(records.get(key), self._clock())
+            return effective_state(records.get(key), self._clock())
 
     def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
         with self._open() as records:
             now = self._clock()
-            told = [record for record in (seen(each, now) for each in records.values()) if record is not None]
+            told = [
+                record for record in (effective_state(each, now) for each in records.values()) if record is not None
+            ]
         wanted = [record for record in told if state is None or record.state == state]
         return sorted(wanted, key=lambda record: record.created_at, reverse=True)[:limit]
 
     def resolve(self, key: str, result: str | None, ttl: float = DAY) -> bool:
         with self._open() as records:
             now = self._clock()
-            record = seen(records.get(key), now)
+            record = effective_state(records.get(key), now)
             if record is None or record.state != "unknown":
                 return False
             if result is None:
@@ -81,7 +83,7 @@ class MemoryStore:
     def sweep(self) -> int:
         with self._open() as records:
             now = self._clock()
-            over = [key for key, record in records.items() if seen(record, now) is None]
+            over = [key for key, record in records.items() if effective_state(record, now) is None]
             for key in over:
                 del records[key]
             return len(over)

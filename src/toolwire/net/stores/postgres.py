@@ -44,8 +44,8 @@ _NOW = "extract(epoch FROM now())::float8"
 _IS_OVER = f"(r.state = 'done' AND r.expires_at <= {_NOW})"
 _IS_UNKNOWN = f"(r.state = 'unknown' OR (r.state = 'running' AND r.lease_until <= {_NOW}))"
 _STATE = f"CASE WHEN {_IS_UNKNOWN} THEN 'unknown' ELSE r.state END"
-_TOLD = COLUMNS.replace("state", f"{_STATE} AS state")
-_TAKEABLE = f"({_IS_OVER} OR (%(reclaim)s AND {_IS_UNKNOWN} AND r.fingerprint = %(fingerprint)s))"
+_EFFECTIVE_COLUMNS = COLUMNS.replace("state", f"{_STATE} AS state")
+_MAY_CLAIM = f"({_IS_OVER} OR (%(reclaim)s AND {_IS_UNKNOWN} AND r.fingerprint = %(fingerprint)s))"
 
 _LIMIT_STATEMENTS = f"""
 SELECT set_config(name, '{_STATEMENT_MILLISECONDS}', false) FROM pg_settings WHERE name = 'statement_timeout' AND setting = '0'
@@ -64,7 +64,7 @@ COMMENT ON TABLE toolwire_records IS '{_VERSION}';
 # The statement reads first: returning an existing record takes no lock and writes nothing.
 _CLAIM = f"""
 WITH there AS MATERIALIZED (
-    SELECT {_TOLD} FROM toolwire_records r WHERE id = %(id)s AND NOT {_TAKEABLE}
+    SELECT {_EFFECTIVE_COLUMNS} FROM toolwire_records r WHERE id = %(id)s AND NOT {_MAY_CLAIM}
 ), taken AS (
     INSERT INTO toolwire_records AS r (id, {COLUMNS})
     SELECT %(id)s, %(key)s, %(tool)s, %(fingerprint)s, 'running', %(token)s, {_NOW} + %(lease)s, {_NOW} + %(ttl)s, {_NOW}, NULL
@@ -72,7 +72,7 @@ WITH there AS MATERIALIZED (
     ON CONFLICT (id) DO UPDATE SET
         tool = excluded.tool, fingerprint = excluded.fingerprint, state = excluded.state, token = excluded.token,
         lease_until = excluded.lease_until, expires_at = excluded.expires_at, created_at = excluded.created_at, result = NULL
-    WHERE {_TAKEABLE}
+    WHERE {_MAY_CLAIM}
     RETURNING {COLUMNS}
 )
 SELECT * FROM taken UNION ALL SELECT * FROM there
@@ -85,9 +85,9 @@ UPDATE toolwire_records SET state = %(state)s, result = %(result)s, expires_at =
 WHERE id = %(id)s AND token = %(token)s AND (state <> 'done' OR (%(state)s = 'done' AND result = %(result)s))
 """
 _RELEASE = "DELETE FROM toolwire_records WHERE id = %(id)s AND token = %(token)s AND state = 'running'"
-_GET = f"SELECT {_TOLD} FROM toolwire_records r WHERE id = %(id)s AND NOT {_IS_OVER}"
+_GET = f"SELECT {_EFFECTIVE_COLUMNS} FROM toolwire_records r WHERE id = %(id)s AND NOT {_IS_OVER}"
 _LIST = f"""
-SELECT {_TOLD} FROM toolwire_records r
+SELECT {_EFFECTIVE_COLUMNS} FROM toolwire_records r
 WHERE NOT {_IS_OVER} AND (%(state)s::text IS NULL OR %(state)s::text = {_STATE})
 ORDER BY created_at DESC LIMIT %(limit)s
 """

@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 from ...ir.errors import StoreError
 from ...run.records import DAY, Claim, Record, RecordState
-from .judge import begun, seen, takes
+from .judge import effective_state, may_claim, new_record
 from .rows import COLUMNS, as_bytes, record
 
 __all__ = ["SqliteStore"]
@@ -91,12 +91,12 @@ class SqliteStore:
             while True:
                 now = self._clock()
                 # Read first: returning an existing record takes no write lock.
-                there = _told(connection.execute(_READ, (as_bytes(claim.key),)).fetchone(), now)
-                if there is not None and not takes(claim, there):
+                there = _effective_record(connection.execute(_READ, (as_bytes(claim.key),)).fetchone(), now)
+                if there is not None and not may_claim(claim, there):
                     return there
                 self._synchronise(connection, full=claim.durable)
                 if connection.execute(_CLAIM, _claim_values(claim, now)).fetchall():
-                    return begun(claim, now)
+                    return new_record(claim, now)
 
     def renew(self, key: str, token: str, lease: float) -> bool:
         return self._change(_RENEW, (self._clock() + lease, as_bytes(key), as_bytes(token)), full=False)
@@ -117,13 +117,13 @@ class SqliteStore:
 
     def get(self, key: str) -> Record | None:
         with self._connected() as connection:
-            return _told(connection.execute(_READ, (as_bytes(key),)).fetchone(), self._clock())
+            return _effective_record(connection.execute(_READ, (as_bytes(key),)).fetchone(), self._clock())
 
     def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
         with self._connected() as connection:
             now = self._clock()
             rows = connection.execute(_LIST, {"now": now, "state": state, "limit": limit}).fetchall()
-        return [told for told in (_told(row, now) for row in rows) if told is not None]
+        return [told for told in (_effective_record(row, now) for row in rows) if told is not None]
 
     def resolve(self, key: str, result: str | None, ttl: float = DAY) -> bool:
         now = self._clock()
@@ -219,8 +219,8 @@ def _claim_values(claim: Claim, now: float) -> dict[str, Any]:
     }
 
 
-def _told(row: Any, now: float) -> Record | None:
-    return None if row is None else seen(record(row), now)
+def _effective_record(row: Any, now: float) -> Record | None:
+    return None if row is None else effective_state(record(row), now)
 
 
 def _hint(error: Exception) -> str:

@@ -9,9 +9,9 @@ from typing import Literal
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
 from .envelope import arguments
-from .offered import Offered
-from .reader import Malformed, Steps, Truncated, terminals
-from .style import StyleBase, Turn
+from .offered import OfferedTools
+from .reader import Malformed, Parsing, Truncated, terminals
+from .style import ParseContext, StyleBase
 from .tagged_calls import TaggedCalls
 
 __all__ = ["ChannelCalls"]
@@ -23,7 +23,7 @@ _TO = re.compile(r"\bto=([^\s<]+)").search
 class ChannelCalls(StyleBase, frozen=True):
     """`start` header `message` body `end`. The header may begin at the start of the turn, without its `start`.
 
-    A body addressed to `tool_prefix`NAME is a call: JSON, or tags (`body`). On a channel or to a recipient in `thinks`
+    A body addressed to `tool_prefix`NAME is a call: JSON, or tags (`body`). On a channel or to a recipient in `reasoning_channels`
     it is reasoning. Anything else is text, up to one of `ends` if `closed`, or up to the next header.
     """
 
@@ -33,18 +33,18 @@ class ChannelCalls(StyleBase, frozen=True):
     channel: str = ""
     constrain: str = ""
     tool_prefix: str = ""
-    thinks: tuple[str, ...] = ()
-    people: tuple[str, ...] = ()
+    reasoning_channels: tuple[str, ...] = ()
+    user_recipients: tuple[str, ...] = ()
     body: TaggedCalls | None = None
     closed: bool = False
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return tuple(filter(None, (self.start, self.channel)))
 
-    def weak(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
+    def weak(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return (_WEAK,)
 
-    def read(self, turn: Turn, opener: str) -> Steps[None]:
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         reader = turn.reader
         header, end = yield from self._header(turn, opener)
         if end is None:
@@ -63,7 +63,7 @@ class ChannelCalls(StyleBase, frozen=True):
             if self.closed:
                 yield from self._spoken(turn, turn.writer.text)
 
-    def _header(self, turn: Turn, opener: str) -> Steps[tuple[str, str | None]]:
+    def _header(self, turn: ParseContext, opener: str) -> Parsing[tuple[str, str | None]]:
         """Read the header and its end.
 
         A token must follow the recipient; otherwise it is a sentence that looks like a header.
@@ -84,31 +84,31 @@ class ChannelCalls(StyleBase, frozen=True):
         header, end = yield from reader.word(terminals(self.message, *self.ends))
         return before + header, end
 
-    def _route(self, header: str, offered: Offered) -> tuple[Literal["call", "reasoning", "text"], str]:
+    def _route(self, header: str, offered: OfferedTools) -> tuple[Literal["call", "reasoning", "text"], str]:
         found = _TO(header)
         recipient = found[1] if found else ""
         channel = header.rpartition(self.channel)[2].split()[:1] if self.channel and self.channel in header else []
-        spoken_to = recipient in (*self.people, *self.thinks)
+        spoken_to = recipient in (*self.user_recipients, *self.reasoning_channels)
         if recipient and not spoken_to and (recipient.startswith(self.tool_prefix) or recipient in offered.names):
             return "call", recipient.removeprefix(self.tool_prefix)
-        if recipient in self.thinks or (channel and channel[0].strip("<|>") in self.thinks):
+        if recipient in self.reasoning_channels or (channel and channel[0].strip("<|>") in self.reasoning_channels):
             return "reasoning", ""
         return "text", ""
 
-    def _spoken(self, turn: Turn, sink: Callable[[str], object]) -> Steps[None]:
+    def _spoken(self, turn: ParseContext, sink: Callable[[str], object]) -> Parsing[None]:
         reader = turn.reader
         reader.taken = None
         stops = terminals(*self.ends, self.start, self.channel)
         end = yield from reader.until(stops, sink)
         while end is not None and end not in self.ends and self.closed:
-            turn.writer.note("malformed", reader.position, f"{end!r} inside a message")
+            turn.writer.add_diagnostic("malformed", reader.position, f"{end!r} inside a message")
             sink(end)
             end = yield from reader.until(stops, sink)
         if end is not None and end not in self.ends:
             reader.unread(end)
         turn.writer.end_item()
 
-    def _call(self, turn: Turn, name: str) -> Steps[None]:
+    def _call(self, turn: ParseContext, name: str) -> Parsing[None]:
         reader = turn.reader
         if self.body is not None:
             yield from reader.spaces()

@@ -13,10 +13,10 @@ from ...ir.value import Value
 from .style import Style
 from .typescript import typescript
 
-__all__ = ["Declare", "Results", "render_tools"]
+__all__ = ["ResultTemplate", "ToolPrompt", "render_tools"]
 
 
-class Declare(Value, frozen=True):
+class ToolPrompt(Value, frozen=True):
     """The text `before` the tools, each as an `entry`, and `after` them.
 
     `explain` adds how to call one, for models that were not trained on the format.
@@ -29,7 +29,7 @@ class Declare(Value, frozen=True):
     explain: bool = True
 
 
-class Results(Value, frozen=True):
+class ResultTemplate(Value, frozen=True):
     """The template of a result and its `role`; if `grouped`, several results share one message."""
 
     template: str = "<tool_response>\n{content}\n</tool_response>"
@@ -51,7 +51,7 @@ def _put(template: str, content: str) -> str:
     return f"{before}{content}{after}"
 
 
-def render_tools(declare: Declare, style: Style, tools: Sequence[Tool], *, one_call: bool) -> str:
+def render_tools(declare: ToolPrompt, style: Style, tools: Sequence[Tool], *, one_call: bool) -> str:
     """Return the text for the system prompt; empty without tools."""
     if not tools:
         return ""
@@ -101,7 +101,7 @@ def _signature(tool: Tool) -> str:
     return f"- {tool.name}({', '.join(properties or ())})" + (f": {words}" if words else "")
 
 
-def _entry(declare: Declare, tool: Tool) -> str:
+def _entry(declare: ToolPrompt, tool: Tool) -> str:
     if declare.entry == "typescript":
         return typescript(tool)
     if declare.entry == "signature":

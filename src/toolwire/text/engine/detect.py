@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from .signatures import SIGNATURES
+from .signatures import FORMAT_MARKERS
 
 if TYPE_CHECKING:
     from .format import Format
@@ -53,7 +53,9 @@ def of_model(model: str, formats: Iterable[Format]) -> str | None:
 
 def of_text(text: str) -> str | None:
     """Return the format of the first call in the text."""
-    first = min(((text.find(mark), -len(mark), mark, name) for mark, name in SIGNATURES if mark in text), default=None)
+    first = min(
+        ((text.find(mark), -len(mark), mark, name) for mark, name in FORMAT_MARKERS if mark in text), default=None
+    )
     if first is None:
         return next((name for pattern, name in _BARE if re.match(pattern, text, re.MULTILINE)), None)
     at, _, mark, name = first

@@ -9,13 +9,13 @@ from ...ir.errors import ProtocolError
 from ...ir.value import Value
 from ...stream.strict import parse
 from .json_end import json_value
-from .reader import Malformed, Steps, Terminals, Truncated
-from .style import Turn
+from .reader import Malformed, Parsing, Terminals, Truncated
+from .style import ParseContext
 
-__all__ = ["Keys", "arguments", "read_envelope"]
+__all__ = ["CallFields", "arguments", "read_envelope"]
 
 
-class Keys(Value, frozen=True):
+class CallFields(Value, frozen=True):
     """The keys of a call object; `id_last` if an id follows the arguments.
 
     An id that is a bare number counts the calls of one turn. It is not unique in a conversation, so it is ignored.
@@ -32,18 +32,18 @@ class Keys(Value, frozen=True):
 _WRAPPERS = ("function", "tool_call", "function_call")
 
 
-def read_envelope(turn: Turn, keys: Keys, give_up: Terminals, *, sure: bool = True) -> Steps[None]:
+def read_envelope(turn: ParseContext, keys: CallFields, terminators: Terminals, *, sure: bool = True) -> Parsing[None]:
     """Read one call object. `give_up` are the terminals of a call that is not JSON.
 
     If it is not `sure` that the object is a call, its name must be an offered one, or arguments must follow it.
     """
     yield from turn.reader.expect("{")
-    envelope = _Envelope(turn, keys, give_up, sure=sure)
+    envelope = _Envelope(turn, keys, terminators, sure=sure)
     try:
         yield from envelope.read()
     except Malformed as error:
         if not turn.writer.in_call:
-            envelope.answer_late()
+            envelope.finish_incomplete()
             raise
         turn.writer.end_json(turn.reader.position, cut=isinstance(error, Truncated))
         raise
@@ -52,18 +52,18 @@ def read_envelope(turn: Turn, keys: Keys, give_up: Terminals, *, sure: bool = Tr
 class _Envelope:
     """The fields read so far."""
 
-    def __init__(self, turn: Turn, keys: Keys, give_up: Terminals, *, sure: bool) -> None:
+    def __init__(self, turn: ParseContext, keys: CallFields, terminators: Terminals, *, sure: bool) -> None:
         self.turn = turn
         self.sure = sure
         self.keys = keys
-        self.give_up = give_up
+        self.give_up = terminators
         self.name: str | None = None
         self.id = ""
         self.waiting: list[str] | None = None
         self.answered = False
         self.flaw = ""
 
-    def read(self) -> Steps[None]:
+    def read(self) -> Parsing[None]:
         reader = self.turn.reader
         while True:
             yield from reader.spaces()
@@ -85,7 +85,7 @@ class _Envelope:
         if not self.answered:
             self._answer()
 
-    def _field(self, key: str) -> Steps[None]:
+    def _field(self, key: str) -> Parsing[None]:
         keys = self.keys
         if keys.name_is_key and not self.answered:
             self.name = _named(key)
@@ -107,35 +107,37 @@ class _Envelope:
             if key in keys.id:
                 self.id = "" if raw.strip('"').isdigit() else raw.strip('"')
             elif key in keys.name or key in keys.arguments:
-                self._said_twice(key)
+                self._report_duplicate(key)
 
-    def _said_twice(self, key: str) -> None:
+    def _report_duplicate(self, key: str) -> None:
         """Handle a repeated key: the intended value is unknown. A call that has already been emitted is unchanged."""
         self.flaw = f"{key!r} is given twice, or under two names"
         if self.answered:
-            self.turn.writer.note("malformed", self.turn.reader.position, f"{self.flaw}; the first one is used")
+            self.turn.writer.add_diagnostic(
+                "malformed", self.turn.reader.position, f"{self.flaw}; the first one is used"
+            )
         elif self.turn.writer.in_call:
-            self.turn.writer.spoil(self.flaw)
+            self.turn.writer.mark_invalid(self.flaw)
 
     def _start(self) -> None:
         if not self.turn.writer.in_call:
             self.turn.start_call(self.name or "", self.id)
             if self.flaw:
-                self.turn.writer.spoil(self.flaw)
+                self.turn.writer.mark_invalid(self.flaw)
 
-    def _stream(self) -> Steps[None]:
+    def _stream(self) -> Parsing[None]:
         self._start()
         self.answered = True
         yield from arguments(self.turn, self.give_up)
 
-    def answer_late(self) -> None:
+    def finish_incomplete(self) -> None:
         """Emit the call of an object that is truncated after the arguments, before a field that they waited for."""
         if self.name is not None and self.waiting is not None:
             self._answer()
             self.turn.unclosed("the brace after the arguments")
 
     def _is_offered(self) -> bool:
-        return bool(self.turn.offered) and self.turn.offered.knows(self.turn.offered.resolve(self.name or ""))
+        return bool(self.turn.offered) and self.turn.offered.includes(self.turn.offered.resolve(self.name or ""))
 
     def _answer(self) -> None:
         if self.name is None or not (self.sure or self.waiting is not None or self._is_offered()):
@@ -147,7 +149,7 @@ class _Envelope:
         self.turn.writer.end_json(self.turn.reader.position)
 
 
-def arguments(turn: Turn, give_up: Terminals) -> Steps[None]:
+def arguments(turn: ParseContext, terminators: Terminals) -> Parsing[None]:
     """Read the arguments of a started call, up to its end."""
     reader, writer = turn.reader, turn.writer
     first = yield from reader.peek()
@@ -163,12 +165,12 @@ def arguments(turn: Turn, give_up: Terminals) -> Steps[None]:
     try:
         if first.isalpha():
             raise Malformed("text instead of arguments")
-        yield from json_value(reader, writer.args)
+        yield from json_value(reader, writer.add_json_arguments)
     except Truncated:
         writer.end_json(reader.position, cut=True)
         raise
     except Malformed:
-        terminal = yield from reader.until(give_up, writer.not_json)
+        terminal = yield from reader.until(terminators, writer.not_json)
         if terminal is not None:
             reader.unread(terminal)
         writer.end_json(reader.position, cut=terminal is None and not reader.finished)
@@ -176,7 +178,7 @@ def arguments(turn: Turn, give_up: Terminals) -> Steps[None]:
     writer.end_json(reader.position)
 
 
-def _pass_on(turn: Turn, raw: str) -> None:
+def _pass_on(turn: ParseContext, raw: str) -> None:
     """Pass on complete arguments: an object, an object inside a string, or nothing."""
     raw = raw.strip()
     if raw == "null":
@@ -188,9 +190,9 @@ def _pass_on(turn: Turn, raw: str) -> None:
             inner = raw
         if isinstance(inner, str):
             raw = inner
-            turn.writer.note("unwrapped", turn.reader.position, "the arguments were JSON inside a string")
+            turn.writer.add_diagnostic("unwrapped", turn.reader.position, "the arguments were JSON inside a string")
     if raw:
-        turn.writer.args(raw)
+        turn.writer.add_json_arguments(raw)
 
 
 def _named(name: str) -> str:
@@ -199,13 +201,13 @@ def _named(name: str) -> str:
     return name.strip()
 
 
-def _raw(turn: Turn) -> Steps[list[str]]:
+def _raw(turn: ParseContext) -> Parsing[list[str]]:
     pieces: list[str] = []
     yield from json_value(turn.reader, pieces.append)
     return pieces
 
 
-def _json_string(turn: Turn) -> Steps[str]:
+def _json_string(turn: ParseContext) -> Parsing[str]:
     if (yield from turn.reader.peek()) != '"':
         raise (Truncated if turn.reader.ended and turn.reader.at == len(turn.reader.text) else Malformed)(
             "expected a string in quotes"

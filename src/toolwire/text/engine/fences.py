@@ -14,7 +14,7 @@ _LONGEST = 200  # maximum number of examined characters per line
 
 
 class Fences:
-    """Track code in the text given to `feed`: `quotes` is the state after it.
+    """Track code in the text given to `feed`: `in_code` is the state after it.
 
     `hold` keeps that state, because inline code may continue on the next line.
     """
@@ -58,7 +58,7 @@ class Fences:
         self._held = not self._mark
 
     @property
-    def quotes(self) -> bool:
+    def in_code(self) -> bool:
         if self._mark:
             return self._behind_words
         if _FENCE(self._line) is not None:

@@ -13,12 +13,12 @@ from ...ir.response import Stop
 from ...ir.text import to_bytes
 from ...ir.tools import Tool
 from ...ir.value import Value
-from .declare import Declare, Results, render_tools
-from .machine import run
-from .offered import Offered
+from .declare import ResultTemplate, ToolPrompt, render_tools
+from .machine import parse_turn
+from .offered import OfferedTools
 from .reader import Reader
-from .style import Style, Turn
-from .writer import Diagnostic, Writer
+from .style import ParseContext, Style
+from .writer import Diagnostic, EventBuilder
 
 __all__ = ["Format", "Parsed", "Parser", "Rendered"]
 
@@ -63,13 +63,13 @@ class Format(Value, frozen=True):
     one_call: bool = False
     needs_tools: bool = False  # calls cannot be recognised without the offered tools
     thinking: bool = False  # the prompt opens the reasoning, so the turn starts inside it
-    declare: Declare = Declare()
-    results: Results = Results()
+    declare: ToolPrompt = ToolPrompt()
+    results: ResultTemplate = ResultTemplate()
 
     def parser(self, tools: Iterable[Tool] = (), *, first_call: int = 0, reasoning: bool | None = None) -> Parser:
         """Create a parser for one turn. `first_call` numbers its ids; `reasoning`: the prompt opened the reasoning."""
         inside = self.thinking if reasoning is None else reasoning
-        return Parser(self, Offered(tools), first_call, reasoning=inside and bool(self.reasoning))
+        return Parser(self, OfferedTools(tools), first_call, reasoning=inside and bool(self.reasoning))
 
     def parse(
         self,
@@ -152,10 +152,10 @@ class Parser:
     `should_stop` is true once all further text will be ignored: abort the generation.
     """
 
-    def __init__(self, form: Format, offered: Offered, first_call: int, *, reasoning: bool) -> None:
+    def __init__(self, form: Format, offered: OfferedTools, first_call: int, *, reasoning: bool) -> None:
         self._reader = Reader()
-        self._writer = Writer(offered, first_call)
-        self._steps = run(form, Turn(self._reader, self._writer), reasoning=reasoning)
+        self._writer = EventBuilder(offered, first_call)
+        self._steps = parse_turn(form, ParseContext(self._reader, self._writer), reasoning=reasoning)
         next(self._steps, None)
         self._closed = False
 

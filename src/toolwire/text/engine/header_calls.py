@@ -10,9 +10,9 @@ from ...ir.text import dumps
 from ...stream.strict import parse_arguments
 from .envelope import arguments
 from .json_end import json_value
-from .offered import Offered
-from .reader import Malformed, Steps, Truncated, terminals
-from .style import StyleBase, Turn
+from .offered import OfferedTools
+from .reader import Malformed, Parsing, Truncated, terminals
+from .style import ParseContext, StyleBase
 
 __all__ = ["HeaderCalls"]
 
@@ -32,10 +32,10 @@ class HeaderCalls(StyleBase, frozen=True):
     write_header: str = "{name}"
     between: str = ""
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return self.open
 
-    def read(self, turn: Turn, opener: str) -> Steps[None]:
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         reader = turn.reader
         header, terminal = yield from reader.word(terminals(*self.name_end, "{", *self.close))
         if terminal is None:
@@ -53,7 +53,7 @@ class HeaderCalls(StyleBase, frozen=True):
             yield from self._nameless(turn, header)
             yield from self._after(turn)
 
-    def _arguments(self, turn: Turn, *, closed: bool) -> Steps[None]:
+    def _arguments(self, turn: ParseContext, *, closed: bool) -> Parsing[None]:
         yield from turn.reader.spaces()
         if closed or (yield from turn.reader.one_of(self.close)):
             turn.writer.end_json(turn.reader.position)
@@ -61,17 +61,17 @@ class HeaderCalls(StyleBase, frozen=True):
         yield from arguments(turn, terminals(*self.close, *self.open, self.section_close))
         yield from self._after(turn)
 
-    def _nameless(self, turn: Turn, header: str) -> Steps[None]:
+    def _nameless(self, turn: ParseContext, header: str) -> Parsing[None]:
         """Read arguments after a header without a name: use the one tool that accepts them, if there is exactly one."""
         pieces: list[str] = []
         yield from json_value(turn.reader, pieces.append)
         given, _ = parse_arguments("".join(pieces))
         fitting = [name for name in turn.offered.names if all(turn.offered.may_have(name, key) for key in given or ())]
         turn.start_call(fitting[0] if given is not None and len(fitting) == 1 else header.strip())
-        turn.writer.args("".join(pieces))
+        turn.writer.add_json_arguments("".join(pieces))
         turn.writer.end_json(turn.reader.position)
 
-    def _after(self, turn: Turn) -> Steps[None]:
+    def _after(self, turn: ParseContext) -> Parsing[None]:
         if self.close:
             yield from turn.close(self.close)
 

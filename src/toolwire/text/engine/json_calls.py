@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
-from .envelope import Keys, read_envelope
-from .offered import Offered
-from .reader import Steps, Terminals, terminals
-from .style import StyleBase, Turn
+from .envelope import CallFields, read_envelope
+from .offered import OfferedTools
+from .reader import Parsing, Terminals, terminals
+from .style import ParseContext, StyleBase
 
 __all__ = ["JsonCalls"]
 
@@ -21,23 +21,23 @@ class JsonCalls(StyleBase, frozen=True):
     close: tuple[str, ...] = ()
     bare: tuple[str, ...] = ()  # "{" or "[": a message that begins with it may be a call
     bare_inline: tuple[str, ...] = ()  # the same, after other text
-    keys: Keys = Keys()
+    keys: CallFields = CallFields()
     array: bool = False  # several calls are written as one array
     between: str = "\n"  # the text between two calls
     separators: tuple[str, ...] = (";", ",")
     pad: tuple[str, str] = ("", "")  # the text after the opening and before the closing tag
     write_open: bool = True
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return self.open
 
-    def weak(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
+    def weak(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return (*self.bare, *self.inline(offered))
 
-    def inline(self, offered: Offered) -> tuple[str, ...]:
+    def inline(self, offered: OfferedTools) -> tuple[str, ...]:
         return self.bare_inline if offered else ()
 
-    def read(self, turn: Turn, opener: str) -> Steps[None]:
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         reader = turn.reader
         bare = opener in self.bare or opener in self.bare_inline
         if bare:
@@ -46,7 +46,7 @@ class JsonCalls(StyleBase, frozen=True):
         array = (yield from reader.one_of(("[",))) is not None
         yield from self.read_objects(turn, array=array, bare=bare)
 
-    def read_objects(self, turn: Turn, *, array: bool, bare: bool = False) -> Steps[None]:
+    def read_objects(self, turn: ParseContext, *, array: bool, bare: bool = False) -> Parsing[None]:
         """Read the calls of an opened array, or a sequence of calls."""
         if array:
             yield from self._array(turn, sure=not bare)
@@ -57,7 +57,7 @@ class JsonCalls(StyleBase, frozen=True):
         if array:
             yield from self._after_object(turn, closed=bare)
 
-    def _array(self, turn: Turn, *, sure: bool) -> Steps[None]:
+    def _array(self, turn: ParseContext, *, sure: bool) -> Parsing[None]:
         reader = turn.reader
         yield from reader.spaces()
         found = yield from reader.one_of(("]",))
@@ -75,7 +75,7 @@ class JsonCalls(StyleBase, frozen=True):
             if found == ",":
                 yield from reader.spaces()
 
-    def _after_object(self, turn: Turn, *, closed: bool) -> Steps[bool]:
+    def _after_object(self, turn: ParseContext, *, closed: bool) -> Parsing[bool]:
         """Read up to the closing tag; return True if another call comes before it."""
         reader = turn.reader
         reader.taken = []

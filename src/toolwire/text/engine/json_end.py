@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .reader import Malformed, Reader, Steps, Truncated
+from .reader import Malformed, Parsing, Reader, Truncated
 
-__all__ = ["JsonEnd", "json_value"]
+__all__ = ["JsonEndScanner", "json_value"]
 
 _inside = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL).match
 _space = re.compile(r"[ \t\r\n]*").match
@@ -22,7 +22,7 @@ _DEPTH = 200
 _VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY, _COLON, _NEXT, _STRING, _ESCAPE, _BARE = range(9)
 
 
-class JsonEnd:
+class JsonEndScanner:
     """Scan text for the end of a value. `done`: the end was found; `failed`: the text is not JSON.
 
     >>> end = JsonEnd()
@@ -111,9 +111,9 @@ class JsonEnd:
             self.done = True
 
 
-def json_value(reader: Reader, sink: Callable[[str], object]) -> Steps[None]:
+def json_value(reader: Reader, sink: Callable[[str], object]) -> Parsing[None]:
     """Pass on one JSON value as it arrives."""
-    end = JsonEnd()
+    end = JsonEndScanner()
     while True:
         stop = end.feed(reader.text, reader.at)
         if stop > reader.at:

@@ -10,9 +10,9 @@ from ...ir.pointer import JSON, Object
 from ...ir.text import dumps
 from ...ir.value import Value
 from ...stream.strict import parse
-from .reader import Malformed, Reader, Steps, Truncated, terminals
+from .reader import Malformed, Parsing, Reader, Truncated, terminals
 
-__all__ = ["GEMMA", "PYTHON", "Language", "literal", "write_literal"]
+__all__ = ["GEMMA", "PYTHON", "LiteralSyntax", "literal", "write_literal"]
 
 _DEPTH = 64
 _bare = re.compile(r"[^,:()\[\]{}'\"\s<>=|]*").match
@@ -22,7 +22,7 @@ _CODES = {"x": 2, "u": 4, "U": 8}
 _WORDS: dict[str, JSON] = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
 
 
-class Language(Value, frozen=True):
+class LiteralSyntax(Value, frozen=True):
     """The quotes (longest first), whether a backslash escapes, and whether strings and keys may be bare words."""
 
     quotes: tuple[str, ...]
@@ -30,11 +30,11 @@ class Language(Value, frozen=True):
     bare_words: bool = False
 
 
-PYTHON = Language(('"""', "'''", '"', "'"))
-GEMMA = Language(('<|"|>', "<escape>", '"'), escapes=False, bare_words=True)
+PYTHON = LiteralSyntax(('"""', "'''", '"', "'"))
+GEMMA = LiteralSyntax(('<|"|>', "<escape>", '"'), escapes=False, bare_words=True)
 
 
-def literal(reader: Reader, language: Language, sink: Callable[[str], object], depth: int = 0) -> Steps[JSON]:
+def literal(reader: Reader, language: LiteralSyntax, sink: Callable[[str], object], depth: int = 0) -> Parsing[JSON]:
     """Read one value; `sink` receives it as JSON text, piece by piece."""
     if depth > _DEPTH:
         raise Malformed(f"nested more than {_DEPTH} levels deep")
@@ -50,7 +50,7 @@ def literal(reader: Reader, language: Language, sink: Callable[[str], object], d
     return (yield from _word(reader, language, sink))
 
 
-def _string(reader: Reader, language: Language, quote: str, sink: Callable[[str], object]) -> Steps[str]:
+def _string(reader: Reader, language: LiteralSyntax, quote: str, sink: Callable[[str], object]) -> Parsing[str]:
     pieces: list[str] = []
 
     def collect(piece: str) -> None:
@@ -70,7 +70,7 @@ def _string(reader: Reader, language: Language, quote: str, sink: Callable[[str]
         collect((yield from _escape(reader)))
 
 
-def _escape(reader: Reader) -> Steps[str]:
+def _escape(reader: Reader) -> Parsing[str]:
     letter = yield from reader.peek()
     if not letter:
         raise Truncated("the text ends inside a string")
@@ -93,7 +93,7 @@ def _escape(reader: Reader) -> Steps[str]:
     return character
 
 
-def _list(reader: Reader, language: Language, sink: Callable[[str], object], depth: int) -> Steps[list[JSON]]:
+def _list(reader: Reader, language: LiteralSyntax, sink: Callable[[str], object], depth: int) -> Parsing[list[JSON]]:
     close = "]" if reader.text[reader.at] == "[" else ")"
     reader.take_to(reader.at + 1)
     sink("[")
@@ -109,7 +109,7 @@ def _list(reader: Reader, language: Language, sink: Callable[[str], object], dep
     return items
 
 
-def _dict(reader: Reader, language: Language, sink: Callable[[str], object], depth: int) -> Steps[Object]:
+def _dict(reader: Reader, language: LiteralSyntax, sink: Callable[[str], object], depth: int) -> Parsing[Object]:
     reader.take_to(reader.at + 1)
     sink("{")
     items: Object = {}
@@ -128,7 +128,7 @@ def _dict(reader: Reader, language: Language, sink: Callable[[str], object], dep
     return items
 
 
-def dict_key(reader: Reader, language: Language) -> Steps[str]:
+def dict_key(reader: Reader, language: LiteralSyntax) -> Parsing[str]:
     """Read a key and the colon after it."""
     yield from reader.spaces()
     quote = yield from reader.one_of(language.quotes)
@@ -147,16 +147,16 @@ def _nowhere(piece: str) -> None:
     del piece
 
 
-def _at_end(reader: Reader, close: str) -> Steps[bool]:
+def _at_end(reader: Reader, close: str) -> Parsing[bool]:
     yield from reader.spaces()
     return (yield from reader.one_of((close,))) is not None
 
 
-def _comma(reader: Reader) -> Steps[None]:
+def _comma(reader: Reader) -> Parsing[None]:
     yield from reader.expect(",")
 
 
-def _word(reader: Reader, language: Language, sink: Callable[[str], object]) -> Steps[JSON]:
+def _word(reader: Reader, language: LiteralSyntax, sink: Callable[[str], object]) -> Parsing[JSON]:
     word = yield from _token(reader)
     if not word:
         ended = reader.ended and reader.at == len(reader.text)
@@ -185,7 +185,7 @@ def _meaning(word: str) -> JSON:
         return _NOTHING
 
 
-def _token(reader: Reader) -> Steps[str]:
+def _token(reader: Reader) -> Parsing[str]:
     """Read a number, a word or a bare key, up to the next structural character."""
     pieces: list[str] = []
     while True:
@@ -200,7 +200,7 @@ def _token(reader: Reader) -> Steps[str]:
         yield
 
 
-def write_literal(value: JSON, language: Language) -> str:
+def write_literal(value: JSON, language: LiteralSyntax) -> str:
     """Write the value in that language."""
     if isinstance(value, str):
         return _quoted(value, language)
@@ -216,7 +216,7 @@ def write_literal(value: JSON, language: Language) -> str:
     return repr(value)
 
 
-def _joined(language: Language, items: list[str]) -> str:
+def _joined(language: LiteralSyntax, items: list[str]) -> str:
     return ("," if language.bare_words else ", ").join(items)
 
 
@@ -224,7 +224,7 @@ def _plain_key(key: str) -> bool:
     return re.fullmatch(r"[A-Za-z_][\w.-]*", key) is not None
 
 
-def _quoted(text: str, language: Language) -> str:
+def _quoted(text: str, language: LiteralSyntax) -> str:
     if not language.escapes:
         return f"{language.quotes[0]}{text}{language.quotes[0]}"
     plain = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
-from .literal import GEMMA, Language, dict_key, literal, write_literal
-from .offered import Offered
-from .reader import Malformed, Steps, Truncated, terminals
-from .style import StyleBase, Turn
+from .literal import GEMMA, LiteralSyntax, dict_key, literal, write_literal
+from .offered import OfferedTools
+from .reader import Malformed, Parsing, Truncated, terminals
+from .style import ParseContext, StyleBase
 
 __all__ = ["LiteralCalls"]
 
@@ -19,12 +19,12 @@ class LiteralCalls(StyleBase, frozen=True):
     open: str
     close: str
     prefix: str = "call:"
-    language: Language = GEMMA
+    language: LiteralSyntax = GEMMA
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return (self.open,)
 
-    def read(self, turn: Turn, opener: str) -> Steps[None]:  # required by the protocol
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:  # required by the protocol
         reader, writer = turn.reader, turn.writer
         yield from reader.spaces()
         yield from reader.one_of((self.prefix,))
@@ -41,14 +41,14 @@ class LiteralCalls(StyleBase, frozen=True):
             writer.end_object("truncated", reader.position)
             raise
         except Malformed as error:
-            writer.note("malformed", reader.position, str(error))
+            writer.add_diagnostic("malformed", reader.position, str(error))
             yield from reader.until(terminals(self.close), _drop)
             writer.end_object("invalid", reader.position)
             return
         writer.end_object("complete", reader.position)
         yield from turn.close((self.close,))
 
-    def _arguments(self, turn: Turn) -> Steps[None]:
+    def _arguments(self, turn: ParseContext) -> Parsing[None]:
         reader = turn.reader
         given = 0
         yield from reader.spaces()

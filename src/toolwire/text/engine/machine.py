@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .fences import Fences
-from .reader import Foreign, Malformed, Steps, Truncated, terminals
-from .signatures import foreign_to
-from .style import Turn
+from .reader import Foreign, Malformed, Parsing, Truncated, terminals
+from .signatures import foreign_markers
+from .style import ParseContext
 from .writer import DiagnosticCode
 
 if TYPE_CHECKING:
     from .format import Format
 
-__all__ = ["run"]
+__all__ = ["parse_turn"]
 
 _SPECIAL = r"<\|[^|>]*\|?>|<[^|<>]*\|>|<｜[^｜]*｜>"
 """A special token is never text, even if it opened nothing."""
@@ -26,16 +26,16 @@ _TOKEN = re.compile(r"<[|｜]|\[[A-Z_]+\]|.*[|｜]>").match
 _BARE_JSON = ('{"name": "', '{"name":"')
 
 
-def run(form: Format, turn: Turn, *, reasoning: bool) -> Steps[None]:
+def parse_turn(form: Format, turn: ParseContext, *, reasoning: bool) -> Parsing[None]:
     """Read a whole turn; `reasoning`: the prompt has already opened the reasoning."""
-    machine = _Machine(form, turn)
+    machine = _TurnParser(form, turn)
     if reasoning:
         yield from machine.reasoning(form.reasoning[0][1])
     yield from machine.text()
 
 
-class _Machine:
-    def __init__(self, form: Format, turn: Turn) -> None:
+class _TurnParser:
+    def __init__(self, form: Format, turn: ParseContext) -> None:
         self.form = form
         self.turn = turn
         self.strong = form.calls.openers(turn.offered)
@@ -46,7 +46,7 @@ class _Machine:
         self.spoken = False
         self.left_open = ""  # the closer of reasoning that a call ended; it may still follow
         own = (*self.strong, *self.opens, *self.opens.values(), *form.noise, *form.halts)
-        self.foreign = foreign_to(own)
+        self.foreign = foreign_markers(own)
         self.closers = form.calls.closers()
         inline = form.calls.inline(turn.offered)
         self.bare_json = _BARE_JSON if turn.offered and not {"{", "["} & set(self.weak) else ()
@@ -56,15 +56,15 @@ class _Machine:
         )
         self.quotable = frozenset(one for one in self.stops.literals if not _TOKEN(one) and "```" not in one)
 
-    def text(self) -> Steps[None]:
+    def text(self) -> Parsing[None]:
         reader, writer = self.turn.reader, self.turn.writer
         while not (reader.ended and reader.at == len(reader.text)):
             if self.weak and not self.spoken:
                 yield from self._weak_start()
-            found = yield from reader.until(self.stops, self._say)
+            found = yield from reader.until(self.stops, self._emit_text)
             if found is None:
                 return
-            if found in self.quotable and self.fences.quotes:
+            if found in self.quotable and self.fences.in_code:
                 self._quoted(found)
             elif found in self.strong or found in self.weak:
                 yield from self._call(found)
@@ -72,48 +72,52 @@ class _Machine:
                 reader.taken = None
                 yield from self.reasoning(self.opens[found])
             elif found in self.form.halts and writer.calls:
-                yield from self._rest(f"the model must not write {found!r}")
+                yield from self._drop_rest(f"the model must not write {found!r}")
             elif found == self.left_open:
-                self._drafted(found)
+                self._discard_draft(found)
             elif found in self.bare_json:
                 yield from self._bare_json(found)
             elif found not in self.form.noise:
-                self._mere_words(found)
+                self._as_text(found)
 
     def _quoted(self, found: str) -> None:
         reader, writer = self.turn.reader, self.turn.writer
         if found in self.strong:
-            writer.note("quoted", reader.position - len(found), f"{found!r} is in quoted code; it is not a call")
+            writer.add_diagnostic(
+                "quoted", reader.position - len(found), f"{found!r} is in quoted code; it is not a call"
+            )
         reader.taken = None
         self.fences.hold()
-        self._say(found)
+        self._emit_text(found)
 
-    def _mere_words(self, found: str) -> None:
+    def _as_text(self, found: str) -> None:
         """Emit a tag without meaning in its place as text; it may indicate a problem."""
         reader, writer = self.turn.reader, self.turn.writer
         if found in self.foreign:
-            writer.note("other_format", reader.position, f"{found!r} belongs to another format")
+            writer.add_diagnostic("other_format", reader.position, f"{found!r} belongs to another format")
         elif found in self.closers and writer.calls:
-            writer.note(
+            writer.add_diagnostic(
                 "malformed", reader.position, f"{found!r} closes nothing; a value may have been truncated before it"
             )
-        self._say(found)
+        self._emit_text(found)
 
-    def _bare_json(self, opening: str) -> Steps[None]:
+    def _bare_json(self, opening: str) -> Parsing[None]:
         """Report an object that names an offered tool, in a format whose calls do not look like that."""
         start = self.turn.reader.position - len(opening)
         name = yield from self.turn.reader.one_of(tuple(f'{name}"' for name in self.turn.offered.names))
         if name is not None and not any(note.code == "other_format" for note in self.turn.writer.diagnostics):
-            self.turn.writer.note("other_format", start, f"{opening}{name} looks like a call without its tags")
-        self._say(opening + (name or ""))
+            self.turn.writer.add_diagnostic(
+                "other_format", start, f"{opening}{name} looks like a call without its tags"
+            )
+        self._emit_text(opening + (name or ""))
 
-    def _say(self, piece: str) -> None:
+    def _emit_text(self, piece: str) -> None:
         if not self.spoken and not piece.isspace():
             self.spoken = True
         self.fences.feed(piece)
         self.turn.writer.text(piece)
 
-    def _weak_start(self) -> Steps[None]:
+    def _weak_start(self) -> Parsing[None]:
         """Try to read a call at the start of a message whose opener is an ordinary character."""
         reader = self.turn.reader
         reader.taken = []
@@ -128,11 +132,11 @@ class _Machine:
     def _give_back(self) -> None:
         taken, self.turn.reader.taken = self.turn.reader.taken or [], None
         for piece in taken:
-            self._say(piece)
+            self._emit_text(piece)
 
     def _call(
         self, opener: str, before: Sequence[str] = (), *, say: Callable[[str], object] | None = None
-    ) -> Steps[bool]:
+    ) -> Parsing[bool]:
         """Read a call; return whether it is one. If not, `say` receives its text."""
         reader, writer = self.turn.reader, self.turn.writer
         start, calls = reader.position - len(opener), writer.calls
@@ -142,15 +146,15 @@ class _Machine:
             yield from self.form.calls.read(self.turn, opener)
         except Malformed as error:
             followed = writer.calls > calls
-            self._no_call(error, start, say or self._say, opener)
+            self._reject_call(error, start, say or self._emit_text, opener)
         reader.taken = None
         if writer.calls > calls:
             self.fences.end_line()
         if self.form.one_call and writer.calls > calls:
-            yield from self._rest("the turn ends after its call")
+            yield from self._drop_rest("the turn ends after its call")
         return followed
 
-    def _no_call(self, error: Malformed, start: int, say: Callable[[str], object], opener: str) -> None:
+    def _reject_call(self, error: Malformed, start: int, say: Callable[[str], object], opener: str) -> None:
         """Emit the text of an opener that began no call, as far as it was not emitted as one."""
         reader, writer = self.turn.reader, self.turn.writer
         if reader.taken is None:
@@ -160,12 +164,12 @@ class _Machine:
         if opener not in self.weak:
             words = f"a call is truncated before its name: {taken[:200]!r}" if cut else str(error)
             code: DiagnosticCode = "other_format" if isinstance(error, Foreign) else "malformed"
-            writer.note("truncated" if cut else code, start, words)
+            writer.add_diagnostic("truncated" if cut else code, start, words)
         is_markup = not (opener in self.weak or opener.strip()[:1].isalpha())  # "Action:" may be ordinary text
         if taken and not (cut and is_markup and not reader.finished):
             say(taken)
 
-    def reasoning(self, closing: str) -> Steps[None]:
+    def reasoning(self, closing: str) -> Parsing[None]:
         """Read reasoning up to its closer. A call inside it also ends it; a mere mention of one does not."""
         reader, writer = self.turn.reader, self.turn.writer
         opens = self.strong if self.form.calls_end_reasoning else ()
@@ -182,7 +186,7 @@ class _Machine:
         writer.end_item()
         self.spoken = False
 
-    def _drafted(self, closing: str) -> None:
+    def _discard_draft(self, closing: str) -> None:
         """Treat a call as reasoning if the reasoning continues after it: it was a draft."""
         reader, writer = self.turn.reader, self.turn.writer
         thought = "".join(reader.tape or ())[: -len(closing)]
@@ -190,16 +194,18 @@ class _Machine:
         writer.drop()
         writer.reasoning(thought)
         writer.end_item()
-        writer.note(
+        writer.add_diagnostic(
             "draft", reader.position, "a call inside reasoning that continues after it is a draft and was ignored"
         )
         self.spoken = False
 
-    def _rest(self, why: str) -> Steps[None]:
+    def _drop_rest(self, why: str) -> Parsing[None]:
         """Ignore the remaining text; `stopped` signals the caller to stop."""
         self.turn.reader.stopped = True
         dropped: list[str] = []
         yield from self.turn.reader.until(terminals(), dropped.append)
         words = "".join(dropped)
         if words.strip():
-            self.turn.writer.note("after_stop", self.turn.reader.position - len(words), f"{why}: {words[:200]!r}")
+            self.turn.writer.add_diagnostic(
+                "after_stop", self.turn.reader.position - len(words), f"{why}: {words[:200]!r}"
+            )

@@ -6,26 +6,26 @@ from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
-from .envelope import Keys, read_envelope
-from .offered import Offered
-from .reader import Steps, Truncated, terminals
-from .style import StyleBase, Turn
+from .envelope import CallFields, read_envelope
+from .offered import OfferedTools
+from .reader import Parsing, Truncated, terminals
+from .style import ParseContext, StyleBase
 
 __all__ = ["MessageCalls"]
 
 _MESSAGE, _END = "<|message_model|>", "<|end_message|>"
 _CALL, _TEXT_CALL = "<|content_invoke_tool_json|>", "<|content_invoke_tool_text|>"
 _TEXT, _THINKING = "<|content_text|>", "<|content_thinking|>"
-_KEYS = Keys(arguments=("args", "arguments", "parameters"))
+_KEYS = CallFields(arguments=("args", "arguments", "parameters"))
 
 
 class MessageCalls(StyleBase, frozen=True):
     """`<|message_model|>NAME<|content_invoke_tool_json|>{"name": …, "args": …}<|end_message|>`."""
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return (_MESSAGE, _CALL, _TEXT_CALL)
 
-    def read(self, turn: Turn, opener: str) -> Steps[None]:
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         reader = turn.reader
         header = ""
         if opener == _MESSAGE:
@@ -41,13 +41,13 @@ class MessageCalls(StyleBase, frozen=True):
             reader.taken = None
             reader.unread(opener)
 
-    def _call(self, turn: Turn) -> Steps[None]:
+    def _call(self, turn: ParseContext) -> Parsing[None]:
         reader = turn.reader
         yield from reader.spaces()
         yield from read_envelope(turn, _KEYS, terminals(_END))
         yield from turn.close((_END,))
 
-    def _text_call(self, turn: Turn, name: str) -> Steps[None]:
+    def _text_call(self, turn: ParseContext, name: str) -> Parsing[None]:
         """Read a call with text input, of the tool in the header."""
         reader, writer = turn.reader, turn.writer
         turn.start_call(name)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
-from .envelope import Keys
+from .envelope import CallFields
 from .header_calls import HeaderCalls
 from .json_calls import JsonCalls
-from .offered import Offered
-from .reader import Steps
-from .style import StyleBase, Turn
+from .offered import OfferedTools
+from .reader import Parsing
+from .style import ParseContext, StyleBase
 
 __all__ = ["MistralCalls"]
 
 _OPEN = "[TOOL_CALLS]"
-_ARRAY = JsonCalls((_OPEN,), keys=Keys(id_last=True), array=True)
+_ARRAY = JsonCalls((_OPEN,), keys=CallFields(id_last=True), array=True)
 _HEADER = r"\s*(?P<name>[^\s\[\]{}]+)\s*(?:\[CALL_ID\]\s*(?P<id>\w+)\s*)?"
 _PLAIN = HeaderCalls((_OPEN,), ("[ARGS]",), header=_HEADER)
 _WITH_ID = HeaderCalls((_OPEN,), ("[ARGS]",), header=_HEADER, write_header="{name}[CALL_ID]{id}")
@@ -26,10 +26,10 @@ class MistralCalls(StyleBase, frozen=True):
 
     ids: bool = False
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return (_OPEN,)
 
-    def read(self, turn: Turn, opener: str) -> Steps[None]:
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         yield from turn.reader.spaces()
         style = _ARRAY if (yield from turn.reader.peek()) == "[" else _PLAIN
         yield from style.read(turn, opener)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
-from .offered import Offered, typed
-from .raw_value import Frame, raw_value
-from .reader import Steps, Truncated, terminals
-from .style import StyleBase, Turn
+from .offered import OfferedTools, typed
+from .raw_value import ValueTags, raw_value
+from .reader import Parsing, Truncated, terminals
+from .style import ParseContext, StyleBase
 
 __all__ = ["NamedCalls"]
 
@@ -17,10 +17,10 @@ __all__ = ["NamedCalls"]
 class NamedCalls(StyleBase, frozen=True):
     """One call per turn; one line break on each side of a value belongs to its tags."""
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:
         return tuple(f"<{name}>" for name in offered.names)
 
-    def read(self, turn: Turn, opener: str) -> Steps[None]:
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         name = opener[1:-1]
         turn.start_call(name)
         try:
@@ -30,7 +30,7 @@ class NamedCalls(StyleBase, frozen=True):
             raise
         turn.writer.end_object("complete", turn.reader.position)
 
-    def _arguments(self, turn: Turn, name: str) -> Steps[None]:
+    def _arguments(self, turn: ParseContext, name: str) -> Parsing[None]:
         reader = turn.reader
         left = list(turn.offered.keys(name) or ())
         closing = f"</{name}>"
@@ -49,30 +49,30 @@ class NamedCalls(StyleBase, frozen=True):
             else:
                 yield from self._nonsense(turn, tags)
 
-    def _stopped(self, turn: Turn, name: str, closing: str, left: list[str]) -> bool:
+    def _stopped(self, turn: ParseContext, name: str, closing: str, left: list[str]) -> bool:
         """Return whether generation ended at the stop sequence, or directly before it."""
         reader = turn.reader
         given = {key for key in turn.offered.keys(name) or () if key not in left}
         cut = reader.ended and reader.finished and closing.startswith(reader.text[reader.at :])
-        return cut and turn.offered.satisfied(name, given)
+        return cut and turn.offered.has_required(name, given)
 
-    def _nonsense(self, turn: Turn, tags: tuple[str, ...]) -> Steps[None]:
+    def _nonsense(self, turn: ParseContext, tags: tuple[str, ...]) -> Parsing[None]:
         """Skip and report text that is not an argument of this tool."""
         reader = turn.reader
         pieces: list[str] = []
         found = yield from reader.until(terminals(*tags), pieces.append)
         if pieces:
-            turn.writer.note("malformed", reader.position, f"{''.join(pieces)[:200]!r} is not an argument")
+            turn.writer.add_diagnostic("malformed", reader.position, f"{''.join(pieces)[:200]!r} is not an argument")
         if found is None:
             raise Truncated("the text ends between two arguments")
         reader.unread(found)
 
-    def _argument(self, turn: Turn, name: str, key: str, left: list[str]) -> Steps[None]:
+    def _argument(self, turn: ParseContext, name: str, key: str, left: list[str]) -> Parsing[None]:
         reader, writer = turn.reader, turn.writer
         yield from reader.one_of(("\r\n", "\n"))
         others = tuple(f"<{other}>" for other in left)
         # Parameters have common names (<path>, <title>): such a tag inside a value does not end it.
-        frame = Frame(f"</{key}>", f"<{name}>", others, f"</{name}>", newline=True, eager=True, implicit=False)
+        frame = ValueTags(f"</{key}>", f"<{name}>", others, f"</{name}>", newline=True, eager=True, implicit=False)
         types = turn.offered.types(name, key)
         streams = types == frozenset({"string"})
         pieces: list[str] = []

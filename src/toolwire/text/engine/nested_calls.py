@@ -8,10 +8,10 @@ from typing import Any
 from ...ir.parts import ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps
-from .offered import Offered, child, typed, types_of
-from .reader import Malformed, Steps, Truncated, terminals
-from .style import StyleBase, Turn
-from .writer import Writer
+from .offered import OfferedTools, child, typed, types_of
+from .reader import Malformed, Parsing, Truncated, terminals
+from .style import ParseContext, StyleBase
+from .writer import EventBuilder
 
 __all__ = ["NestedCalls"]
 
@@ -27,10 +27,10 @@ class NestedCalls(StyleBase, frozen=True):
     section: str = "tool_call"
     call: str = "invoke"
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return (f"{self.mark}<{self.section}>",)
 
-    def read(self, turn: Turn, opener: str) -> Steps[None]:  # required by the protocol
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:  # required by the protocol
         reader = turn.reader
         opening, closing = f'{self.mark}<{self.call} name="', f"{self.mark}</{self.section}>"
         yield from reader.spaces()
@@ -47,7 +47,7 @@ class NestedCalls(StyleBase, frozen=True):
             turn.writer.text(skipped)
             turn.unclosed(closing)
 
-    def _call(self, turn: Turn) -> Steps[None]:
+    def _call(self, turn: ParseContext) -> Parsing[None]:
         reader, writer = turn.reader, turn.writer
         name, end = yield from reader.word(terminals('">', "<", "\n"))
         if end is None:
@@ -65,14 +65,14 @@ class NestedCalls(StyleBase, frozen=True):
             writer.end_object("truncated", reader.position)
             raise
         except Malformed as error:
-            writer.note("malformed", reader.position, str(error))
+            writer.add_diagnostic("malformed", reader.position, str(error))
             writer.end_object("invalid", reader.position)
             yield from reader.until(terminals(f"{self.mark}</{self.call}>"), _drop)
             return
         writer.end_object("complete", reader.position)
 
-    def _argument(self, turn: Turn, key: str, schema: Object) -> Steps[None]:
-        told = _Told(turn.writer, key, streams=types_of(child(schema, key, schema), schema) == _TEXT)
+    def _argument(self, turn: ParseContext, key: str, schema: Object) -> Parsing[None]:
+        told = _ArgumentOutput(turn.writer, key, streams=types_of(child(schema, key, schema), schema) == _TEXT)
         try:
             value = yield from self._value(turn, key, child(schema, key, schema), schema, told)
         except Malformed:
@@ -80,7 +80,7 @@ class NestedCalls(StyleBase, frozen=True):
             raise
         told.end(value)
 
-    def _tag(self, turn: Turn) -> Steps[str]:
+    def _tag(self, turn: ParseContext) -> Parsing[str]:
         """Read the next tag, without its brackets."""
         yield from turn.reader.spaces()
         yield from turn.reader.expect(f"{self.mark}<")
@@ -90,8 +90,8 @@ class NestedCalls(StyleBase, frozen=True):
         return tag
 
     def _value(
-        self, turn: Turn, key: str, schema: Any, root: Any, told: _Told | None = None, depth: int = 0
-    ) -> Steps[JSON]:
+        self, turn: ParseContext, key: str, schema: Any, root: Any, told: _ArgumentOutput | None = None, depth: int = 0
+    ) -> Parsing[JSON]:
         if depth > _DEPTH:
             raise Malformed(f"nested more than {_DEPTH} levels deep")
         pieces: list[str] = []
@@ -141,10 +141,10 @@ class NestedCalls(StyleBase, frozen=True):
         return f"{self.mark}<{key}>{inner}{self.mark}</{key}>"
 
 
-class _Told:
+class _ArgumentOutput:
     """Emit an argument: a string from its first character on, any other value when it is complete."""
 
-    def __init__(self, writer: Writer, key: str, *, streams: bool) -> None:
+    def __init__(self, writer: EventBuilder, key: str, *, streams: bool) -> None:
         self.writer = writer
         self.key = key
         self.streams = streams

@@ -11,7 +11,7 @@ from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
 from ...stream.strict import parse
 
-__all__ = ["ANY", "Offered", "Types", "child", "type_of", "typed", "types_of"]
+__all__ = ["ANY", "OfferedTools", "Types", "child", "type_of", "typed", "types_of"]
 
 Types = frozenset[str]
 ANY: Types = frozenset()
@@ -29,7 +29,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,300}").fullmatch
 _NOTHING: JSON = object()  # a sentinel, never returned to callers
 
 
-class Offered:
+class OfferedTools:
     """Look up names and keys of the offered tools; without tools, everything is possible."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
@@ -43,7 +43,7 @@ class Offered:
     def names(self) -> list[str]:
         return list(self._schemas)
 
-    def knows(self, name: str) -> bool:
+    def includes(self, name: str) -> bool:
         return not self._schemas or name in self._schemas
 
     def schema(self, name: str) -> Object:
@@ -63,7 +63,7 @@ class Offered:
         known = self.keys(name)
         return known is None or key in known
 
-    def satisfied(self, name: str, given: set[str]) -> bool:
+    def has_required(self, name: str, given: set[str]) -> bool:
         """Return whether all required parameters are given."""
         required = self.schema(name).get("required")
         return set(required if isinstance(required, list) else ()) <= given

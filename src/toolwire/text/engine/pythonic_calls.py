@@ -9,9 +9,9 @@ from ...ir.parts import ToolCall
 from ...ir.text import dumps
 from .json_calls import JsonCalls
 from .literal import PYTHON, literal, write_literal
-from .offered import Offered
-from .reader import Malformed, Steps, Truncated, terminals
-from .style import StyleBase, Turn
+from .offered import OfferedTools
+from .reader import Malformed, Parsing, Truncated, terminals
+from .style import ParseContext, StyleBase
 
 __all__ = ["PythonicCalls"]
 
@@ -31,16 +31,16 @@ class PythonicCalls(StyleBase, frozen=True):
     separator: str = ", "
     write_open: bool = True
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return self.open
 
-    def weak(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
+    def weak(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return ("[",) if self.bare else ()
 
-    def inline(self, offered: Offered) -> tuple[str, ...]:
+    def inline(self, offered: OfferedTools) -> tuple[str, ...]:
         return self.weak(offered)
 
-    def read(self, turn: Turn, opener: str) -> Steps[None]:
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         reader = turn.reader
         weak = opener == "["
         yield from reader.spaces()
@@ -60,14 +60,14 @@ class PythonicCalls(StyleBase, frozen=True):
         if not weak:
             yield from self._close(turn)
 
-    def _is_json(self, turn: Turn, *, bracket: bool) -> Steps[bool]:
+    def _is_json(self, turn: ParseContext, *, bracket: bool) -> Parsing[bool]:
         yield from turn.reader.spaces()
         if (yield from turn.reader.peek()) != "{":
             return False
         yield from JsonCalls(self.open, self.close, array=True).read_objects(turn, array=bracket)
         return True
 
-    def _calls(self, turn: Turn, *, weak: bool) -> Steps[None]:
+    def _calls(self, turn: ParseContext, *, weak: bool) -> Parsing[None]:
         """Read calls up to the closing bracket, or up to the closing token around them."""
         reader = turn.reader
         while True:
@@ -88,17 +88,17 @@ class PythonicCalls(StyleBase, frozen=True):
         if found is None and weak:
             turn.unclosed("the bracket after the calls")
 
-    def _no_name(self, turn: Turn) -> Steps[bool]:
+    def _no_name(self, turn: ParseContext) -> Parsing[bool]:
         following = yield from turn.reader.peek()
         return not (following.isalpha() or following == "_")
 
-    def _call(self, turn: Turn, *, weak: bool) -> Steps[None]:
+    def _call(self, turn: ParseContext, *, weak: bool) -> Parsing[None]:
         reader = turn.reader
         name, end = yield from reader.word(terminals(*_NAME_ENDS), 128)
         name = name.strip()
         if end is None and (not name or _NAME(name)):
             raise Truncated("the text ends inside a call's name")
-        if end != "(" or not _NAME(name) or (weak and not turn.offered.knows(name)):
+        if end != "(" or not _NAME(name) or (weak and not turn.offered.includes(name)):
             reader.unread(end or "")
             raise Malformed(f"{name!r} is not a call")
         turn.start_call(name)
@@ -108,13 +108,13 @@ class PythonicCalls(StyleBase, frozen=True):
             turn.writer.end_object("truncated", reader.position)
             raise
         except Malformed as error:
-            turn.writer.note("malformed", reader.position, str(error))
+            turn.writer.add_diagnostic("malformed", reader.position, str(error))
             turn.writer.end_object("invalid", reader.position)
             yield from self._skip_rest(turn)
             return
         turn.writer.end_object("complete", reader.position)
 
-    def _arguments(self, turn: Turn, name: str) -> Steps[None]:
+    def _arguments(self, turn: ParseContext, name: str) -> Parsing[None]:
         reader = turn.reader
         given = 0
         yield from reader.spaces()
@@ -133,7 +133,7 @@ class PythonicCalls(StyleBase, frozen=True):
             given += 1
             yield from reader.spaces()
 
-    def _unpacked(self, turn: Turn) -> Steps[None]:
+    def _unpacked(self, turn: ParseContext) -> Parsing[None]:
         """Read `**{…}`: keys that are not identifiers."""
         found = yield from literal(turn.reader, PYTHON, _nowhere)
         if not isinstance(found, dict):
@@ -143,7 +143,7 @@ class PythonicCalls(StyleBase, frozen=True):
             turn.writer.json(dumps(value))
             turn.writer.end_argument(key, value)
 
-    def _key(self, turn: Turn, name: str, given: int) -> Steps[str]:
+    def _key(self, turn: ParseContext, name: str, given: int) -> Parsing[str]:
         """Read `key=`; for a positional argument, return the tool's parameter at that position."""
         reader = turn.reader
         first = yield from reader.peek()
@@ -159,13 +159,13 @@ class PythonicCalls(StyleBase, frozen=True):
             raise Malformed("an argument has no name")
         return keys[given]
 
-    def _skip_rest(self, turn: Turn) -> Steps[None]:
+    def _skip_rest(self, turn: ParseContext) -> Parsing[None]:
         rest: list[str] = []
         found = yield from turn.reader.until(terminals("\n", *self.close, "]"), rest.append)
         if found is not None:
             turn.reader.unread(found)
 
-    def _close(self, turn: Turn) -> Steps[None]:
+    def _close(self, turn: ParseContext) -> Parsing[None]:
         if self.close:
             yield from turn.close(self.close)
 

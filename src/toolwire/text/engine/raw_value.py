@@ -12,17 +12,17 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from ...ir.value import Value
-from .reader import Reader, Steps, terminals
+from .reader import Parsing, Reader, terminals
 
-__all__ = ["LOOKAHEAD", "Frame", "KeyTest", "raw_value"]
+__all__ = ["LOOKAHEAD", "KeyTest", "ValueTags", "raw_value"]
 
 LOOKAHEAD = 512
-Answer: TypeAlias = bool | None  # None: more text is needed
+Decision: TypeAlias = bool | None  # None: more text is needed
 
 _spaces = re.compile(r"[ \t\r\n]*").match
 
 
-class Frame(Value, frozen=True):
+class ValueTags(Value, frozen=True):
     """The tags around a value. `eager`: the end of a call is accepted at once, for formats that stop there."""
 
     value_close: str
@@ -41,11 +41,11 @@ class Frame(Value, frozen=True):
         return (*(f"\r\n{tag}" for tag in bare), *(f"\n{tag}" for tag in bare), *bare) if self.newline else bare
 
 
-KeyTest: TypeAlias = Callable[[str, int, bool], Answer]
+KeyTest: TypeAlias = Callable[[str, int, bool], Decision]
 """(text, at, surely): whether the tag opened before `at` is an argument. `surely`: only if the tool has it."""
 
 
-def raw_value(reader: Reader, frame: Frame, is_key: KeyTest, sink: Callable[[str], object]) -> Steps[bool]:
+def raw_value(reader: Reader, frame: ValueTags, is_key: KeyTest, sink: Callable[[str], object]) -> Parsing[bool]:
     """Pass on the value and read its closer, but leave an implicit one (the next tag). Return False if there is none.
 
     Inside a call that is quoted in the value, a tag is accepted only if it certainly belongs to the outer call.
@@ -66,7 +66,7 @@ def raw_value(reader: Reader, frame: Frame, is_key: KeyTest, sink: Callable[[str
             quoted += 1
             sink(reader.take_to(end))
             continue
-        answer = _Look(reader, end, frame, is_key, quoted > 0).counts(tag)
+        answer = _Lookahead(reader, end, frame, is_key, quoted > 0).closes_value(tag)
         if answer is None:
             yield
         elif answer:
@@ -77,7 +77,7 @@ def raw_value(reader: Reader, frame: Frame, is_key: KeyTest, sink: Callable[[str
             sink(reader.take_to(safe + 1))
 
 
-class _Look:
+class _Lookahead:
     """Decisions about the LOOKAHEAD characters after a closer, independent of the chunking.
 
     The end of the text counts as any tag if the model stopped by itself, and as none if the text is truncated.
@@ -85,7 +85,7 @@ class _Look:
 
     __slots__ = ("at_end", "frame", "full", "is_key", "quoted", "text")
 
-    def __init__(self, reader: Reader, at: int, frame: Frame, is_key: KeyTest, quoted: bool) -> None:
+    def __init__(self, reader: Reader, at: int, frame: ValueTags, is_key: KeyTest, quoted: bool) -> None:
         self.text = reader.text[at : at + LOOKAHEAD]
         self.full = len(self.text) == LOOKAHEAD
         self.at_end = reader.finished if reader.ended else None
@@ -93,12 +93,12 @@ class _Look:
         self.is_key = is_key
         self.quoted = quoted
 
-    def counts(self, tag: str) -> Answer:
+    def closes_value(self, tag: str) -> Decision:
         """Return whether `tag` closes the value, or None if more text is needed."""
         answer = self._counts(tag)
         return False if answer is None and (self.full or self.at_end is not None) else answer
 
-    def _counts(self, tag: str) -> Answer:
+    def _counts(self, tag: str) -> Decision:
         frame = self.frame
         if tag == frame.value_close:
             return self._goes_on()
@@ -108,7 +108,7 @@ class _Look:
             return self._followed_by((frame.section_close,))
         return self._followed_by((frame.section_open,) if frame.section_open else ())
 
-    def _goes_on(self) -> Answer:
+    def _goes_on(self) -> Decision:
         """Return whether another argument or the end of the call follows the closer."""
         frame = self.frame
         at = _skip(self.text, 0)
@@ -122,7 +122,7 @@ class _Look:
             return True
         return self._unless_cut(at, (*frame.key_opens, frame.call_close, frame.section_close))
 
-    def _leaves(self, at: int) -> Answer:
+    def _leaves(self, at: int) -> Decision:
         """Return whether the text after the end of the call is outside a value that quotes the call."""
         at = _skip(self.text, at)
         inside = (self.frame.value_close, *self.frame.key_opens, self.frame.call_close)
@@ -130,18 +130,18 @@ class _Look:
             return False
         return self._open_end() if self._may_become(at, inside) else True
 
-    def _ends(self, at: int) -> Answer:
+    def _ends(self, at: int) -> Decision:
         """Return whether the end of all calls or another call follows, so that it was not the end of a quoted call."""
         frame = self.frame
         at = _skip(self.text, at)
         outside = tuple(filter(None, (frame.section_close, frame.section_open, frame.call_open)))
         return True if self.text.startswith(outside, at) else self._unless_cut(at, outside)
 
-    def _followed_by(self, tags: tuple[str, ...]) -> Answer:
+    def _followed_by(self, tags: tuple[str, ...]) -> Decision:
         at = _skip(self.text, 0)
         return True if tags and self.text.startswith(tags, at) else self._unless_cut(at, tags)
 
-    def _unless_cut(self, at: int, tags: tuple[str, ...]) -> Answer:
+    def _unless_cut(self, at: int, tags: tuple[str, ...]) -> Decision:
         """Return False if none of `tags` can follow; None while one may."""
         return self._open_end() if self._may_become(at, tags) else False
 
@@ -149,7 +149,7 @@ class _Look:
         rest = self.text[at : at + LOOKAHEAD]
         return not rest or any(tag.startswith(rest) for tag in tags)
 
-    def _open_end(self) -> Answer:
+    def _open_end(self) -> Decision:
         return None if self.full else self.at_end
 
 

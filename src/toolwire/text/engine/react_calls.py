@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
 from .envelope import arguments
-from .offered import Offered, typed
-from .reader import Malformed, Steps, Truncated, terminals
-from .style import StyleBase, Turn
+from .offered import OfferedTools, typed
+from .reader import Malformed, Parsing, Truncated, terminals
+from .style import ParseContext, StyleBase
 
 __all__ = ["ReactCalls"]
 
@@ -27,13 +27,13 @@ _ENDS = ("\nObservation:", "\nThought:", "\nAction:", "\nFinal Answer:")
 class ReactCalls(StyleBase, frozen=True):
     """Input that is not a JSON object is the tool's only argument."""
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return tuple(f"\n{line}" for line in _LINES)
 
-    def weak(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
+    def weak(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return _LINES
 
-    def read(self, turn: Turn, opener: str) -> Steps[None]:
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         reader, writer = turn.reader, turn.writer
         line = opener.strip()
         if line == _ACTION:
@@ -48,7 +48,7 @@ class ReactCalls(StyleBase, frozen=True):
                 reader.unread(end)
             writer.end_item()
 
-    def _action(self, turn: Turn) -> Steps[None]:
+    def _action(self, turn: ParseContext) -> Parsing[None]:
         reader = turn.reader
         name, end = yield from reader.word(terminals("\n"))
         if end is None:
@@ -66,7 +66,7 @@ class ReactCalls(StyleBase, frozen=True):
         else:
             yield from self._plain(turn, name)
 
-    def _plain(self, turn: Turn, name: str) -> Steps[None]:
+    def _plain(self, turn: ParseContext, name: str) -> Parsing[None]:
         """Read the text up to the end of the input, as the only argument of the tool."""
         reader, writer = turn.reader, turn.writer
         pieces: list[str] = []
@@ -86,7 +86,7 @@ class ReactCalls(StyleBase, frozen=True):
         elif not text:
             writer.end_object("complete", reader.position)
         else:
-            writer.args(text)
+            writer.add_json_arguments(text)
             writer.end_json(reader.position)
 
     def write(self, calls: Sequence[ToolCall]) -> str:

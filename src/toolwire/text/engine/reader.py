@@ -12,10 +12,10 @@ from collections.abc import Callable, Generator, Iterable
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
-__all__ = ["Malformed", "Reader", "Steps", "Terminals", "Truncated", "terminals"]
+__all__ = ["Malformed", "Parsing", "Reader", "Terminals", "Truncated", "terminals"]
 
 T = TypeVar("T")
-Steps: TypeAlias = Generator[None, None, T]
+Parsing: TypeAlias = Generator[None, None, T]
 """A generator that yields when it needs more text and returns a T."""
 
 _space = re.compile(r"[ \t\r\n]*").match
@@ -131,13 +131,13 @@ class Reader:
         self.at = stop
         return piece
 
-    def peek(self, count: int = 1) -> Steps[str]:
+    def peek(self, count: int = 1) -> Parsing[str]:
         """Return the next `count` characters without reading them; fewer only at the end."""
         while len(self.text) - self.at < count and not self.ended:
             yield
         return self.text[self.at : self.at + count]
 
-    def spaces(self) -> Steps[str]:
+    def spaces(self) -> Parsing[str]:
         """Read all white space."""
         pieces = []
         while True:
@@ -147,7 +147,7 @@ class Reader:
                 return "".join(pieces)
             yield
 
-    def one_of(self, literals: tuple[str, ...]) -> Steps[str | None]:
+    def one_of(self, literals: tuple[str, ...]) -> Parsing[str | None]:
         """Read the longest of `literals` that comes next. Return None, and read nothing, if none does.
 
         A partial literal at the end of the text does not match.
@@ -163,7 +163,7 @@ class Reader:
                 return found
             yield
 
-    def expect(self, *literals: str) -> Steps[str]:
+    def expect(self, *literals: str) -> Parsing[str]:
         """Read one of `literals`, or raise Malformed or Truncated."""
         found = yield from self.one_of(literals)
         if found is None:
@@ -172,7 +172,7 @@ class Reader:
             raise (Truncated if cut else Malformed)(f"expected {' or '.join(literals)}")
         return found
 
-    def until(self, terminals: Terminals, sink: Callable[[str], object]) -> Steps[str | None]:
+    def until(self, terminals: Terminals, sink: Callable[[str], object]) -> Parsing[str | None]:
         """Pass on the text before the first terminal; read and return the terminal, or None at the end."""
         while True:
             safe, found = terminals.next(self.text, self.at, ended=self.ended)
@@ -185,7 +185,7 @@ class Reader:
                 return None
             yield
 
-    def word(self, terminals: Terminals, limit: int = 256) -> Steps[tuple[str, str | None]]:
+    def word(self, terminals: Terminals, limit: int = 256) -> Parsing[tuple[str, str | None]]:
         """Read a short text and the terminal after it: a name, a key, a header."""
         pieces: list[str] = []
         left = limit

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
 from .envelope import arguments
-from .offered import Offered
-from .reader import Malformed, Steps, Truncated, terminals
-from .style import StyleBase, Turn
+from .offered import OfferedTools
+from .reader import Malformed, Parsing, Truncated, terminals
+from .style import ParseContext, StyleBase
 
 __all__ = ["RecipientCalls"]
 
@@ -21,13 +21,13 @@ _NAME = re.compile(r"[\w.:/-]+").fullmatch
 class RecipientCalls(StyleBase, frozen=True):
     """`>>>NAME`, a line break, JSON."""
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return (_OPEN,)
 
-    def weak(self, offered: Offered) -> tuple[str, ...]:
+    def weak(self, offered: OfferedTools) -> tuple[str, ...]:
         return tuple(f"{name}\n" for name in (_EVERYBODY, *offered.names))
 
-    def read(self, turn: Turn, opener: str) -> Steps[None]:
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         reader = turn.reader
         name = opener.rstrip("\n")
         if opener == _OPEN:

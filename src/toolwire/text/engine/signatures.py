@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-__all__ = ["SIGNATURES", "foreign_to"]
+__all__ = ["FORMAT_MARKERS", "foreign_markers"]
 
-SIGNATURES: tuple[tuple[str, str], ...] = (
+FORMAT_MARKERS: tuple[tuple[str, str], ...] = (
     ("<tool_call>", "hermes"),
     ("<longcat_tool_call>", "longcat"),
     ("<function_call> {", "granite_20b_fc"),
@@ -47,9 +47,9 @@ SIGNATURES: tuple[tuple[str, str], ...] = (
 
 
 @lru_cache(256)
-def foreign_to(own: tuple[str, ...]) -> tuple[str, ...]:
+def foreign_markers(own: tuple[str, ...]) -> tuple[str, ...]:
     """Return the signatures of other formats that have no meaning in this one."""
-    return tuple(mark for mark, _ in SIGNATURES if not any(_overlap(mark, word) for word in own))
+    return tuple(mark for mark, _ in FORMAT_MARKERS if not any(_overlap(mark, word) for word in own))
 
 
 def _overlap(mark: str, word: str) -> bool:

@@ -7,29 +7,29 @@ from typing import Protocol
 
 from ...ir.parts import ToolCall
 from ...ir.value import Value
-from .offered import Offered
-from .reader import Reader, Steps
-from .writer import Writer
+from .offered import OfferedTools
+from .reader import Parsing, Reader
+from .writer import EventBuilder
 
-__all__ = ["Style", "StyleBase", "Turn"]
+__all__ = ["ParseContext", "Style", "StyleBase"]
 
 
-class Turn:
+class ParseContext:
     """One turn of the model, as passed to a style."""
 
     __slots__ = ("offered", "reader", "writer")
 
-    def __init__(self, reader: Reader, writer: Writer) -> None:
+    def __init__(self, reader: Reader, writer: EventBuilder) -> None:
         self.reader = reader
         self.writer = writer
-        self.offered: Offered = writer.offered
+        self.offered: OfferedTools = writer.offered
 
     def start_call(self, name: str, call_id: str = "") -> None:
         """Start a call: text read so far is no longer restored as text."""
         self.reader.taken = None
         self.writer.start_call(self.offered.resolve(name), self.reader.position, call_id)
 
-    def close(self, closers: tuple[str, ...]) -> Steps[None]:
+    def close(self, closers: tuple[str, ...]) -> Parsing[None]:
         """Read a closer. If there is none, the white space belongs to the text that follows."""
         reader = self.reader
         reader.taken = []
@@ -41,7 +41,7 @@ class Turn:
             self.unclosed(closers[0])
 
     def unclosed(self, what: str) -> None:
-        self.writer.note("unclosed", self.reader.position, f"{what} is missing")
+        self.writer.add_diagnostic("unclosed", self.reader.position, f"{what} is missing")
 
 
 class Style(Protocol):
@@ -52,15 +52,15 @@ class Style(Protocol):
     call.
     """
 
-    def openers(self, offered: Offered) -> tuple[str, ...]: ...
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]: ...
 
-    def weak(self, offered: Offered) -> tuple[str, ...]: ...
+    def weak(self, offered: OfferedTools) -> tuple[str, ...]: ...
 
-    def inline(self, offered: Offered) -> tuple[str, ...]: ...
+    def inline(self, offered: OfferedTools) -> tuple[str, ...]: ...
 
     def closers(self) -> tuple[str, ...]: ...
 
-    def read(self, turn: Turn, opener: str) -> Steps[None]: ...
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]: ...
 
     def write(self, calls: Sequence[ToolCall]) -> str: ...
 
@@ -68,10 +68,10 @@ class Style(Protocol):
 class StyleBase(Value, frozen=True):
     """The common base of most styles, without weak openers."""
 
-    def weak(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
+    def weak(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return ()
 
-    def inline(self, offered: Offered) -> tuple[str, ...]:
+    def inline(self, offered: OfferedTools) -> tuple[str, ...]:
         return ()
 
     def closers(self) -> tuple[str, ...]:

@@ -10,12 +10,12 @@ from typing import Literal
 from ...ir.parts import ToolCall
 from ...ir.pointer import JSON
 from ...ir.text import dumps
-from .envelope import Keys, read_envelope
+from .envelope import CallFields, read_envelope
 from .json_end import json_value
-from .offered import ANY, Offered, Types, type_of, typed
-from .raw_value import Frame, raw_value
-from .reader import Foreign, Malformed, Steps, Truncated, terminals
-from .style import StyleBase, Turn
+from .offered import ANY, OfferedTools, Types, type_of, typed
+from .raw_value import ValueTags, raw_value
+from .reader import Foreign, Malformed, Parsing, Truncated, terminals
+from .style import ParseContext, StyleBase
 
 __all__ = ["TaggedCalls"]
 
@@ -54,12 +54,12 @@ class TaggedCalls(StyleBase, frozen=True):
     one: bool = False  # one call per turn; its closer is the stop sequence
     line: str = "\n"  # the text between tags
 
-    def openers(self, offered: Offered) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         if not self.section_open:
             return (self.call_open,)
         return (self.section_open, self.call_open) if self.bare else (self.section_open,)
 
-    def read(self, turn: Turn, opener: str) -> Steps[None]:
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         reader = turn.reader
         if opener != self.section_open:
             yield from self._call(turn, in_section=False)
@@ -70,7 +70,7 @@ class TaggedCalls(StyleBase, frozen=True):
         if object_follows and not self.json_body:
             raise Foreign(f"expected {self.call_open} after {opener}, got a JSON object")
         if object_follows:
-            yield from read_envelope(turn, Keys(), terminals(self.section_close))
+            yield from read_envelope(turn, CallFields(), terminals(self.section_close))
         else:
             yield from reader.expect(self.call_open)
             yield from self._call(turn, in_section=True)
@@ -89,7 +89,7 @@ class TaggedCalls(StyleBase, frozen=True):
     def closers(self) -> tuple[str, ...]:
         return tuple(filter(None, (self.value_close, self.call_close, self.section_close)))
 
-    def _forgotten_closer(self, turn: Turn) -> Steps[None]:
+    def _forgotten_closer(self, turn: ParseContext) -> Parsing[None]:
         """Read the section's closer after a call whose section opener is missing."""
         if not self.section_close or self.one:
             return
@@ -101,7 +101,7 @@ class TaggedCalls(StyleBase, frozen=True):
         if found is None:
             turn.writer.text(skipped)
 
-    def _call(self, turn: Turn, *, in_section: bool) -> Steps[None]:
+    def _call(self, turn: ParseContext, *, in_section: bool) -> Parsing[None]:
         reader = turn.reader
         if not self.attribute:
             yield from reader.spaces()
@@ -123,7 +123,7 @@ class TaggedCalls(StyleBase, frozen=True):
         if turn.writer.in_call:
             turn.writer.end_object("complete", reader.position)
 
-    def _goes_on(self, turn: Turn, *, in_section: bool) -> Steps[bool]:
+    def _goes_on(self, turn: ParseContext, *, in_section: bool) -> Parsing[bool]:
         """Return whether the text after the name belongs to a call; a sentence that mentions the tag does not."""
         reader = turn.reader
         yield from reader.spaces()
@@ -171,13 +171,13 @@ class TaggedCalls(StyleBase, frozen=True):
 class _Arguments:
     """The arguments of one call."""
 
-    def __init__(self, style: TaggedCalls, turn: Turn, name: str, *, in_section: bool) -> None:
+    def __init__(self, style: TaggedCalls, turn: ParseContext, name: str, *, in_section: bool) -> None:
         self.style = style
         self.turn = turn
         self.name = name
         self.in_section = in_section
         self.given: set[str] = set()
-        self.frame = Frame(
+        self.frame = ValueTags(
             style.value_close,
             style.call_open,
             (style.key_open,),
@@ -188,7 +188,7 @@ class _Arguments:
             eager=style.one,
         )
 
-    def read(self) -> Steps[None]:
+    def read(self) -> Parsing[None]:
         turn = self.turn
         try:
             yield from self._read()
@@ -197,11 +197,11 @@ class _Arguments:
                 turn.writer.end_object("truncated", turn.reader.position)
             raise
         except Malformed as error:
-            turn.writer.note("malformed", turn.reader.position, str(error))
+            turn.writer.add_diagnostic("malformed", turn.reader.position, str(error))
             turn.writer.end_object("invalid", turn.reader.position)
             yield from turn.reader.until(terminals(self.style.call_close), _drop)
 
-    def _read(self) -> Steps[None]:
+    def _read(self) -> Parsing[None]:
         reader, style = self.turn.reader, self.style
         while True:
             yield from reader.spaces()
@@ -213,7 +213,7 @@ class _Arguments:
                 return
             yield from self._argument()
 
-    def _argument(self) -> Steps[None]:
+    def _argument(self) -> Parsing[None]:
         reader, style, writer = self.turn.reader, self.style, self.turn.writer
         ends = terminals(style.key_end, style.value_close, style.call_close, style.key_open)
         head, end = yield from reader.word(ends)
@@ -221,7 +221,7 @@ class _Arguments:
             raise Truncated("the text ends inside an argument's name")
         if end == style.value_close and "=" in head:  # <parameter=key=value</parameter>
             key, _, text = head.partition("=")
-            writer.note("malformed", reader.position, f"the tag of the argument {key!r} is not closed")
+            writer.add_diagnostic("malformed", reader.position, f"the tag of the argument {key!r} is not closed")
             self._whole(key, typed(text, self.turn.offered.types(self.name, key)))
             return
         key = style.key_of(head)
@@ -234,7 +234,7 @@ class _Arguments:
                 reader.unread(end)
             if reader.ended and reader.at == len(reader.text):
                 raise Truncated("the text ends before an argument's value")
-            writer.note("malformed", reader.position, f"the argument {head!r} has no value")
+            writer.add_diagnostic("malformed", reader.position, f"the argument {head!r} has no value")
             return
         yield from self._value(key, self._types(key, head))
         if not key:
@@ -256,7 +256,7 @@ class _Arguments:
             return _TEXT if said == "true" else _NOT_TEXT
         return frozenset({said})
 
-    def _value(self, key: str, types: Types) -> Steps[None]:
+    def _value(self, key: str, types: Types) -> Parsing[None]:
         """Read a value: a string is passed on as it arrives; a value of another type waits for its closer."""
         reader, writer, style = self.turn.reader, self.turn.writer, self.style
         if style.trim:
@@ -294,7 +294,7 @@ class _Arguments:
             return not _NO_NAME(key)
         return bool(key) and not _NO_NAME(key) and key not in self.given and self.turn.offered.may_have(self.name, key)
 
-    def _something_else(self) -> Steps[None]:
+    def _something_else(self) -> Parsing[None]:
         """Handle text that is neither an argument nor the end of the call: a JSON object, a missing closer, or else."""
         reader, writer, style = self.turn.reader, self.turn.writer, self.style
         if style.json_body and (yield from reader.peek()) == "{":
@@ -303,7 +303,7 @@ class _Arguments:
         rest = reader.text[reader.at :]
         if reader.ended and style.call_close.startswith(rest):
             reader.take_to(len(reader.text))
-            if style.one and reader.finished and self.turn.offered.satisfied(self.name, self.given):
+            if style.one and reader.finished and self.turn.offered.has_required(self.name, self.given):
                 self.turn.unclosed(style.call_close)  # stopped at its stop sequence
                 return
             raise Truncated("the text ends between two arguments")
@@ -316,15 +316,15 @@ class _Arguments:
             return
         nonsense: list[str] = []
         end = yield from reader.until(terminals(style.call_close, self.frame.section_close), nonsense.append)
-        writer.note("malformed", reader.position, f"{''.join(nonsense)[:200]!r} is not an argument")
+        writer.add_diagnostic("malformed", reader.position, f"{''.join(nonsense)[:200]!r} is not an argument")
         writer.end_object("invalid", reader.position)
         if end is not None and end == self.frame.section_close:
             reader.unread(end)
 
-    def _json(self) -> Steps[None]:
+    def _json(self) -> Parsing[None]:
         reader, writer = self.turn.reader, self.turn.writer
         try:
-            yield from json_value(reader, writer.args)
+            yield from json_value(reader, writer.add_json_arguments)
         except Truncated:
             writer.end_json(reader.position, cut=True)
             raise

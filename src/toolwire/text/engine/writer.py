@@ -28,9 +28,9 @@ from ...ir.text import dumps, escape
 from ...ir.value import Value
 from ...stream.scanner import Scanner
 from ...stream.strict import parse, parse_arguments
-from .offered import Offered
+from .offered import OfferedTools
 
-__all__ = ["Diagnostic", "DiagnosticCode", "Writer"]
+__all__ = ["Diagnostic", "DiagnosticCode", "EventBuilder"]
 
 DiagnosticCode: TypeAlias = Literal[
     "malformed",
@@ -50,8 +50,8 @@ _MOST_NOTES = 100
 """More notes add no information, and a hostile text could cause one for each of its tags."""
 
 
-_Item: TypeAlias = Literal["", "text", "reasoning"]
-_State: TypeAlias = tuple[int, int, _Item, int, list[str], int]
+_ItemKind: TypeAlias = Literal["", "text", "reasoning"]
+_State: TypeAlias = tuple[int, int, _ItemKind, int, list[str], int]
 
 
 class Diagnostic(Value, frozen=True):
@@ -62,10 +62,10 @@ class Diagnostic(Value, frozen=True):
     detail: str
 
 
-class Writer:
+class EventBuilder:
     """Collect events; `take` returns them."""
 
-    def __init__(self, offered: Offered, first_call: int) -> None:
+    def __init__(self, offered: OfferedTools, first_call: int) -> None:
         self.offered = offered
         self.diagnostics: list[Diagnostic] = []
         self.calls = 0
@@ -74,7 +74,7 @@ class Writer:
         self._events: list[Event] = []
         self._items = 0
         self._key = -1
-        self._open: _Item = ""
+        self._open: _ItemKind = ""
         self._space: list[str] = []
         self._raw: list[str] = []
         self._scanner: Scanner | None = None
@@ -109,7 +109,7 @@ class Writer:
         del self.diagnostics[notes:]
         self._held = None
 
-    def note(self, code: DiagnosticCode, position: int, detail: str) -> None:
+    def add_diagnostic(self, code: DiagnosticCode, position: int, detail: str) -> None:
         if len(self.diagnostics) < _MOST_NOTES:
             self.diagnostics.append(Diagnostic(code, position, detail))
 
@@ -141,13 +141,13 @@ class Writer:
         self._end_item()
 
     def start_call(self, name: str, position: int, call_id: str = "") -> None:
-        """Start a call whose arguments follow as JSON text (`args`), or one by one (`begin_argument`)."""
+        """Start a call whose arguments follow as JSON text (`add_json_arguments`), or one by one (`begin_argument`)."""
         self._end_item()
         self._space.clear()
         self._key = self._next_key()
         self.in_call = True
-        if not self.offered.knows(name):
-            self.note("unknown_tool", position, f"unknown tool {name!r}")
+        if not self.offered.includes(name):
+            self.add_diagnostic("unknown_tool", position, f"unknown tool {name!r}")
         self._events.append(CallStart(self._key, call_id or f"call{self._first_call + self.calls:05d}", name))
         self.calls += 1
         self._raw = []
@@ -155,11 +155,11 @@ class Writer:
         self._flaw = ""
         self._scanner = None
 
-    def spoil(self, flaw: str) -> None:
+    def mark_invalid(self, flaw: str) -> None:
         """Mark the call as invalid, whatever follows."""
         self._flaw = self._flaw or flaw
 
-    def args(self, piece: str) -> None:
+    def add_json_arguments(self, piece: str) -> None:
         """Write more of the arguments as JSON text."""
         if self._scanner is None:
             self._scanner = Scanner()
@@ -184,7 +184,7 @@ class Writer:
     def begin_argument(self, key: str) -> None:
         """Begin an argument of an object that the writer serialises."""
         if key in self._arguments:
-            self.spoil("an argument is given twice")
+            self.mark_invalid("an argument is given twice")
         self._delta(("," if self._raw else "{") + dumps(key) + ":")
 
     def json(self, piece: str) -> None:
@@ -205,7 +205,7 @@ class Writer:
 
         An invalid call stays unclosed, for clients that use its text.
         """
-        state = self._judged(state, position)
+        state = self._final_state(state, position)
         if state == "complete":
             self._delta("}" if self._raw else "{}")
         elif state == "invalid" and not self._raw:
@@ -222,7 +222,7 @@ class Writer:
             arguments, state = None, "truncated"
         elif state == "truncated":
             state = "invalid"
-        state = self._judged(state, position)
+        state = self._final_state(state, position)
         self._end_call(CallEnd(self._key, arguments if state == "complete" else None, raw, state), position)
 
     def end(self) -> None:
@@ -234,17 +234,17 @@ class Writer:
             self._events += (TextStart(self._key), TextDelta.of(self._key, "".join(self._space)))
         self._end_item()
 
-    def _judged(self, state: CallState, position: int) -> CallState:
+    def _final_state(self, state: CallState, position: int) -> CallState:
         if not self._flaw or state != "complete":
             return state
-        self.note("invalid_arguments", position, self._flaw)
+        self.add_diagnostic("invalid_arguments", position, self._flaw)
         return "invalid"
 
     def _end_call(self, end: CallEnd, position: int) -> None:
         if end.state == "truncated":
-            self.note("truncated", position, "the text ends inside a call")
+            self.add_diagnostic("truncated", position, "the text ends inside a call")
         elif end.state == "invalid" and not self._flaw:
-            self.note("invalid_arguments", position, "the arguments are not a JSON object")
+            self.add_diagnostic("invalid_arguments", position, "the arguments are not a JSON object")
         self._events.append(end)
         self.in_call = False
 

@@ -14,13 +14,13 @@ from ...ir.request import Request
 from ...ir.response import Fault
 from ...ir.tools import Tool
 from ..protocol import Capabilities, Encoded, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
-from ..shape import each
+from ..shape import decode_list
 from . import fault, request
 from .blocks import NAME, PROVIDER
 from .limits import SIGNATURES
-from .places import SIGNS, locator
+from .places import DETECTION, locator
 from .response import decode_response, encode_response
-from .tools import discovered, read_tool, write_tool
+from .tools import read_discovered_tools, read_tool, write_tool
 
 __all__ = ["CODEC", "Anthropic"]
 
@@ -31,7 +31,7 @@ class Anthropic:
     dialect = "anthropic"
     terminal = rb'"type": ?"message_stop"'
     conversation = "messages"
-    signs = SIGNS
+    detection = DETECTION
     limits = Limits(
         name=r"[a-zA-Z0-9_-]+",
         name_length=128,
@@ -97,7 +97,7 @@ class Anthropic:
         return MessagesStreamEncoder(canonical)
 
     def decode_tools(self, declarations: list[JSON]) -> tuple[Tool, ...]:
-        return tuple(each({"tools": declarations}, "tools", read_tool))
+        return tuple(decode_list({"tools": declarations}, "tools", read_tool))
 
     def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]:
         losses = Losses()
@@ -105,7 +105,7 @@ class Anthropic:
         return [tool for tool in written if tool is not None], losses
 
     def list_tools(self, body: JSON) -> tuple[Tool, ...]:
-        return discovered(body)
+        return read_discovered_tools(body)
 
 
 _OLD = Anthropic("2023-06-01", system_anywhere=False)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Artefact, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, what_is
+from ...ir.parts import Artefact, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, part_label
 from ...ir.pointer import JSON, Object
-from ..media import left_out
-from ..shape import boolean, each, finish, leftover, obj, optional_string, string, wrong
-from ..structured import in_words
+from ..media import media_placeholder
+from ..shape import as_object, boolean, decode_list, optional_string, read_extra, string, write_extra, wrong_type
+from ..structured import structured_as_text
 
 __all__ = ["NAME", "PROVIDER", "read_block", "read_blocks", "read_cache", "write_block", "write_blocks", "write_cache"]
 
@@ -46,8 +46,8 @@ def read_blocks(raw: Object, form: Object, read: Callable[[JSON], Part] | None =
         form[":content"] = "null" if "content" in raw else "absent"
         return []
     if type(value) is not list:
-        raise wrong("a string or an array of blocks", value, "content")
-    parts = each(raw, "content", read or read_block)
+        raise wrong_type("a string or an array of blocks", value, "content")
+    parts = decode_list(raw, "content", read or read_block)
     if len(parts) < 2 and not (parts and needs_list(parts[0])):
         form[":content"] = "list"
     return parts
@@ -59,7 +59,7 @@ def needs_list(part: Part) -> bool:
 
 
 def read_block(raw: JSON) -> Part:
-    kind = obj(raw).get("type")
+    kind = as_object(raw).get("type")
     if kind == "tool_use":
         return _read_call(raw)
     if kind == "tool_result":
@@ -67,13 +67,13 @@ def read_block(raw: JSON) -> Part:
     if kind == "text":
         if len(raw) == 2:
             return Text(string(raw, "text"))
-        extra = leftover(raw, _TEXT, NAME)
+        extra = read_extra(raw, _TEXT, NAME)
         return Text(string(raw, "text"), read_cache(raw, extra), (), extra)
     if kind == "thinking":
         return _read_thinking(raw)
     if kind == "redacted_thinking":
         artefact = Artefact(PROVIDER, "redacted", string(raw, "data"))
-        return Reasoning("", (), (artefact,), leftover(raw, ("type", "data"), NAME))
+        return Reasoning("", (), (artefact,), read_extra(raw, ("type", "data"), NAME))
     if kind == "image" or kind == "document":
         return _read_media(raw, kind)
     return Opaque(NAME, string(raw, "type"), raw)
@@ -82,7 +82,7 @@ def read_block(raw: JSON) -> Part:
 def _read_thinking(raw: Object) -> Reasoning:
     signature = optional_string(raw, "signature")
     artefacts = (Artefact(PROVIDER, "signature", signature),) if signature else ()
-    extra = leftover(raw, ("type", "thinking", "signature"), NAME)
+    extra = read_extra(raw, ("type", "thinking", "signature"), NAME)
     if not signature:  # servers that only imitate this wire may not sign
         extra[_FORM] = {**extra.get(_FORM, {}), ":signature": "absent"}
     return Reasoning(string(raw, "thinking"), (), artefacts, extra)
@@ -94,8 +94,8 @@ def _read_call(raw: Object) -> ToolCall:
         if len(raw) == 4 and type(call_id) is str and type(name) is str:
             return ToolCall(call_id, name, arguments)
     elif arguments is not None:
-        raise wrong("an object", arguments, "input")
-    extra = leftover(raw, _CALL, NAME)
+        raise wrong_type("an object", arguments, "input")
+    extra = read_extra(raw, _CALL, NAME)
     if arguments is None:
         arguments = {}
         extra[_FORM] = {**extra.get(_FORM, {}), ":input": "absent"}  # or null, which stays in the form
@@ -121,7 +121,7 @@ def _read_any_result(raw: Object) -> ToolResult:
     except ProtocolError as error:
         raise error if "/content" in error.pointer else error.within("content") from None
     is_error = boolean(raw, "is_error")
-    extra = leftover(raw, _RESULT, NAME) if len(raw) > 3 or not parts else {}
+    extra = read_extra(raw, _RESULT, NAME) if len(raw) > 3 or not parts else {}
     cache = read_cache(raw, extra)
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
@@ -131,7 +131,7 @@ def _read_any_result(raw: Object) -> ToolResult:
 
 def _read_result_block(raw: JSON) -> Text | Media | Opaque:
     """Read a block of a tool result. Block types that are parsed only in messages stay opaque."""
-    if obj(raw).get("type") in ("text", "image", "document"):
+    if as_object(raw).get("type") in ("text", "image", "document"):
         part = read_block(raw)
         assert isinstance(part, _CONTENT)
         return part
@@ -139,7 +139,7 @@ def _read_result_block(raw: JSON) -> Text | Media | Opaque:
 
 
 def _read_media(raw: Object, kind: str) -> Part:
-    source = obj(raw.get("source"), "source")
+    source = as_object(raw.get("source"), "source")
     where = source.get("type")
     if where not in ("base64", "url", "file", "text"):
         return Opaque(NAME, kind, raw)
@@ -151,7 +151,7 @@ def _read_media(raw: Object, kind: str) -> Part:
         data, form = b64encode((data or "").encode()).decode(), {":source": "text"}
     elif where == "base64" and media_type not in _WRITTEN[kind]:
         form = {":source": "base64"}
-    extra = leftover(source, _SOURCE, f"{NAME}/source", leftover(raw, _MEDIA, NAME))
+    extra = read_extra(source, _SOURCE, f"{NAME}/source", read_extra(raw, _MEDIA, NAME))
     cache = read_cache(raw, extra)
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
@@ -173,8 +173,8 @@ def read_cache(raw: Object, extra: Extra) -> str | None:
     mark = raw.get("cache_control")
     if mark is None:
         return None
-    usual = obj(mark, "cache_control").get("type") == "ephemeral"
-    leftover(mark, ("type", "ttl") if usual else ("ttl",), _CACHE, extra)
+    usual = as_object(mark, "cache_control").get("type") == "ephemeral"
+    read_extra(mark, ("type", "ttl") if usual else ("ttl",), _CACHE, extra)
     if not usual:
         extra[_FORM] = {**extra.get(_FORM, {}), ":cache": "other"}
     return optional_string(mark, "ttl") or "default"
@@ -185,7 +185,7 @@ def write_cache(ttl: str | None, extra: Extra, out: Object) -> None:
         mark: Object = {} if ":cache" in extra.get(_FORM, {}) else {"type": "ephemeral"}
         if ttl != "default":
             mark["ttl"] = ttl
-        out["cache_control"] = finish(mark, extra, _CACHE)
+        out["cache_control"] = write_extra(mark, extra, _CACHE)
 
 
 def write_blocks(parts: Sequence[Part], form: Object, losses: Losses, path: str) -> JSON:
@@ -213,7 +213,7 @@ def write_block(part: Part, losses: Losses, path: str) -> Object | None:
         out: Object = {"type": "text", "text": part.text}
         if part.extra or part.cache is not None:
             write_cache(part.cache, part.extra, out)
-            return finish(out, part.extra, NAME)
+            return write_extra(out, part.extra, NAME)
         return out
     if isinstance(part, Reasoning):
         return write_thinking(part, losses, path)
@@ -224,7 +224,7 @@ def write_block(part: Part, losses: Losses, path: str) -> Object | None:
         return {"type": "text", "text": part.text}
     if part.wire == NAME:
         return part.value
-    losses.add(path, what_is(part), "dropped", "Anthropic has no equivalent block", "error")
+    losses.add(path, part_label(part), "dropped", "Anthropic has no equivalent block", "error")
     return None
 
 
@@ -237,7 +237,7 @@ def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
     if ":input" in call.extra.get(_FORM, {}) and not call.arguments:
         del out["input"]
     write_cache(call.cache, call.extra, out)
-    return finish(out, call.extra, NAME)
+    return write_extra(out, call.extra, NAME)
 
 
 def arguments_of(call: ToolCall, losses: Losses, path: str) -> Object:
@@ -269,7 +269,7 @@ def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
 def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
     out: Object = {"type": "tool_result", "tool_use_id": result.call_id}
     form = result.extra.get(_FORM, {})
-    content = write_blocks(in_words(result, path, losses), form, losses, path)
+    content = write_blocks(structured_as_text(result, path, losses), form, losses, path)
     if content is not None:
         out["content"] = content
     elif form.get(":content") == "null":
@@ -277,7 +277,7 @@ def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
     if result.is_error:
         out["is_error"] = True
     write_cache(result.cache, result.extra, out)
-    return finish(out, result.extra, NAME)
+    return write_extra(out, result.extra, NAME)
 
 
 def write_thinking(part: Reasoning, losses: Losses, path: str) -> Object | None:
@@ -285,11 +285,11 @@ def write_thinking(part: Reasoning, losses: Losses, path: str) -> Object | None:
     for artefact in part.artefacts:
         if artefact.provider == PROVIDER and artefact.kind == "signature":
             out = {"type": "thinking", "thinking": part.text, "signature": artefact.data}
-            return finish(out, part.extra, NAME)
+            return write_extra(out, part.extra, NAME)
         if artefact.provider == PROVIDER and artefact.kind == "redacted":
-            return finish({"type": "redacted_thinking", "data": artefact.data}, part.extra, NAME)
+            return write_extra({"type": "redacted_thinking", "data": artefact.data}, part.extra, NAME)
     if ":signature" in part.extra.get(_FORM, {}):  # this wire sent it without a signature
-        return finish({"type": "thinking", "thinking": part.text}, part.extra, NAME)
+        return write_extra({"type": "thinking", "thinking": part.text}, part.extra, NAME)
     losses.add(path, "reasoning", "dropped", "Anthropic accepts only thinking that it signed")
     return None
 
@@ -301,9 +301,9 @@ def _write_media(part: Media, losses: Losses, path: str) -> Object | None:
         losses.add(
             path, part.kind, "dropped", f"Anthropic accepts images and PDF or text documents, not {what}", "error"
         )
-        return {"type": "text", "text": left_out(part).text}
+        return {"type": "text", "text": media_placeholder(part).text}
     out: Object = {"type": "image" if part.kind == "image" else "document"}
-    out["source"] = finish(source, part.extra, f"{NAME}/source")
+    out["source"] = write_extra(source, part.extra, f"{NAME}/source")
     if part.name is not None and part.kind == "file":
         out["title"] = part.name
     elif part.name is not None:
@@ -313,7 +313,7 @@ def _write_media(part: Media, losses: Losses, path: str) -> Object | None:
     if part.url is not None and part.media_type is not None:
         losses.add(f"{path}/media_type", "media type", "dropped", "a URL source has no media type", "info")
     write_cache(part.cache, part.extra, out)
-    return finish(out, part.extra, NAME)
+    return write_extra(out, part.extra, NAME)
 
 
 def _write_source(part: Media) -> Object | None:

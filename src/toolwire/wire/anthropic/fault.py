@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, FaultKind
 from ..faults import (
+    body_message,
     fitting_status,
     headers_of,
     kind_of_status,
@@ -21,7 +22,6 @@ from ..faults import (
     retry_after,
     should_retry,
     status_of_kind,
-    words_of,
 )
 from ..protocol import EncodedFault
 from ..signatures import Signature, with_breach
@@ -63,7 +63,7 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
     """Read a fault from `body`, the whole envelope."""
     error = body.get("error") if type(body) is dict else None
     if type(error) is not dict:
-        return Fault(kind_of_status(status or 500), words_of(body, status or 500), status or 500)
+        return Fault(kind_of_status(status or 500), body_message(body, status or 500), status or 500)
     kind = _KINDS.get(str(error.get("type"))) or kind_of_status(status or 500)
     details = error.get("details")
     code = details.get("error_code") if type(details) is dict else None
@@ -72,7 +72,7 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
         own["type"] = error.get("type")
     fault = Fault(
         kind,
-        str(error.get("message") or words_of(None, status or 500)),
+        str(error.get("message") or body_message(None, status or 500)),
         status or _STATUSES.get(kind, (status_of_kind(kind),))[0],
         None if code is None else str(code),
         request_id=body.get("request_id") if type(body.get("request_id")) is str else None,

@@ -10,9 +10,9 @@ from ...ir.pointer import JSON, Object, join, split
 from ...ir.request import Request
 from ...ir.response import Response
 from ..protocol import Kind
-from ..signs import blocks, score, tools_of
+from ..signs import blocks, scorer, tools_of
 
-__all__ = ["SIGNS", "leading_system", "locator"]
+__all__ = ["DETECTION", "leading_system", "locator"]
 
 _THINKING = {"budget": "budget_tokens", "visible": "display", "mode": "type"}
 _FIELDS = {
@@ -89,8 +89,8 @@ def _is_own_thinking(config: JSON) -> bool:
     return "budget_tokens" in config or config["type"] == "adaptive"
 
 
-SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
-    "request": score(
+DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
+    "request": scorer(
         (3, lambda b: type(b["messages"]) is list),
         (4, lambda b: any("input_schema" in tool for tool in tools_of(b))),
         (4, lambda b: any(_is_own_block(block) for block in blocks(b, "messages"))),
@@ -104,8 +104,8 @@ SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
         ),
         (2, lambda b: any(type(block.get("source")) is dict for block in blocks(b, "messages"))),
     ),
-    "response": score((5, lambda b: b["type"] == "message" and type(b["content"]) is list)),
-    "stream": score((5, lambda b: b["type"] in _EVENTS)),
-    "tools": score((5, lambda b: any("input_schema" in tool for tool in tools_of(b)))),
-    "error": score((5, lambda b: b["type"] == "error" and type(b["error"]) is dict)),
+    "response": scorer((5, lambda b: b["type"] == "message" and type(b["content"]) is list)),
+    "stream": scorer((5, lambda b: b["type"] in _EVENTS)),
+    "tools": scorer((5, lambda b: any("input_schema" in tool for tool in tools_of(b)))),
+    "error": scorer((5, lambda b: b["type"] == "error" and type(b["error"]) is dict)),
 }

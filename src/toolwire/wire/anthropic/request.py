@@ -15,9 +15,9 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request, Role
-from ..params import NO_PARAMS, as_integer, read_params, restore_spelling, rows, write_params
+from ..params import NO_PARAMS, as_integer, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
-from ..shape import boolean, each, finish, leftover, obj, optional_string, string
+from ..shape import as_object, boolean, decode_list, optional_string, read_extra, string, write_extra
 from .blocks import NAME, read_blocks, write_blocks
 from .places import leading_system
 from .tools import read_choice, read_tool, write_choice, write_tool
@@ -26,10 +26,12 @@ __all__ = ["DEFAULT_MAX_TOKENS", "decode_request", "encode_request"]
 
 DEFAULT_MAX_TOKENS = 8192
 _FORM = "anthropic~"
-_PARAMS = rows(max_tokens="max_tokens", temperature="temperature", top_p="top_p", top_k="top_k", stop_sequences="stop")
+_PARAMS = param_table(
+    max_tokens="max_tokens", temperature="temperature", top_p="top_p", top_k="top_k", stop_sequences="stop"
+)
 _KEYS_2023 = {row.param: key for key, row in _PARAMS.items()} | {"user": ""}
 _KEYS_2026 = {"max_tokens": "max_tokens", "stop": "stop_sequences", "user": ""}
-_GONE_IN_2026 = dict.fromkeys(
+_REMOVED_IN_2026 = dict.fromkeys(
     _KEYS_2023.keys() - _KEYS_2026.keys(),
     f"API version 2026-10-21 has no such parameter; use the target {NAME}@2023-06-01 to keep it",
 )
@@ -47,11 +49,11 @@ _KNOWN = frozenset(_PARAMS) | {
 
 
 def decode_request(body: Object) -> Request:
-    if type(obj(body).get("messages")) is not list:
+    if type(as_object(body).get("messages")) is not list:
         raise ProtocolError("expected an array of messages", pointer="/messages")
     params: dict[str, Any] = {}
     respelled = read_params(body, _PARAMS, params)
-    extra = leftover(body, _KNOWN, NAME)
+    extra = read_extra(body, _KNOWN, NAME)
     if respelled:
         extra[_FORM] = {**extra.get(_FORM, {}), ":spelled": respelled}
     _read_user(body, params, extra)
@@ -60,7 +62,7 @@ def decode_request(body: Object) -> Request:
     return Request(
         optional_string(body, "model") or "",
         _read_messages(body),
-        tuple(each(body, "tools", read_tool)),
+        tuple(decode_list(body, "tools", read_tool)),
         choice,
         parallel,
         Params(**params) if params else NO_PARAMS,
@@ -76,7 +78,7 @@ def _read_messages(body: Object) -> tuple[Message, ...]:
     if body.get("system"):
         messages.append(_message("system", {"content": body["system"]}, "system"))
     leading = True
-    for message in each(body, "messages", _read_message):
+    for message in decode_list(body, "messages", _read_message):
         if leading and message.role == "system":
             # a leading system message that is not in the field `system`
             form = {**message.extra.get(_FORM, {}), ":place": "messages"}
@@ -88,7 +90,7 @@ def _read_messages(body: Object) -> tuple[Message, ...]:
 
 
 def _read_message(raw: JSON) -> Message:
-    role = obj(raw).get("role")
+    role = as_object(raw).get("role")
     if role not in ("user", "assistant", "system"):
         raise ProtocolError(f"unknown role {role!r}", pointer="/role", hint="use user, assistant or system")
     return _message(role, raw)
@@ -101,7 +103,7 @@ def _message(role: Role, raw: Object, field: str = "content") -> Message:
     except ProtocolError as error:
         error.pointer = error.pointer.replace("/content", f"/{field}", 1)
         raise
-    extra = leftover(raw, ("role", "content"), NAME) if len(raw) > 2 or not parts else {}
+    extra = read_extra(raw, ("role", "content"), NAME) if len(raw) > 2 or not parts else {}
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
     return Message(role, tuple(parts), extra)
@@ -111,18 +113,20 @@ def _read_user(body: Object, params: dict[str, Any], extra: Extra) -> None:
     metadata = body.get("metadata")
     if not metadata:
         return
-    user = optional_string(obj(metadata, "metadata"), "user_id")
+    user = optional_string(as_object(metadata, "metadata"), "user_id")
     if user is not None:
         params["user"] = user
-    leftover(metadata, ("user_id",), f"{NAME}/metadata", extra)
+    read_extra(metadata, ("user_id",), f"{NAME}/metadata", extra)
 
 
 def _read_thinking(body: Object, extra: Extra) -> tuple[ReasoningConfig | None, OutputFormat | None]:
     thinking, config = body.get("thinking") or {}, body.get("output_config") or {}
-    obj(thinking, "thinking")
-    effort = optional_string(obj(config, "output_config"), "effort")
-    leftover(config, ("effort", "format"), f"{NAME}/output_config", extra)
-    output = None if config.get("format") is None else _read_format(obj(config["format"], "output_config", "format"))
+    as_object(thinking, "thinking")
+    effort = optional_string(as_object(config, "output_config"), "effort")
+    read_extra(config, ("effort", "format"), f"{NAME}/output_config", extra)
+    output = (
+        None if config.get("format") is None else _read_format(as_object(config["format"], "output_config", "format"))
+    )
     if not thinking:
         return (None if effort is None else ReasoningConfig(effort=effort)), output
     mode = _MODES.get(string(thinking, "type"), "auto")
@@ -130,7 +134,7 @@ def _read_thinking(body: Object, extra: Extra) -> tuple[ReasoningConfig | None, 
     respelled: Object = {}
     budget = as_integer(thinking, "budget_tokens", respelled) if mode == "budget" else None
     known = {"type"} | ({"budget_tokens"} if mode == "budget" else set()) | ({"display"} if shown in _SHOWN else set())
-    rest = leftover(thinking, known, NAME)
+    rest = read_extra(thinking, known, NAME)
     if respelled:
         rest[_FORM] = {**rest.get(_FORM, {}), ":spelled": respelled}
     if thinking["type"] not in _MODES:
@@ -146,7 +150,7 @@ _TYPES = {mode: kind for kind, mode in _MODES.items()}
 
 def _read_format(raw: Object) -> OutputFormat:
     if raw.get("type") == "json_schema":
-        return OutputFormat("json_schema", raw.get("schema"), extra=leftover(raw, ("type", "schema"), NAME))
+        return OutputFormat("json_schema", raw.get("schema"), extra=read_extra(raw, ("type", "schema"), NAME))
     return OutputFormat("text", extra={f"{NAME}/format": raw})
 
 
@@ -173,16 +177,16 @@ def encode_request(request: Request, version: str) -> Encoded:
     if choice is not None:
         out["tool_choice"] = choice
     keys = _KEYS_2023 if version == "2023-06-01" else _KEYS_2026
-    write_params(request.params, keys, out, NAME, losses, _GONE_IN_2026)
+    write_params(request.params, keys, out, NAME, losses, _REMOVED_IN_2026)
     restore_spelling(out, request.extra.get(_FORM, {}))
     metadata: Object = {} if request.params.user is None else {"user_id": request.params.user}
-    if metadata := finish(metadata, request.extra, f"{NAME}/metadata"):
+    if metadata := write_extra(metadata, request.extra, f"{NAME}/metadata"):
         out["metadata"] = metadata
     if request.reasoning is not None or request.output is not None or request.extra:
         _write_thinking(request, out, losses)
     if request.stream is not None:
         out["stream"] = request.stream
-    return Encoded(finish(out, request.extra, NAME), losses)
+    return Encoded(write_extra(out, request.extra, NAME), losses)
 
 
 def _write_max_tokens(request: Request, out: Object, losses: Losses) -> None:
@@ -213,8 +217,8 @@ def _write_message(message: Message, path: str, losses: Losses) -> Object:
     content = write_blocks(message.parts, form, losses, path)
     out: Object = {"role": role, "content": [] if content is None else content}
     if content is None and form.get(":content") in ("null", "absent"):
-        del out["content"]  # `finish` restores a null from the form
-    return finish(out, message.extra, NAME)
+        del out["content"]  # `write_extra` restores a null from the form
+    return write_extra(out, message.extra, NAME)
 
 
 def _drop_refused(message: Object, path: str, losses: Losses) -> None:
@@ -258,7 +262,7 @@ def _write_thinking(request: Request, out: Object, losses: Losses) -> None:
             config["effort"] = reasoning.effort
     if output is not None:
         _write_format(output, config, losses)
-    if config := finish(config, request.extra, f"{NAME}/output_config"):
+    if config := write_extra(config, request.extra, f"{NAME}/output_config"):
         out["output_config"] = config
 
 
@@ -270,14 +274,14 @@ def _thinking(reasoning: ReasoningConfig) -> Object:
     if reasoning.visible is not None and reasoning.mode != "off":
         thinking["display"] = "summarized" if reasoning.visible else "omitted"
     restore_spelling(thinking, reasoning.extra.get(_FORM, {}))
-    return finish(thinking, reasoning.extra, NAME)
+    return write_extra(thinking, reasoning.extra, NAME)
 
 
 def _write_format(output: OutputFormat, config: Object, losses: Losses) -> None:
     if f"{NAME}/format" in output.extra:
         config["format"] = output.extra[f"{NAME}/format"]
     elif output.kind == "json_schema":
-        config["format"] = finish({"type": "json_schema", "schema": output.schema}, output.extra, NAME)
+        config["format"] = write_extra({"type": "json_schema", "schema": output.schema}, output.extra, NAME)
         for concept in ("name", "description", "strict"):
             if getattr(output, concept) is not None:
                 detail = "Anthropic output formats are always enforced and have no name"

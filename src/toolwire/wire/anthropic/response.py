@@ -13,7 +13,16 @@ from ...ir.parts import Media, Part, Reasoning, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Response, Stop, StopReason, Usage
 from ..protocol import Encoded
-from ..shape import each, finish, integer, leftover, obj, optional_string, remember_form, restore_form
+from ..shape import (
+    as_object,
+    decode_list,
+    integer,
+    optional_string,
+    read_extra,
+    remember_form,
+    restore_form,
+    write_extra,
+)
 from .blocks import NAME, read_block, write_block
 from .fault import read_fault
 
@@ -22,7 +31,7 @@ __all__ = ["decode_response", "encode_response", "read_stop", "read_usage", "wri
 _FORM = "anthropic~"
 _KNOWN = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage"})
 _CONSTANT = ("type", "role")
-_ALWAYS = ("id", *_CONSTANT, "model", "stop_reason", "stop_sequence")
+_DEFAULT_HEADERS = ("id", *_CONSTANT, "model", "stop_reason", "stop_sequence")
 _REASONS: dict[str, StopReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop_sequence",
@@ -33,7 +42,7 @@ _REASONS: dict[str, StopReason] = {
     "pause_turn": "pause",
     "compaction": "pause",
 }
-_WORDS: dict[StopReason, str] = {reason: word for word, reason in _REASONS.items()} | {
+_STOP_NAMES: dict[StopReason, str] = {reason: word for word, reason in _REASONS.items()} | {
     "pause": "pause_turn",
     "content_filter": "refusal",
     "malformed_call": "end_turn",
@@ -43,17 +52,17 @@ _WORDS: dict[StopReason, str] = {reason: word for word, reason in _REASONS.items
 
 
 def decode_response(body: Object) -> Response:
-    if obj(body).get("type") == "error":
+    if as_object(body).get("type") == "error":
         return Response(fault=read_fault(body))
     if type(body.get("content")) is not list:
         raise ProtocolError("expected an array of content blocks", pointer="/content")
-    parts = each(body, "content", read_block)
+    parts = decode_list(body, "content", read_block)
     stop = read_stop(body, any(_is_call(part) for part in parts))
-    if stop is not None and is_cut(stop) and parts and type(parts[-1]) is ToolCall and not parts[-1].arguments:
+    if stop is not None and is_truncated(stop) and parts and type(parts[-1]) is ToolCall and not parts[-1].arguments:
         # the answer was truncated here, so a call without arguments was truncated before its arguments
         parts[-1] = replace(parts[-1], arguments=None, raw="", state="truncated")
-    extra = leftover(body, _KNOWN, NAME)
-    form = remember_form(body, _ALWAYS, extra.get(_FORM, {}))
+    extra = read_extra(body, _KNOWN, NAME)
+    form = remember_form(body, _DEFAULT_HEADERS, extra.get(_FORM, {}))
     if "usage" not in body:
         form[":usage"] = "absent"
     if form:
@@ -68,7 +77,7 @@ def decode_response(body: Object) -> Response:
     )
 
 
-def is_cut(stop: Stop) -> bool:
+def is_truncated(stop: Stop) -> bool:
     """Return whether a limit stopped the model before it finished."""
     return stop.reason in ("length", "context_window")
 
@@ -89,7 +98,7 @@ def read_stop(raw: Object, calls: bool) -> Stop | None:
     extra = {}
     if details:
         extra[NAME] = {"stop_details": details}
-    if _WORDS[reason] != word:
+    if _STOP_NAMES[reason] != word:
         extra[_FORM] = {":stop_reason": word}
     return Stop(reason, optional_string(raw, "stop_sequence"), explanation if type(explanation) is str else None, extra)
 
@@ -102,16 +111,16 @@ _USAGE = frozenset(
 def read_usage(raw: JSON) -> Usage | None:
     if raw is None:
         return None
-    obj(raw, "usage")
+    as_object(raw, "usage")
     if len(raw) == 2:
         given, made = raw.get("input_tokens"), raw.get("output_tokens")
         if type(given) is int and type(made) is int:
             return Usage(given, made)
     read, written = integer(raw, "cache_read_input_tokens"), integer(raw, "cache_creation_input_tokens")
     details = raw.get("output_tokens_details")
-    details = obj(details, "usage", "output_tokens_details") if details is not None else {}
+    details = as_object(details, "usage", "output_tokens_details") if details is not None else {}
     fresh = integer(raw, "input_tokens")
-    extra = leftover(details, ("thinking_tokens",), f"{NAME}/output", leftover(raw, _USAGE, NAME))
+    extra = read_extra(details, ("thinking_tokens",), f"{NAME}/output", read_extra(raw, _USAGE, NAME))
     if form := remember_form(raw, ("input_tokens", "output_tokens"), extra.get(_FORM, {})):
         extra[_FORM] = form
     return Usage(
@@ -142,9 +151,9 @@ def write_usage(usage: Usage, losses: Losses | None = None) -> Object:
     if written is not None:
         out["cache_creation_input_tokens"] = written
     details: Object = {} if usage.reasoning is None else {"thinking_tokens": usage.reasoning}
-    if details := finish(details, usage.extra, f"{NAME}/output"):
+    if details := write_extra(details, usage.extra, f"{NAME}/output"):
         out["output_tokens_details"] = details
-    return finish(restore_form(out, usage.extra.get(_FORM, {})), usage.extra, NAME)
+    return write_extra(restore_form(out, usage.extra.get(_FORM, {})), usage.extra, NAME)
 
 
 def encode_response(response: Response) -> Encoded:
@@ -171,7 +180,7 @@ def encode_response(response: Response) -> Encoded:
     form = response.extra.get(_FORM, {})
     if response.usage is None and ("usage" in form or ":usage" in form):
         del out["usage"]
-    return Encoded(finish(restore_form(out, form, _CONSTANT), response.extra, NAME), losses)
+    return Encoded(write_extra(restore_form(out, form, _CONSTANT), response.extra, NAME), losses)
 
 
 def write_answer(part: Part, losses: Losses, path: str) -> Object | None:
@@ -190,7 +199,7 @@ def write_answer(part: Part, losses: Losses, path: str) -> Object | None:
             return None
         form = part.extra.get(_FORM, {})
         signature = {} if "signature" in form or ":signature" in form else {"signature": ""}
-        return finish({"type": "thinking", "thinking": words, **signature}, part.extra, NAME)
+        return write_extra({"type": "thinking", "thinking": words, **signature}, part.extra, NAME)
     artefacts = getattr(part, "artefacts", ())
     if any(artefact.provider != NAME for artefact in artefacts):
         losses.add(f"{path}/artefacts", "artefact", "dropped", "it belongs to another provider")
@@ -201,10 +210,10 @@ def write_stop(stop: Stop | None, losses: Losses) -> Object:
     if stop is None:
         return {"stop_reason": None, "stop_sequence": None}
     if stop.reason in ("content_filter", "unknown"):
-        detail = f"Anthropic has no equivalent; sent as {_WORDS[stop.reason]!r}"
+        detail = f"Anthropic has no equivalent; sent as {_STOP_NAMES[stop.reason]!r}"
         losses.add("/stop", f"stop reason {stop.reason}", "weakened", detail, "info")
-    word = stop.extra.get(_FORM, {}).get(":stop_reason", _WORDS[stop.reason])
+    word = stop.extra.get(_FORM, {}).get(":stop_reason", _STOP_NAMES[stop.reason])
     out = {"stop_reason": word, "stop_sequence": stop.sequence}
     if stop.reason == "refusal" and stop.detail is not None:
         out["stop_details"] = {"type": "refusal", "category": None, "explanation": stop.detail}
-    return finish(out, stop.extra, NAME)
+    return write_extra(out, stop.extra, NAME)

@@ -31,18 +31,18 @@ from ...ir.pointer import Object
 from ...ir.text import dumps, unescape
 from ...stream.strict import parse_arguments
 from ..fragments import Fragments
-from ..shape import each, obj, optional_string, string, unknown
-from ..sse_stream import STRING, SSEStreamDecoder, is_utf8
+from ..shape import as_object, decode_list, optional_string, read_unknown, string
+from ..sse_stream import FAST_STRING, BaseStreamDecoder, is_utf8
 from .blocks import NAME, PROVIDER, read_block
 from .fault import read_fault
-from .response import is_cut, read_stop, read_usage
+from .response import is_truncated, read_stop, read_usage
 
 __all__ = ["MessagesStreamDecoder"]
 
 _FAST = re.compile(
     rb'\{"type": ?"content_block_delta", ?"index": ?(\d{1,6}), ?"delta": ?\{"type": ?'
     rb'"(?:input_json_delta", ?"partial_json|text_delta", ?"text|thinking_delta", ?"thinking)": ?'
-    + STRING
+    + FAST_STRING
     + rb" ?\} ?\}"
 ).fullmatch
 _MESSAGE = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"})
@@ -72,10 +72,10 @@ _DELTAS: dict[str, Callable[[int, bytes], Event]] = {
 }
 
 
-class MessagesStreamDecoder(SSEStreamDecoder):
+class MessagesStreamDecoder(BaseStreamDecoder):
     """Decoder of Messages streams: feed it bytes, get events."""
 
-    spoken = frozenset({"text", "thinking", "partial_json"})
+    text_fields = frozenset({"text", "thinking", "partial_json"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,12 +87,12 @@ class MessagesStreamDecoder(SSEStreamDecoder):
         self._extra: Extra = {}
         self._silent: int | None = None  # a call that ended without arguments: later events show if it was truncated
 
-    def _whole(self) -> bool:
+    def _is_complete(self) -> bool:
         return False  # only message_stop ends the answer
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         fast = _FAST(payload)
-        if fast is not None and not self._halves:
+        if fast is not None and not self._pending_surrogates:
             block, fragment = self._blocks.get(int(fast[1])), fast[2]
             if block is not None and block.delta is not None and is_utf8(fragment):
                 if fragment:
@@ -107,15 +107,15 @@ class MessagesStreamDecoder(SSEStreamDecoder):
             step(self, event, events)
 
     def _message_start(self, event: Object, events: list[Event]) -> None:
-        message = obj(event.get("message"), "message")
+        message = as_object(event.get("message"), "message")
         message_id = optional_string(message, "id") or ""
         if self._id is not None:
             self._restart(message_id)
             return
         self._id = message_id
-        self._extra = unknown(message, _MESSAGE, NAME)
+        self._extra = read_unknown(message, _MESSAGE, NAME)
         events.append(ResponseStart(message_id, optional_string(message, "model") or ""))
-        for part in each(message, "content", read_block):  # e.g. calls that a program made in an earlier answer
+        for part in decode_list(message, "content", read_block):  # e.g. calls that a program made in an earlier answer
             self._called = self._called or isinstance(part, ToolCall)
             events.extend(unfold_part(self._new_key(), 0, part))
         self._count(message.get("usage"), events)
@@ -138,7 +138,7 @@ class MessagesStreamDecoder(SSEStreamDecoder):
         """Update the usage. Counts are running totals; an absent count keeps its value."""
         if usage is None:
             return
-        self._usage.update((key, value) for key, value in obj(usage, "usage").items() if value is not None)
+        self._usage.update((key, value) for key, value in as_object(usage, "usage").items() if value is not None)
         total = read_usage(self._usage)
         if total is not None:
             events.append(UsageUpdate(total))
@@ -147,22 +147,22 @@ class MessagesStreamDecoder(SSEStreamDecoder):
         if self._id is None:
             raise ProtocolError("a content block starts before message_start", status=502)
         self._settle_silent(events)
-        fields = obj(event.get("content_block"), "content_block")
+        fields = as_object(event.get("content_block"), "content_block")
         kind = string(fields, "type")
         index = _index(event)
         if index in self._blocks:
             raise ProtocolError(f"content block {index} starts twice", pointer="/index", status=502)
         block = self._blocks[index] = _Block(self._new_key(), kind, fields)
         if kind == "text":
-            events.append(TextStart(block.key, 0, False, unknown(fields, ("type", "text"), NAME)))
+            events.append(TextStart(block.key, 0, False, read_unknown(fields, ("type", "text"), NAME)))
             self._grow(block, optional_string(fields, "text"), events)
         elif kind == "tool_use":
             self._called = True
-            extra = unknown(fields, ("type", "id", "name", "input"), NAME)
+            extra = read_unknown(fields, ("type", "id", "name", "input"), NAME)
             events.append(CallStart(block.key, string(fields, "id"), string(fields, "name"), extra=extra))
         elif kind == "thinking" or kind == "redacted_thinking":
             events.append(
-                ReasoningStart(block.key, 0, unknown(fields, ("type", "thinking", "signature", "data"), NAME))
+                ReasoningStart(block.key, 0, read_unknown(fields, ("type", "thinking", "signature", "data"), NAME))
             )
             self._grow(block, optional_string(fields, "thinking"), events)
             self._sign(block, "signature", optional_string(fields, "signature"))
@@ -170,7 +170,7 @@ class MessagesStreamDecoder(SSEStreamDecoder):
 
     def _block_delta(self, event: Object, events: list[Event]) -> None:
         block = self._open_block(event)
-        delta = obj(event.get("delta"), "delta")
+        delta = as_object(event.get("delta"), "delta")
         kind = delta.get("type")
         if kind == "signature_delta":
             self._sign(block, "signature", optional_string(delta, "signature"))
@@ -202,7 +202,7 @@ class MessagesStreamDecoder(SSEStreamDecoder):
     def _block_stop(self, event: Object, events: list[Event]) -> None:
         block = self._open_block(event)
         del self._blocks[_index(event)]
-        if rest := self._rest(block.key):
+        if rest := self._flush_surrogate(block.key):
             block.pieces.append(rest)
             if block.delta is not None:
                 events.append(block.delta(block.key, rest))
@@ -243,7 +243,7 @@ class MessagesStreamDecoder(SSEStreamDecoder):
 
     def _message_delta(self, event: Object, events: list[Event]) -> None:
         delta = event.get("delta")
-        self._stop.update({} if delta is None else obj(delta, "delta"))
+        self._stop.update({} if delta is None else as_object(delta, "delta"))
         self._stop.update((key, value) for key, value in event.items() if key not in _MESSAGE_DELTA)
         self._count(event.get("usage"), events)
 
@@ -255,8 +255,8 @@ class MessagesStreamDecoder(SSEStreamDecoder):
 
     def _finish(self, events: list[Event]) -> None:
         stop = read_stop(self._stop, self._called)
-        self._settle_silent(events, is_cut=stop is not None and is_cut(stop))
-        for name, fields in unknown(self._stop, ("stop_reason", "stop_sequence", "stop_details"), NAME).items():
+        self._settle_silent(events, is_cut=stop is not None and is_truncated(stop))
+        for name, fields in read_unknown(self._stop, ("stop_reason", "stop_sequence", "stop_details"), NAME).items():
             self._extra = {**self._extra, name: {**self._extra.get(name, {}), **fields}}
         events.append(ResponseEnd((stop,) if stop is not None else (), self._extra))
 

@@ -30,8 +30,8 @@ from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
 from ...ir.text import dumps, escape, to_bytes, unescape
-from ..event_writer import EventWriter
-from ..shape import finish
+from ..event_writer import BaseStreamEncoder
+from ..shape import write_extra
 from .blocks import NAME, PROVIDER
 from .fault import write_fault
 from .response import write_answer, write_stop, write_usage
@@ -43,7 +43,7 @@ _STARTS = (TextStart, ReasoningStart, CallStart)
 _ENDS = (TextEnd, ReasoningEnd, CallEnd)
 
 
-class MessagesStreamEncoder(EventWriter):
+class MessagesStreamEncoder(BaseStreamEncoder):
     """Encoder of Messages streams: feed it events, get bytes."""
 
     def __init__(self, request: Request | None = None) -> None:
@@ -97,7 +97,7 @@ class MessagesStreamEncoder(EventWriter):
             "stop_sequence": None,
             "usage": write_usage(self._usage),
         }
-        return _event("message_start", {"message": finish(message, self._start.extra, NAME)})
+        return _event("message_start", {"message": write_extra(message, self._start.extra, NAME)})
 
     def _dispatch(self, event: Event) -> bytes:
         if isinstance(event, (*_STARTS, WholePart)) and event.choice:
@@ -118,7 +118,7 @@ class MessagesStreamEncoder(EventWriter):
         return b""
 
     def _step(self, event: Event) -> bytes:
-        step = self.steps.get(type(event))
+        step = self.handlers.get(type(event))
         out = b"" if step is None else step(self, event)
         if isinstance(event, (*_ENDS, WholePart)):
             self._open = None
@@ -148,7 +148,7 @@ class MessagesStreamEncoder(EventWriter):
             self.losses.add(
                 self._path(event.key), "refusal", "rewritten", "Anthropic has no refusal block; sent as text", "info"
             )
-        block = finish({"type": "text", "text": ""}, event.extra, NAME)
+        block = write_extra({"type": "text", "text": ""}, event.extra, NAME)
         return self._open_block(block, b"text_delta", b"text")
 
     def _text_delta(self, event: TextDelta) -> bytes:
@@ -206,7 +206,7 @@ class MessagesStreamEncoder(EventWriter):
         if event.namespace is not None:
             self.losses.add(self._path(event.key), "namespace", "dropped", "Anthropic calls have no namespace")
         block = {"type": "tool_use", "id": event.id, "name": event.name, "input": {}}
-        out = self._open_block(finish(block, event.extra, NAME), b"input_json_delta", b"partial_json")
+        out = self._open_block(write_extra(block, event.extra, NAME), b"input_json_delta", b"partial_json")
         if event.kind == "freeform":
             self.losses.add(
                 self._path(event.key), "freeform call", "rewritten", "sent as a call with one argument, `input`", "info"
@@ -252,7 +252,7 @@ def _event(name: str, fields: Object) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), to_bytes({"type": name, **fields}))
 
 
-MessagesStreamEncoder.steps = {
+MessagesStreamEncoder.handlers = {
     TextStart: MessagesStreamEncoder._text_start,
     TextDelta: MessagesStreamEncoder._text_delta,
     TextEnd: MessagesStreamEncoder._text_end,

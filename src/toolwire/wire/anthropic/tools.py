@@ -13,40 +13,40 @@ from ...ir.losses import Losses, Severity
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Request
 from ...ir.tools import ChoiceMode, Tool, ToolChoice
-from ..shape import boolean, each, finish, leftover, obj, optional_string, string, wrong
+from ..shape import as_object, boolean, decode_list, optional_string, read_extra, string, write_extra, wrong_type
 from .blocks import NAME, read_cache, write_cache
 
-__all__ = ["discovered", "read_choice", "read_tool", "write_choice", "write_tool"]
+__all__ = ["read_choice", "read_discovered_tools", "read_tool", "write_choice", "write_tool"]
 
 _TOOL = frozenset({"name", "description", "input_schema", "strict", "cache_control", "defer_loading", "input_examples"})
 
 
 def read_tool(raw: JSON) -> Tool:
-    kind = obj(raw).get("type")
+    kind = as_object(raw).get("type")
     if kind is not None and kind != "custom":
         return Tool(str(raw.get("name", kind)), kind="builtin", extra={NAME: raw})
     schema = raw.get("input_schema")
     if type(schema) is not dict:
         if "input_schema" not in raw:
             raise ProtocolError("'input_schema' is missing")
-        raise wrong("a JSON Schema object", schema, "input_schema")
+        raise wrong_type("a JSON Schema object", schema, "input_schema")
     name, description = string(raw, "name"), optional_string(raw, "description")
     if len(raw) == 2 + (description is not None):
         return Tool(name, description, schema)
-    extra = leftover(raw, _TOOL, NAME)
+    extra = read_extra(raw, _TOOL, NAME)
     return Tool(
         name,
         description,
         schema,
         strict=boolean(raw, "strict"),
-        examples=tuple(each(raw, "input_examples", obj)),
+        examples=tuple(decode_list(raw, "input_examples", as_object)),
         deferred=boolean(raw, "defer_loading"),
         cache=read_cache(raw, extra),
         extra=extra,
     )
 
 
-def discovered(body: JSON) -> tuple[Tool, ...]:
+def read_discovered_tools(body: JSON) -> tuple[Tool, ...]:
     """Return the tools that a tool search found. `body` is a response, its content or one block.
 
     Anthropic returns only their names.
@@ -55,8 +55,8 @@ def discovered(body: JSON) -> tuple[Tool, ...]:
     found: list[Tool] = []
     for block in blocks if type(blocks) is list else [blocks]:
         if type(block) is dict and block.get("type") == "tool_search_tool_result":
-            result = obj(block.get("content"), "content")
-            found += each(result, "tool_references", lambda raw: Tool(string(obj(raw), "tool_name")))
+            result = as_object(block.get("content"), "content")
+            found += decode_list(result, "tool_references", lambda raw: Tool(string(as_object(raw), "tool_name")))
     if not found:
         raise ProtocolError("found no tool_search_tool_result block", pointer="/content")
     return tuple(found)
@@ -91,7 +91,7 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     if not tool.extra and tool.cache is None:
         return out
     write_cache(tool.cache, tool.extra, out)
-    return finish(out, tool.extra, NAME)
+    return write_extra(out, tool.extra, NAME)
 
 
 _MODES: dict[str, ChoiceMode] = {"auto": "auto", "any": "required", "none": "none", "tool": "tool"}
@@ -103,7 +103,7 @@ def read_choice(raw: JSON) -> tuple[ToolChoice | None, bool | None]:
     """Read the tool choice, and whether parallel calls are allowed."""
     if raw is None:
         return None, None
-    kind = obj(raw, "tool_choice").get("type")
+    kind = as_object(raw, "tool_choice").get("type")
     mode = _MODES.get(str(kind))
     if mode is None:
         raise ProtocolError(
@@ -114,7 +114,7 @@ def read_choice(raw: JSON) -> tuple[ToolChoice | None, bool | None]:
         disabled = boolean(raw, "disable_parallel_tool_use")
     except ProtocolError as error:
         raise error.within("tool_choice") from None
-    return ToolChoice(mode, names, extra=leftover(raw, _CHOICE, NAME)), None if disabled is None else not disabled
+    return ToolChoice(mode, names, extra=read_extra(raw, _CHOICE, NAME)), None if disabled is None else not disabled
 
 
 def write_choice(request: Request, losses: Losses) -> Object | None:
@@ -134,4 +134,4 @@ def write_choice(request: Request, losses: Losses) -> Object | None:
         out["name"] = choice.names[0]
     if request.parallel is not None and kind != "none":
         out["disable_parallel_tool_use"] = not request.parallel
-    return finish(out, choice.extra, NAME)
+    return write_extra(out, choice.extra, NAME)

@@ -20,7 +20,7 @@ from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, Stream
 from . import fault as faults
 from .limits import SIGNATURES
 from .parts import PROVIDER
-from .places import SIGNS, locator
+from .places import DETECTION, locator
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
 from .spelling import NAME
@@ -39,7 +39,7 @@ class Gemini:
     terminal = rb'"(?:finishReason|finish_reason|blockReason)": ?"'
     headers: ClassVar[Mapping[str, str]] = {}
     conversation = "contents"
-    signs = SIGNS
+    detection = DETECTION
     limits = Limits(
         name=r"[a-zA-Z_][a-zA-Z0-9_.:-]*",
         name_length=128,

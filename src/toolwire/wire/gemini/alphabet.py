@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...ir.pointer import Object
 
-__all__ = ["respelled", "usual"]
+__all__ = ["read_base64", "write_base64"]
 
 _TO_USUAL = str.maketrans("-_", "+/")
 _TO_URL = str.maketrans("+/", "-_")
@@ -16,7 +16,7 @@ _URL = ":url_alphabet"
 _BARE = ":unpadded"
 
 
-def usual(data: str) -> tuple[str, Object]:
+def read_base64(data: str) -> tuple[str, Object]:
     """Return `data` in the standard alphabet, padded, and its original form.
 
     >>> usual("-_8")
@@ -32,8 +32,8 @@ def usual(data: str) -> tuple[str, Object]:
     return data, form
 
 
-def respelled(data: str, form: Object) -> str:
-    """Return `data` in its original form; the inverse of `usual`."""
+def write_base64(data: str, form: Object) -> str:
+    """Return `data` in its original form; the inverse of `read_base64`."""
     if _URL in form:
         data = data.translate(_TO_URL)
     return data.rstrip("=") if _BARE in form else data

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, FaultKind
 from ..faults import (
+    body_message,
     fitting_status,
     headers_of,
     kind_of_status,
@@ -24,7 +25,6 @@ from ..faults import (
     seconds,
     should_retry,
     status_of_kind,
-    words_of,
 )
 from ..protocol import EncodedFault
 from ..signatures import Signature, with_breach
@@ -49,7 +49,7 @@ _KINDS: dict[str, FaultKind] = {
     "UNKNOWN": "server",
 }
 _BY_REASON: dict[str, FaultKind] = {"API_KEY_INVALID": "authentication"}  # under INVALID_ARGUMENT
-_WORDS: dict[FaultKind, str] = {
+_STATUS_NAMES: dict[FaultKind, str] = {
     "invalid_request": "INVALID_ARGUMENT",
     "authentication": "UNAUTHENTICATED",
     "billing": "FAILED_PRECONDITION",
@@ -85,17 +85,17 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
         body = body[0]
     error = body.get("error") if type(body) is dict else None
     if type(error) is not dict:
-        return Fault(kind_of_status(status or 500), words_of(body, status or 500), status or 500)
+        return Fault(kind_of_status(status or 500), body_message(body, status or 500), status or 500)
     code = error.get("code")
     status = status or (code if type(code) is int and 400 <= code < 600 else None)
     word, reason = str(error.get("status")), _reason(error.get("details"))
     kind = _BY_REASON.get(reason or "") or _KINDS.get(word) or kind_of_status(status or 500)
     own = {key: value for key, value in error.items() if key not in ("code", "message", "status")}
-    if word != _WORDS[kind]:
+    if word != _STATUS_NAMES[kind]:
         own["status"] = error.get("status")
     fault = Fault(
         kind,
-        str(error.get("message") or words_of(None, status or 500)),
+        str(error.get("message") or body_message(None, status or 500)),
         status or status_of_kind(kind),
         reason,
         retry_after=_retry_delay(error.get("details")),
@@ -122,7 +122,7 @@ def _retry_delay(details: JSON) -> float | None:
 
 def write_fault(fault: Fault) -> Object:
     status = fitting_status(fault, _STATUSES)
-    error: Object = {"code": status, "message": fault.message, "status": _WORDS[fault.kind]}
+    error: Object = {"code": status, "message": fault.message, "status": _STATUS_NAMES[fault.kind]}
     if fault.retry_after is not None:
         error["details"] = [{"@type": _RETRY, "retryDelay": f"{fault.retry_after:g}s"}]
     return {"error": {**error, **fault.extra.get(NAME, {})}}

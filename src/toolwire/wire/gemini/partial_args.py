@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from ...ir.errors import ProtocolError
 from ...ir.pointer import JSON, Object
-from ..shape import boolean, obj, string, wrong
-from .spelling import camel
+from ..shape import as_object, boolean, string, wrong_type
+from .spelling import to_camel_case
 
 __all__ = ["PartialArguments"]
 
@@ -36,27 +36,27 @@ class PartialArguments:
         return self._root
 
     def feed(self, raw: JSON) -> None:
-        fields = camel(obj(raw))
+        fields = to_camel_case(as_object(raw))
         steps = _steps(string(fields, "jsonPath"))
         holder: Any = self._root
         for step, following in pairwise(steps):
             holder = _enter(holder, step, [] if isinstance(following, int) else {})
         last = steps[-1]
         if "stringValue" in fields:
-            self._speak(holder, last, string(fields, "stringValue"))
+            self._append_text(holder, last, string(fields, "stringValue"))
             return
         self._texts.pop((id(holder), last), None)
         if "numberValue" in fields:
             number = fields["numberValue"]
             if type(number) not in (int, float):
-                raise wrong("a number", number, "numberValue")
+                raise wrong_type("a number", number, "numberValue")
             _set(holder, last, int(number) if isinstance(number, float) and number.is_integer() else number)
         elif "boolValue" in fields:
             _set(holder, last, boolean(fields, "boolValue"))
         elif "nullValue" in fields:
             _set(holder, last, None)
 
-    def _speak(self, holder: Any, step: str | int, words: str) -> None:
+    def _append_text(self, holder: Any, step: str | int, words: str) -> None:
         """Append a fragment of a string. The fragments are joined only when `value` is read."""
         text = self._texts.get((id(holder), step))
         if text is None:

@@ -24,13 +24,13 @@ from ...ir.parts import (
     Text,
     ToolCall,
     ToolResult,
-    what_is,
+    part_label,
 )
 from ...ir.pointer import JSON, Object
 from ..media import media_type_of
-from ..shape import boolean, each, obj, optional_string, string, wrong
-from .alphabet import respelled, usual
-from .spelling import NAME, camel, put, take
+from ..shape import as_object, boolean, decode_list, optional_string, string, wrong_type
+from .alphabet import read_base64, write_base64
+from .spelling import NAME, read_fields, to_camel_case, write_fields
 
 __all__ = ["PROVIDER", "read_part", "signature_of", "write_part", "write_result"]
 
@@ -87,7 +87,7 @@ def _read_plain_result(raw: Object) -> ToolResult | None:
 
 def _read_any_part(raw: JSON) -> Part:
     # protobuf reads a null as an absent field, so a part may list all its members
-    fields = {key: value for key, value in camel(obj(raw)).items() if value is not None}
+    fields = {key: value for key, value in to_camel_case(as_object(raw)).items() if value is not None}
     if "functionCall" in fields:
         return _read_call(raw)
     if "text" in fields:
@@ -108,7 +108,7 @@ def signature_of(fields: Object) -> tuple[Artefact, ...]:
 
 def _read_text(raw: Object) -> Text | Reasoning:
     extra: Extra = {}
-    fields = take(raw, _TEXT, NAME, extra)
+    fields = read_fields(raw, _TEXT, NAME, extra)
     text = optional_string(fields, "text") or ""
     if boolean(fields, "thought"):
         return Reasoning(text, (), signature_of(fields), extra)
@@ -117,12 +117,12 @@ def _read_text(raw: Object) -> Text | Reasoning:
 
 def _read_call(raw: Object) -> ToolCall:
     extra: Extra = {}
-    fields = take(raw, _CALL_PART, NAME, extra)
-    call = take(obj(fields["functionCall"], "functionCall"), _CALL_FIELDS, _CALL, extra)
+    fields = read_fields(raw, _CALL_PART, NAME, extra)
+    call = read_fields(as_object(fields["functionCall"], "functionCall"), _CALL_FIELDS, _CALL, extra)
     try:
         arguments = call.get("args")
         if arguments is not None and type(arguments) is not dict:
-            raise wrong("an object", arguments, "args")
+            raise wrong_type("an object", arguments, "args")
         call_id, name = optional_string(call, "id") or "", string(call, "name")
     except ProtocolError as error:
         raise error.within("functionCall") from None
@@ -133,13 +133,15 @@ def _read_call(raw: Object) -> ToolCall:
 
 def _read_result(raw: Object) -> ToolResult:
     extra: Extra = {}
-    fields = take(raw, _RESULT_PART, NAME, extra)
-    result = take(obj(fields["functionResponse"], "functionResponse"), _RESULT_FIELDS, _RESULT, extra, ("parts",))
+    fields = read_fields(raw, _RESULT_PART, NAME, extra)
+    result = read_fields(
+        as_object(fields["functionResponse"], "functionResponse"), _RESULT_FIELDS, _RESULT, extra, ("parts",)
+    )
     try:
         response = result.get("response")
-        response = {} if response is None else obj(response, "response")
+        response = {} if response is None else as_object(response, "response")
         words, structured, is_error, wrapper = _unwrap(response, result.get("name"))
-        media = each(result, "parts", _read_result_media)
+        media = decode_list(result, "parts", _read_result_media)
         call_id, name = optional_string(result, "id") or "", optional_string(result, "name")
     except ProtocolError as error:
         raise error.within("functionResponse") from None
@@ -172,19 +174,19 @@ def _unwrap(response: Object, name: JSON) -> tuple[tuple[Text, ...], JSON, bool,
 
 def _read_result_media(raw: JSON) -> Media | Opaque:
     part = read_part(raw)
-    return part if isinstance(part, (Media, Opaque)) else Opaque(NAME, what_is(part), raw)
+    return part if isinstance(part, (Media, Opaque)) else Opaque(NAME, part_label(part), raw)
 
 
 def _read_data(raw: Object, field: str, known: frozenset[str]) -> Media | Opaque:
     extra: Extra = {}
-    fields = take(raw, known, NAME, extra)
-    data = take(obj(fields[field], field), _DATA_FIELDS, _DATA, extra)
+    fields = read_fields(raw, known, NAME, extra)
+    data = read_fields(as_object(fields[field], field), _DATA_FIELDS, _DATA, extra)
     media_type, uri = optional_string(data, "mimeType"), optional_string(data, "fileUri")
     own = uri is not None and uri.startswith(_OWN_FILES)
     inline = optional_string(data, "data")
     form: Object = {}
     if inline is not None:
-        inline, form = usual(inline)
+        inline, form = read_base64(inline)
     elif not uri:
         return Opaque(NAME, field, raw)
     if media_type is None:  # the API detects the type of a YouTube video itself
@@ -226,7 +228,7 @@ def write_part(part: Part, losses: Losses, path: str) -> Object | None:
     if isinstance(part, Text):
         if not part.extra and not part.artefacts and part.cache is None:
             return {"text": part.text}
-        return put(_signed({"text": part.text}, part.artefacts, part.cache, losses, path), part.extra, NAME)
+        return write_fields(_signed({"text": part.text}, part.artefacts, part.cache, losses, path), part.extra, NAME)
     if isinstance(part, ToolCall):
         return _write_call(part, losses, path)
     if isinstance(part, ToolResult):
@@ -235,7 +237,9 @@ def write_part(part: Part, losses: Losses, path: str) -> Object | None:
         words = part.text or "\n\n".join(part.summary)
         if part.summary:
             losses.add(f"{path}/summary", "reasoning summary", "rewritten", "Gemini thoughts are plain text", "info")
-        return put(_signed({"text": words, "thought": True}, part.artefacts, None, losses, path), part.extra, NAME)
+        return write_fields(
+            _signed({"text": words, "thought": True}, part.artefacts, None, losses, path), part.extra, NAME
+        )
     if isinstance(part, Media):
         return _write_data(part, losses, path)
     if isinstance(part, Refusal):
@@ -243,7 +247,7 @@ def write_part(part: Part, losses: Losses, path: str) -> Object | None:
         return {"text": part.text}
     if part.wire == NAME:
         return part.value
-    losses.add(path, what_is(part), "dropped", "Gemini has no equivalent part", "error")
+    losses.add(path, part_label(part), "dropped", "Gemini has no equivalent part", "error")
     return None
 
 
@@ -269,16 +273,16 @@ def _write_any_call(call: ToolCall, losses: Losses, path: str) -> Object:
     inner: Object = {"id": call.id} if call.id else {}
     inner["name"] = call.name
     if call.arguments is None:
-        inner["args"] = _stand_in(call, losses, path)
+        inner["args"] = _placeholder_arguments(call, losses, path)
     elif call.arguments or call.extra.get(f"{_CALL}~", {}).keys().isdisjoint((":args", "args")):
         inner["args"] = call.arguments
     if call.namespace is not None:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Gemini calls have no namespace")
-    out: Object = {"functionCall": put(inner, call.extra, _CALL)}
-    return put(_signed(out, call.artefacts, call.cache, losses, path), call.extra, NAME)
+    out: Object = {"functionCall": write_fields(inner, call.extra, _CALL)}
+    return write_fields(_signed(out, call.artefacts, call.cache, losses, path), call.extra, NAME)
 
 
-def _stand_in(call: ToolCall, losses: Losses, path: str) -> Object:
+def _placeholder_arguments(call: ToolCall, losses: Losses, path: str) -> Object:
     """Return substitute arguments for a call whose arguments are not an object."""
     if call.kind == "freeform":
         losses.add(path, "freeform call", "rewritten", "sent as a call with one argument, `input`", "info")
@@ -315,7 +319,7 @@ def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
         inner["parts"] = [part for part in media if part is not None]
     if result.cache is not None:
         losses.add(f"{path}/cache", "cache", "dropped", "Gemini has no cache marks", "info")
-    return put({"functionResponse": put(inner, result.extra, _RESULT)}, result.extra, NAME)
+    return write_fields({"functionResponse": write_fields(inner, result.extra, _RESULT)}, result.extra, NAME)
 
 
 def _wrap(result: ToolResult, wrapper: str | None, losses: Losses, path: str) -> Object:
@@ -350,7 +354,7 @@ def _write_data(part: Media, losses: Losses, path: str) -> Object | None:
         detail = f"Gemini requires it; guessed {data['mimeType']} from the name"
         losses.add(f"{path}/media_type", "media type", "rewritten", detail, "info")
     if part.data is not None:
-        data["data"] = respelled(part.data, part.extra.get(_DATA_FORM, {}))
+        data["data"] = write_base64(part.data, part.extra.get(_DATA_FORM, {}))
     elif uri is not None:
         data["fileUri"] = uri
     else:
@@ -362,4 +366,4 @@ def _write_data(part: Media, losses: Losses, path: str) -> Object | None:
         if getattr(part, concept) is not None:
             losses.add(f"{path}/{concept}", concept, "dropped", "Gemini media have no such setting", "info")
     field = "inlineData" if part.data is not None else "fileData"
-    return put({field: put(data, part.extra, _DATA)}, part.extra, NAME)
+    return write_fields({field: write_fields(data, part.extra, _DATA)}, part.extra, NAME)

@@ -9,10 +9,10 @@ from ...ir.pointer import JSON, join, split
 from ...ir.request import Request
 from ...ir.response import Response
 from ..protocol import Kind
-from ..signs import score, tools_of
+from ..signs import scorer, tools_of
 from .spelling import NAME, single_fields
 
-__all__ = ["SIGNS", "locator"]
+__all__ = ["DETECTION", "locator"]
 
 _FIELDS = {
     "max_tokens": "maxOutputTokens",
@@ -102,12 +102,12 @@ def _tools(request: Request) -> Iterator[str]:
             declared[number] += 1
 
 
-SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
-    "request": score((8, lambda b: type(b["contents"]) in (list, dict))),
-    "response": score((6, lambda b: "candidates" in b or "promptFeedback" in b or _counts(b))),
-    "stream": score((6, lambda b: "candidates" in b or "promptFeedback" in b)),
-    "tools": score((6, lambda b: any(_declares(tool) for tool in tools_of(b)))),
-    "error": score((4, lambda b: type(_envelope(b)["error"]["status"]) is str and "code" in _envelope(b)["error"])),
+DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
+    "request": scorer((8, lambda b: type(b["contents"]) in (list, dict))),
+    "response": scorer((6, lambda b: "candidates" in b or "promptFeedback" in b or _counts(b))),
+    "stream": scorer((6, lambda b: "candidates" in b or "promptFeedback" in b)),
+    "tools": scorer((6, lambda b: any(_declares(tool) for tool in tools_of(b)))),
+    "error": scorer((4, lambda b: type(_envelope(b)["error"]["status"]) is str and "code" in _envelope(b)["error"])),
 }
 
 

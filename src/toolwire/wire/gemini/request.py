@@ -9,11 +9,11 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Part
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request, Role
-from ..params import NO_PARAMS, as_integer, read_params, restore_spelling, rows, write_params
+from ..params import NO_PARAMS, as_integer, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
-from ..shape import boolean, each, obj, optional_string
+from ..shape import as_object, boolean, decode_list, optional_string
 from .parts import read_part, write_part
-from .spelling import NAME, put, take
+from .spelling import NAME, read_fields, write_fields
 from .tools import read_choice, read_tools, write_choice, write_tools
 
 __all__ = ["decode_request", "encode_request"]
@@ -21,7 +21,7 @@ __all__ = ["decode_request", "encode_request"]
 _FORM = "gemini~"
 _GENERATION = "gemini/generationConfig"
 _TOOL_CONFIG = "gemini/toolConfig"
-_PARAMS = rows(
+_PARAMS = param_table(
     maxOutputTokens="max_tokens",
     temperature="temperature",
     topP="top_p",
@@ -42,11 +42,11 @@ _THINKING = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
 
 def decode_request(body: Object) -> Request:
     extra: Extra = {}
-    fields = take(obj(body), _KNOWN, NAME, extra, ("contents", "tools"))
+    fields = read_fields(as_object(body), _KNOWN, NAME, extra, ("contents", "tools"))
     contents = fields.get("contents")
     if type(contents) is not list:
         raise ProtocolError("expected an array of contents", pointer="/contents")
-    messages = each(fields, "contents", _read_content)
+    messages = decode_list(fields, "contents", _read_content)
     if (system := fields.get("systemInstruction")) is not None:
         messages.insert(0, _read_system(system, extra))
     params: dict[str, Any] = {}
@@ -73,13 +73,13 @@ def _read_system(raw: JSON, extra: Extra) -> Message:
         extra[_FORM] = {**extra.get(_FORM, {}), ":system": "string"}
         raw = {"parts": [{"text": raw}]}
     try:
-        return _message("system", obj(raw))
+        return _message("system", as_object(raw))
     except ProtocolError as error:
         raise error.within("systemInstruction") from None
 
 
 def _read_content(raw: JSON) -> Message:
-    role = obj(raw).get("role")
+    role = as_object(raw).get("role")
     if role == "model":
         return _message("assistant", raw)
     if role == "user":
@@ -92,10 +92,10 @@ def _read_content(raw: JSON) -> Message:
 def _message(role: Role, raw: Object) -> Message:
     parts = raw.get("parts")
     if parts and type(parts) is list and len(raw) == 2 and role in _ROLES and raw.get("role") == _ROLES[role]:
-        return Message(role, tuple(each(raw, "parts", read_part)))
+        return Message(role, tuple(decode_list(raw, "parts", read_part)))
     extra: Extra = {}
-    fields = take(raw, ("role", "parts"), NAME, extra, ("parts",))
-    read = each(fields, "parts", read_part)
+    fields = read_fields(raw, ("role", "parts"), NAME, extra, ("parts",))
+    read = decode_list(fields, "parts", read_part)
     given = raw.get("role")
     form: Object = {}
     if given != _ROLES.get(role):
@@ -113,14 +113,14 @@ _ROLES: dict[Role, str] = {"user": "user", "assistant": "model"}
 def _read_tool_config(raw: JSON, extra: Extra) -> Any:
     if raw is None:
         return None
-    fields = take(obj(raw, "toolConfig"), ("functionCallingConfig",), _TOOL_CONFIG, extra)
+    fields = read_fields(as_object(raw, "toolConfig"), ("functionCallingConfig",), _TOOL_CONFIG, extra)
     return read_choice(fields.get("functionCallingConfig"))
 
 
 def _read_config(raw: JSON, params: dict[str, Any], extra: Extra) -> tuple[ReasoningConfig | None, OutputFormat | None]:
     if raw is None:
         return None, None
-    config = take(obj(raw, "generationConfig"), _CONFIG, _GENERATION, extra, ("stopSequences",))
+    config = read_fields(as_object(raw, "generationConfig"), _CONFIG, _GENERATION, extra, ("stopSequences",))
     try:
         if respelled := read_params(config, _PARAMS, params):
             extra.setdefault(f"{_GENERATION}~", {})[":spelled"] = respelled
@@ -133,7 +133,7 @@ def _read_thinking(raw: JSON) -> ReasoningConfig | None:
     if raw is None:
         return None
     extra: Extra = {}
-    fields = take(obj(raw, "thinkingConfig"), _THINKING, NAME, extra)
+    fields = read_fields(as_object(raw, "thinkingConfig"), _THINKING, NAME, extra)
     respelled: Object = {}
     level, budget = optional_string(fields, "thinkingLevel"), as_integer(fields, "thinkingBudget", respelled)
     if respelled:
@@ -202,7 +202,7 @@ def encode_request(request: Request) -> Encoded:
         out["tools"] = tools
     config = write_choice(request, losses)
     tool_config: Object = {} if config is None else {"functionCallingConfig": config}
-    if tool_config := put(tool_config, request.extra, _TOOL_CONFIG):
+    if tool_config := write_fields(tool_config, request.extra, _TOOL_CONFIG):
         out["toolConfig"] = tool_config
     if generation := _write_config(request, losses):
         out["generationConfig"] = generation
@@ -210,14 +210,14 @@ def encode_request(request: Request) -> Encoded:
         losses.add(join("model"), "model", "moved", f"to the URL: /models/{request.model}:generateContent", "info")
     if request.stream:
         losses.add(join("stream"), "stream", "moved", "to the URL: streamGenerateContent?alt=sse", "info")
-    return Encoded(put(out, request.extra, NAME), losses)
+    return Encoded(write_fields(out, request.extra, NAME), losses)
 
 
 def _write_system(parts: list[Object], extra: Extra, request_extra: Extra) -> JSON:
     if ":system" in request_extra.get(_FORM, {}) and len(parts) == 1 and parts[0].keys() == {"text"}:
         return parts[0]["text"]
     out: Object = {} if not parts and ":parts" in extra.get(_FORM, {}) else {"parts": parts}
-    return put(out, extra, NAME)
+    return write_fields(out, extra, NAME)
 
 
 def _write_parts(parts: tuple[Part, ...], path: str, losses: Losses) -> list[Object]:
@@ -233,7 +233,7 @@ def _write_content(message: Message, parts: list[Object]) -> Object:
     out["parts"] = parts
     if not parts and ":parts" in form:
         del out["parts"]  # absent, or another empty value from the form
-    return put(out, message.extra, NAME)
+    return write_fields(out, message.extra, NAME)
 
 
 def _write_config(request: Request, losses: Losses) -> Object:
@@ -249,7 +249,7 @@ def _write_config(request: Request, losses: Losses) -> Object:
             out["thinkingConfig"] = thinking
     if request.output is not None:
         _write_format(request.output, out, losses)
-    return put(out, request.extra, _GENERATION)
+    return write_fields(out, request.extra, _GENERATION)
 
 
 def _write_thinking(reasoning: ReasoningConfig) -> Object:
@@ -268,7 +268,7 @@ def _write_thinking(reasoning: ReasoningConfig) -> Object:
     elif reasoning.mode == "auto":
         out["thinkingBudget"] = -1  # the model decides
     restore_spelling(out, form)
-    return put(out, reasoning.extra, NAME)
+    return write_fields(out, reasoning.extra, NAME)
 
 
 def _write_format(output: OutputFormat, out: Object, losses: Losses) -> None:

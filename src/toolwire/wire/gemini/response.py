@@ -12,10 +12,10 @@ from ...ir.parts import Extra, Part, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
 from ..protocol import Encoded
-from ..shape import each, integer, obj, optional_string
+from ..shape import as_object, decode_list, integer, optional_string
 from .fault import read_fault
 from .parts import read_part, write_part
-from .spelling import NAME, put, take
+from .spelling import NAME, read_fields, write_fields
 
 __all__ = [
     "blocked",
@@ -24,8 +24,8 @@ __all__ = [
     "fault_of",
     "read_stop",
     "read_usage",
-    "report_broken",
-    "stop_for_broken",
+    "report_incomplete_call",
+    "stop_without_call",
     "write_stop",
     "write_usage",
 ]
@@ -56,7 +56,7 @@ _REASONS: dict[str, StopReason] = {
     "CONTINUATION": "pause",
     "OTHER": "error",
 }
-_WORDS: dict[StopReason, str] = {
+_STOP_NAMES: dict[StopReason, str] = {
     "stop": "STOP",
     "stop_sequence": "STOP",
     "tool_calls": "STOP",
@@ -72,11 +72,11 @@ _WORDS: dict[StopReason, str] = {
 
 
 def decode_response(body: Object) -> Response:
-    if "error" in obj(body) and "candidates" not in body:
+    if "error" in as_object(body) and "candidates" not in body:
         return Response(fault=read_fault(body))
     extra: Extra = {}
-    fields = take(body, _KNOWN, NAME, extra)
-    candidates = each(fields, "candidates", _read_candidate)
+    fields = read_fields(body, _KNOWN, NAME, extra)
+    candidates = decode_list(fields, "candidates", _read_candidate)
     feedback = fields.get("promptFeedback")
     if not candidates and _ANSWER.isdisjoint(fields):
         raise ProtocolError("expected candidates or promptFeedback", pointer="/candidates")
@@ -84,7 +84,7 @@ def decode_response(body: Object) -> Response:
         extra[NAME] = {**extra.get(NAME, {}), "promptFeedback": feedback}
     if not candidates:
         extra[_FORM] = {**extra.get(_FORM, {}), ":candidates": "none"}
-    stop = None if feedback is None else blocked(obj(feedback, "promptFeedback"))
+    stop = None if feedback is None else blocked(as_object(feedback, "promptFeedback"))
     first, *others = candidates or [Alternative((), stop)]
     return Response(
         id=optional_string(fields, "responseId") or "",
@@ -122,25 +122,25 @@ def fault_of(stop: Stop | None) -> Fault | None:
 
 def _read_candidate(raw: JSON) -> Alternative:
     extra: Extra = {}
-    fields = take(obj(raw), CANDIDATE, _CANDIDATE, extra)
+    fields = read_fields(as_object(raw), CANDIDATE, _CANDIDATE, extra)
     content = fields.get("content")
     parts: list[Part] = []
     outer: Extra = {}
     if content is not None:
-        parts = _read_parts(obj(content, "content"), outer)
+        parts = _read_parts(as_object(content, "content"), outer)
     else:
         outer[f"{_CONTENT}~"] = {":content": "absent"}
     return Alternative(tuple(parts), read_stop(fields, tuple(parts), extra), outer)
 
 
 def _read_parts(content: Object, outer: Extra) -> list[Part]:
-    fields = take(content, ("role", "parts"), _CONTENT, outer)
+    fields = read_fields(content, ("role", "parts"), _CONTENT, outer)
     if fields.get("role") != "model":
         outer[f"{_CONTENT}~"] = {**outer.get(f"{_CONTENT}~", {}), ":role": fields.get("role")}
     if "parts" not in fields:
         outer[f"{_CONTENT}~"] = {**outer.get(f"{_CONTENT}~", {}), ":parts": "absent"}
     try:
-        return each(fields, "parts", read_part)
+        return decode_list(fields, "parts", read_part)
     except ProtocolError as error:
         raise error.within("content") from None
 
@@ -155,7 +155,7 @@ def read_stop(candidate: Object, parts: tuple[Part, ...], extra: Extra) -> Stop 
     reason = _REASONS.get(word) or ("content_filter" if word.startswith("IMAGE_") else "unknown")
     if reason == "stop" and any(type(part) is ToolCall for part in parts):
         reason = "tool_calls"
-    if _WORDS[reason] != word:
+    if _STOP_NAMES[reason] != word:
         form[":finishReason"] = word
     return Stop(reason, detail=detail, extra={**extra, _FORM: form} if form else extra)
 
@@ -176,7 +176,7 @@ def read_usage(raw: JSON) -> Usage | None:
     if raw is None:
         return None
     extra: Extra = {}
-    fields = take(obj(raw, "usageMetadata"), _USAGE, NAME, extra)
+    fields = read_fields(as_object(raw, "usageMetadata"), _USAGE, NAME, extra)
     prompt, tools = integer(fields, "promptTokenCount"), integer(fields, "toolUsePromptTokenCount")
     candidates, thoughts = integer(fields, "candidatesTokenCount"), integer(fields, "thoughtsTokenCount")
     usage = Usage(
@@ -215,7 +215,7 @@ def write_usage(usage: Usage, losses: Losses) -> Object:
     ):
         if value is not None:
             out[key] = value
-    return put(out, usage.extra, NAME)
+    return write_fields(out, usage.extra, NAME)
 
 
 def encode_response(response: Response) -> Encoded:
@@ -234,7 +234,7 @@ def encode_response(response: Response) -> Encoded:
         out["modelVersion"] = response.model
     if response.id:
         out["responseId"] = response.id
-    return Encoded(put(out, response.extra, NAME), losses)
+    return Encoded(write_fields(out, response.extra, NAME), losses)
 
 
 def _write_candidate(index: int, answer: Response | Alternative, losses: Losses) -> Object:
@@ -243,8 +243,8 @@ def _write_candidate(index: int, answer: Response | Alternative, losses: Losses)
     stop = answer.stop
     for number, part in enumerate(answer.parts):
         if type(part) is ToolCall and part.state != "complete":
-            report_broken(part, losses, f"{path}/parts/{number}")
-            stop = stop_for_broken(part, stop, losses)
+            report_incomplete_call(part, losses, f"{path}/parts/{number}")
+            stop = stop_without_call(part, stop, losses)
             continue
         written = write_part(part, losses, f"{path}/parts/{number}")
         if written is not None:
@@ -257,19 +257,19 @@ def _write_candidate(index: int, answer: Response | Alternative, losses: Losses)
             del content["role"]
         if not parts and (":parts" in form or form.get("parts", ()) is None):
             del content["parts"]
-        out["content"] = put(content, answer.extra, _CONTENT)
+        out["content"] = write_fields(content, answer.extra, _CONTENT)
     out.update(write_stop(stop, losses, path))
     if stop is None or ":index" not in stop.extra.get(_FORM, {}):
         out["index"] = index
-    return out if stop is None else put(out, stop.extra, _CANDIDATE)
+    return out if stop is None else write_fields(out, stop.extra, _CANDIDATE)
 
 
-def report_broken(call: ToolCall, losses: Losses, path: str) -> None:
+def report_incomplete_call(call: ToolCall, losses: Losses, path: str) -> None:
     """Report an incomplete call that is left out. Gemini calls are always complete, so a client would execute it."""
     losses.add(path, "call", "dropped", f"its arguments are {call.state}; Gemini calls are always complete", "error")
 
 
-def stop_for_broken(call: ToolCall, stop: Stop | None, losses: Losses) -> Stop:
+def stop_without_call(call: ToolCall, stop: Stop | None, losses: Losses) -> Stop:
     """Return the stop for an answer whose incomplete call was left out."""
     if stop is not None and stop.reason not in ("stop", "tool_calls"):
         return stop
@@ -281,7 +281,7 @@ def stop_for_broken(call: ToolCall, stop: Stop | None, losses: Losses) -> Stop:
 def write_stop(stop: Stop | None, losses: Losses, path: str) -> Object:
     if stop is None:
         return {}
-    word = stop.extra.get(_FORM, {}).get(":finishReason", _WORDS[stop.reason])
+    word = stop.extra.get(_FORM, {}).get(":finishReason", _STOP_NAMES[stop.reason])
     if stop.sequence is not None:
         losses.add(
             f"{path}/stop/sequence", "stop sequence", "dropped", "Gemini does not report the stop sequence", "info"
@@ -289,7 +289,7 @@ def write_stop(stop: Stop | None, losses: Losses, path: str) -> Object:
     if stop.reason in ("context_window", "refusal"):
         detail = f"Gemini has no equivalent; sent as {word}"
         losses.add(f"{path}/stop", f"stop reason {stop.reason}", "weakened", detail, "info")
-    elif stop.reason == "unknown" and word == _WORDS["unknown"]:
+    elif stop.reason == "unknown" and word == _STOP_NAMES["unknown"]:
         losses.add(f"{path}/stop", "stop reason unknown", "weakened", f"Gemini has no equivalent; sent as {word}")
     out: Object = {} if word is None else {"finishReason": word}
     if stop.detail is not None:

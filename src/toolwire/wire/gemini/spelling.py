@@ -1,11 +1,11 @@
 """The two spellings of Gemini's JSON.
 
 Gemini's JSON is protobuf JSON, which accepts both camelCase and snake_case. Clients send both, even in one request.
-`take` reads an object in either spelling as camelCase and records the fields in snake_case (form `:snake`); `put`
+`read_fields` reads an object in either spelling as camelCase and records the fields in snake_case (form `:snake`); `write_fields`
 writes them back that way. Other fields are written in camelCase.
 
-The API also accepts one value where it declares a repeated field (`"tools": {"googleSearch": {}}`). `take` reads it as
-a list of one and records the field (form `:single`); `put` unwraps it again.
+The API also accepts one value where it declares a repeated field (`"tools": {"googleSearch": {}}`). `read_fields` reads it as
+a list of one and records the field (form `:single`); `write_fields` unwraps it again.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Collection
 
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object
-from ..shape import finish, leftover
+from ..shape import read_extra, write_extra
 
-__all__ = ["NAME", "camel", "put", "single_fields", "take"]
+__all__ = ["NAME", "read_fields", "single_fields", "to_camel_case", "write_fields"]
 
 NAME = "gemini"
 
@@ -37,26 +37,28 @@ _CAMEL = {name: snake for snake, name in _SNAKE.items()}
 _SNAKE_KEYS = frozenset(_SNAKE)
 
 
-def camel(raw: Object) -> Object:
+def to_camel_case(raw: Object) -> Object:
     """Return `raw` with its known fields in camelCase."""
     if _SNAKE_KEYS.isdisjoint(raw):
         return raw
     return {_SNAKE.get(key, key): value for key, value in raw.items()}
 
 
-def take(raw: Object, known: Collection[str], scope: str, extra: Extra, repeated: Collection[str] = ()) -> Object:
+def read_fields(
+    raw: Object, known: Collection[str], scope: str, extra: Extra, repeated: Collection[str] = ()
+) -> Object:
     """Return `raw` in camelCase; its spelling and the fields not in `known` go into `extra` under `scope`.
 
     `repeated` names fields that hold a list; a single value in one of them is wrapped.
     """
-    fields = camel(raw)
+    fields = to_camel_case(raw)
     if fields is not raw:
         extra.setdefault(f"{scope}~", {})[":snake"] = [_SNAKE[key] for key in raw if key in _SNAKE]
     single = [key for key in repeated if _is_single(fields.get(key))]
     if single:
         extra.setdefault(f"{scope}~", {})[":single"] = single
         fields = {key: [value] if key in single else value for key, value in fields.items()}
-    leftover(fields, known, scope, extra)
+    read_extra(fields, known, scope, extra)
     return fields
 
 
@@ -70,11 +72,11 @@ def single_fields(extra: Extra, scope: str) -> Collection[str]:
     return form.get(":single", ()) if form else ()
 
 
-def put(out: Object, extra: Extra, scope: str) -> Object:
+def write_fields(out: Object, extra: Extra, scope: str) -> Object:
     """Add the fields of `extra` to `out`, and restore the original spelling."""
     if not extra:
         return out
-    out = finish(out, extra, scope)
+    out = write_extra(out, extra, scope)
     form = extra.get(f"{scope}~")
     for key in form.get(":single", ()) if form else ():
         if type(out.get(key)) is list and len(out[key]) == 1:

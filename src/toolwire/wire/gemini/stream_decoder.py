@@ -31,13 +31,13 @@ from ...ir.pointer import JSON, Object
 from ...ir.response import Stop
 from ...ir.text import dumps, escape
 from ...stream.array import ArrayDecoder
-from ..shape import integer, obj, optional_string, string, unknown
-from ..sse_stream import SSEStreamDecoder
+from ..shape import as_object, integer, optional_string, read_unknown, string
+from ..sse_stream import BaseStreamDecoder
 from .fault import read_fault
 from .partial_args import PartialArguments
 from .parts import read_part, signature_of
 from .response import CANDIDATE, blocked, fault_of, read_stop, read_usage
-from .spelling import NAME, camel
+from .spelling import NAME, to_camel_case
 
 __all__ = ["GeminiStreamDecoder"]
 
@@ -70,10 +70,10 @@ class _Candidate:
         self.extra: Extra = {}
 
 
-class GeminiStreamDecoder(SSEStreamDecoder):
+class GeminiStreamDecoder(BaseStreamDecoder):
     """Decoder of streamGenerateContent answers: feed it bytes, get events."""
 
-    spoken = frozenset({"text"})
+    text_fields = frozenset({"text"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,17 +109,17 @@ class GeminiStreamDecoder(SSEStreamDecoder):
         return head
 
     def close(self) -> list[Event]:
-        if self._array is not None and self._array.close() and not self._whole():
+        if self._array is not None and self._array.close() and not self._is_complete():
             raise TruncatedStream("the stream stopped in the middle of an element", hint="retry the request")
         return super().close()
 
-    def _whole(self) -> bool:
+    def _is_complete(self) -> bool:
         return bool(self._candidates) and all(c.stop is not None for c in self._candidates.values())
 
     def _finish(self, events: list[Event]) -> None:
         candidates = [self._candidates[index] for index in sorted(self._candidates)]
         for candidate in candidates:
-            self._hush(candidate, events)
+            self._close_text(candidate, events)
         stops = tuple(candidate.stop for candidate in candidates if candidate.stop is not None)
         fault = fault_of(stops[0])
         if fault is not None:
@@ -128,7 +128,7 @@ class GeminiStreamDecoder(SSEStreamDecoder):
             events.append(ResponseEnd(stops, self._extra))
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
-        chunk = camel(self._read(payload))
+        chunk = to_camel_case(self._read(payload))
         if "error" in chunk and "candidates" not in chunk:
             self._over = True
             events.append(StreamFault(read_fault(chunk)))
@@ -140,13 +140,13 @@ class GeminiStreamDecoder(SSEStreamDecoder):
         usage = read_usage(chunk.get("usageMetadata"))
         if usage is not None:
             events.append(UsageUpdate(usage))
-        self._extra = merge_extra(self._extra, unknown(chunk, _CHUNK, NAME))
+        self._extra = merge_extra(self._extra, read_unknown(chunk, _CHUNK, NAME))
         feedback = chunk.get("promptFeedback")
         if feedback is not None:
-            self._block(obj(feedback, "promptFeedback"))
+            self._block(as_object(feedback, "promptFeedback"))
         candidates = chunk.get("candidates") or []
         for raw in candidates if type(candidates) is list else [candidates]:
-            self._read_candidate(camel(obj(raw, "candidates")), events)
+            self._read_candidate(to_camel_case(as_object(raw, "candidates")), events)
 
     def _block(self, feedback: Object) -> None:
         self._extra = merge_extra(self._extra, {NAME: {"promptFeedback": feedback}})
@@ -160,16 +160,20 @@ class GeminiStreamDecoder(SSEStreamDecoder):
         if candidate is None:
             candidate = self._candidates[index] = _Candidate(index)
         content = fields.get("content")
-        parts = camel(obj(content, "candidates", index, "content")).get("parts") if content is not None else None
+        parts = (
+            to_camel_case(as_object(content, "candidates", index, "content")).get("parts")
+            if content is not None
+            else None
+        )
         for number, raw in enumerate(parts if type(parts) is list else ()):
             try:
-                self._read_part(candidate, obj(raw), events)
+                self._read_part(candidate, as_object(raw), events)
             except ProtocolError as error:
                 raise error.within("candidates", index, "content", "parts", number) from None
-        self._keep(candidate, unknown(fields, CANDIDATE, f"{NAME}/candidate").get(f"{NAME}/candidate", {}))
+        self._keep(candidate, read_unknown(fields, CANDIDATE, f"{NAME}/candidate").get(f"{NAME}/candidate", {}))
         if fields.get("finishReason") is not None:
-            self._hush(candidate, events)
-            self._cut_off(candidate, list(candidate.partial), events)
+            self._close_text(candidate, events)
+            self._end_truncated_calls(candidate, list(candidate.partial), events)
             seen: tuple[Part, ...] = (ToolCall("", ""),) if candidate.called else ()
             stop = read_stop({**fields, "index": index}, seen, candidate.extra)
             candidate.stop = stop
@@ -187,28 +191,28 @@ class GeminiStreamDecoder(SSEStreamDecoder):
                 kept[key] = dict(value) if type(value) is dict else value
 
     def _read_part(self, candidate: _Candidate, raw: Object, events: list[Event]) -> None:
-        fields = camel(raw)
+        fields = to_camel_case(raw)
         call = fields.get("functionCall")
-        if call is not None and _is_partial(candidate, camel(obj(call, "functionCall"))):
-            self._read_partial(candidate, camel(call), fields, events)
+        if call is not None and _is_partial(candidate, to_camel_case(as_object(call, "functionCall"))):
+            self._read_partial(candidate, to_camel_case(call), fields, events)
             return
         part = read_part(raw)
         if isinstance(part, (Text, Reasoning)):
-            self._say(candidate, part, events)
+            self._emit_text(candidate, part, events)
             return
-        self._hush(candidate, events)
+        self._close_text(candidate, events)
         if isinstance(part, ToolCall):
             self._call(candidate, part, events)
         else:
             events.append(WholePart(self._new_key(), part, candidate.index))
 
-    def _say(self, candidate: _Candidate, part: Text | Reasoning, events: list[Event]) -> None:
+    def _emit_text(self, candidate: _Candidate, part: Text | Reasoning, events: list[Event]) -> None:
         kind = "text" if isinstance(part, Text) else "thought"
         fields = part.extra.get(NAME)
         if not part.text and not part.artefacts and not fields:
             return
         if candidate.open is None or candidate.open[0] != kind:
-            self._hush(candidate, events)
+            self._close_text(candidate, events)
             key = self._new_key()
             candidate.open = (kind, key)
             events.append(TextStart(key, candidate.index) if kind == "text" else ReasoningStart(key, candidate.index))
@@ -219,14 +223,14 @@ class GeminiStreamDecoder(SSEStreamDecoder):
         if escaped:
             events.append(TextDelta(key, escaped) if kind == "text" else ReasoningDelta(key, escaped))
         if part.artefacts:  # a signature belongs to its own part, so the next text is another part
-            self._hush(candidate, events, part.artefacts)
+            self._close_text(candidate, events, part.artefacts)
 
-    def _hush(self, candidate: _Candidate, events: list[Event], artefacts: tuple[Artefact, ...] = ()) -> None:
+    def _close_text(self, candidate: _Candidate, events: list[Event], artefacts: tuple[Artefact, ...] = ()) -> None:
         if candidate.open is None:
             return
         kind, key = candidate.open
         extra: Extra = {NAME: candidate.fields} if candidate.fields else {}
-        if rest := self._rest(key):
+        if rest := self._flush_surrogate(key):
             events.append(TextDelta(key, rest) if kind == "text" else ReasoningDelta(key, rest))
         events.append(TextEnd(key, artefacts, extra) if kind == "text" else ReasoningEnd(key, artefacts, extra))
         candidate.open = None
@@ -241,11 +245,11 @@ class GeminiStreamDecoder(SSEStreamDecoder):
         events.append(CallEnd(key, call.arguments, None, "complete", call.artefacts, extra))
 
     def _read_partial(self, candidate: _Candidate, call: Object, fields: Object, events: list[Event]) -> None:
-        self._hush(candidate, events)
+        self._close_text(candidate, events)
         candidate.called = True
         call_id = optional_string(call, "id") or ("" if call.get("name") else candidate.last)
         if call_id not in candidate.partial or (call.get("name") and not call.get("id")):
-            self._cut_off(candidate, [""] if "" in candidate.partial else [], events)
+            self._end_truncated_calls(candidate, [""] if "" in candidate.partial else [], events)
             partial = candidate.partial[call_id] = _PartialCall(self._new_key())
             events.append(CallStart(partial.key, call_id, string(call, "name"), choice=candidate.index))
         candidate.last = call_id
@@ -260,7 +264,7 @@ class GeminiStreamDecoder(SSEStreamDecoder):
             events.append(CallDelta(partial.key, escape(dumps(value))))
             events.append(CallEnd(partial.key, value, None, "complete", partial.artefacts))
 
-    def _cut_off(self, candidate: _Candidate, call_ids: list[str], events: list[Event]) -> None:
+    def _end_truncated_calls(self, candidate: _Candidate, call_ids: list[str], events: list[Event]) -> None:
         """End calls that are still incomplete as truncated, with the arguments received so far."""
         for call_id in call_ids:
             partial = candidate.partial.pop(call_id)

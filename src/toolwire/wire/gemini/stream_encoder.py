@@ -32,16 +32,16 @@ from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
 from ...ir.text import to_bytes, unescape
-from ..event_writer import EventWriter
+from ..event_writer import BaseStreamEncoder
 from .fault import write_fault
 from .parts import PROVIDER, write_part
-from .response import report_broken, stop_for_broken, write_stop, write_usage
-from .spelling import NAME, put
+from .response import report_incomplete_call, stop_without_call, write_stop, write_usage
+from .spelling import NAME, write_fields
 
 __all__ = ["GeminiStreamEncoder"]
 
 
-class GeminiStreamEncoder(EventWriter):
+class GeminiStreamEncoder(BaseStreamEncoder):
     """Encoder of streamGenerateContent answers (alt=sse): feed it events, get bytes."""
 
     def __init__(self, request: Request | None = None) -> None:
@@ -153,7 +153,7 @@ class GeminiStreamEncoder(EventWriter):
         )
         path = self._path(event.key)
         if call.state != "complete":
-            report_broken(call, self.losses, path)
+            report_incomplete_call(call, self.losses, path)
             self._broken.setdefault(start.choice, call)
             self._calls[event.key] = b""
         else:
@@ -168,7 +168,7 @@ class GeminiStreamEncoder(EventWriter):
             key = next(iter(self._calls))
             del self._calls[key]
             if written:
-                self._last.pop(self._places[key][0], None)
+                self._last.pop(self._positions[key][0], None)
         return out
 
     def _whole_part(self, event: WholePart) -> bytes:
@@ -192,13 +192,13 @@ class GeminiStreamEncoder(EventWriter):
         candidates = []
         for index, stop in enumerate(event.stops):
             if index in self._broken:
-                stop = stop_for_broken(self._broken[index], stop, self.losses)
+                stop = stop_without_call(self._broken[index], stop, self.losses)
             candidate = {**write_stop(stop, self.losses, ""), "index": index}
-            candidates.append(put(candidate, stop.extra, f"{NAME}/candidate"))
+            candidates.append(write_fields(candidate, stop.extra, f"{NAME}/candidate"))
         fields: Object = {"candidates": candidates}
         if self._usage is not None:
             fields["usageMetadata"] = write_usage(self._usage, self.losses)
-        fields = put(fields, {NAME: event.extra.get(NAME, {})}, NAME)
+        fields = write_fields(fields, {NAME: event.extra.get(NAME, {})}, NAME)
         return b"data: %b%b}\n\n" % (to_bytes(fields)[:-1], self._tail)
 
 
@@ -207,7 +207,7 @@ def _own_fields(start: TextStart | ReasoningStart, end: TextEnd | ReasoningEnd) 
     return {NAME: fields} if fields else {}
 
 
-GeminiStreamEncoder.steps = {
+GeminiStreamEncoder.handlers = {
     ResponseStart: GeminiStreamEncoder._start,
     TextStart: GeminiStreamEncoder._begin,
     TextDelta: GeminiStreamEncoder._text_delta,

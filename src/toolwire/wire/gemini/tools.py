@@ -18,8 +18,8 @@ from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Request
 from ...ir.tools import Tool, ToolChoice
-from ..shape import each, obj, optional_string, string
-from .spelling import NAME, camel, put, take
+from ..shape import as_object, decode_list, optional_string, string
+from .spelling import NAME, read_fields, to_camel_case, write_fields
 
 __all__ = ["read_choice", "read_tools", "write_choice", "write_tools"]
 
@@ -34,7 +34,7 @@ _FUNCTION = frozenset({"name", "description", "parameters", "parametersJsonSchem
 
 def read_tools(raw: Object, extra: Extra | None = None) -> tuple[Tool, ...]:
     """Read the declarations under `tools`. An entry without tools is form, kept in `extra` under `gemini/tools~`."""
-    entries = each(raw, "tools", _read_entry)
+    entries = decode_list(raw, "tools", _read_entry)
     if len(entries) == 1 and entries[0] and all(tool.kind == "function" for tool in entries[0]):
         return tuple(entries[0])  # the usual case: one list of functions
     tools: list[Tool] = []
@@ -61,8 +61,8 @@ def _with_extra(tool: Tool, extra: Extra) -> Tool:
 def _read_entry(raw: JSON) -> list[Tool]:
     """Read one object of the list: declarations, built-in tools, or both."""
     extra: Extra = {}
-    fields = take(raw, camel(obj(raw)), _ENTRY, extra, ("functionDeclarations",))
-    tools = each(fields, "functionDeclarations", _read_function)
+    fields = read_fields(raw, to_camel_case(as_object(raw)), _ENTRY, extra, ("functionDeclarations",))
+    tools = decode_list(fields, "functionDeclarations", _read_function)
     for key, value in fields.items():
         if key != "functionDeclarations" and value is not None and value != []:
             tools.append(Tool(key, kind="builtin", extra={NAME: {key: value}}))
@@ -84,7 +84,7 @@ def _read_function(raw: JSON) -> Tool:
 
 def _read_any_function(raw: JSON) -> Tool:
     extra: Extra = {}
-    fields = take(obj(raw), _FUNCTION, NAME, extra)
+    fields = read_fields(as_object(raw), _FUNCTION, NAME, extra)
     form: Object = {}
     schema, output = fields.get("parametersJsonSchema"), fields.get("responseJsonSchema")
     if schema is None and fields.get("parameters") is not None:
@@ -98,8 +98,10 @@ def _read_any_function(raw: JSON) -> Tool:
     return Tool(
         string(fields, "name"),
         optional_string(fields, "description"),
-        None if schema is None else obj(schema, "parametersJsonSchema" if ":schema" not in form else "parameters"),
-        None if output is None else obj(output, "response"),
+        None
+        if schema is None
+        else as_object(schema, "parametersJsonSchema" if ":schema" not in form else "parameters"),
+        None if output is None else as_object(output, "response"),
         extra=extra,
     )
 
@@ -122,7 +124,7 @@ def write_tools(tools: tuple[Tool, ...], losses: Losses, extra: Extra | None = N
             )
         if f"{_ENTRY}~" in tool.extra:
             forms[entry] = tool.extra
-    written = [put(fields, forms.get(entry, {}), _ENTRY) for entry, fields in entries.items()]
+    written = [write_fields(fields, forms.get(entry, {}), _ENTRY) for entry, fields in entries.items()]
     for position, raw in (extra or {}).get(_TOOLS_FORM, {}).items():
         written.insert(int(position[1:]), raw)
     return written
@@ -153,7 +155,7 @@ def _write_function(tool: Tool, losses: Losses, path: str) -> Object:
         out[form.get(":schema", "parametersJsonSchema")] = tool.input_schema
     if tool.output_schema is not None:
         out[form.get(":output", "responseJsonSchema")] = tool.output_schema
-    return put(out, tool.extra, NAME)
+    return write_fields(out, tool.extra, NAME)
 
 
 def read_choice(config: JSON) -> ToolChoice | None:
@@ -162,13 +164,13 @@ def read_choice(config: JSON) -> ToolChoice | None:
         return None
     extra: Extra = {}
     known = ("mode", "allowedFunctionNames")
-    config = obj(config, "toolConfig", "functionCallingConfig")
-    fields = take(config, known, _CONFIG, extra, ("allowedFunctionNames",))
+    config = as_object(config, "toolConfig", "functionCallingConfig")
+    fields = read_fields(config, known, _CONFIG, extra, ("allowedFunctionNames",))
     number = fields.get("mode")
     if type(number) is int and 0 <= number < len(_MODES):  # protobuf also accepts the number of an enum value
         fields = {**fields, "mode": _MODES[number]}
     word = optional_string(fields, "mode")
-    names = tuple(each(fields, "allowedFunctionNames", _name))
+    names = tuple(decode_list(fields, "allowedFunctionNames", _name))
     mode = (word or "AUTO").upper()
     if mode not in _MODES:
         pointer = join("toolConfig", "functionCallingConfig", "mode")
@@ -216,4 +218,4 @@ def write_choice(request: Request, losses: Losses) -> Object | None:
         out["mode"] = form[":mode"]
         if out["mode"] is None:
             del out["mode"]
-    return put(out, choice.extra, _CONFIG)
+    return write_fields(out, choice.extra, _CONFIG)

@@ -13,6 +13,6 @@ building blocks of a server and a client.
 
 from __future__ import annotations
 
-from .tools import NAME, SIGNS, declarations, decode_tools, encode_tools, list_tools
+from .tools import DETECTION, NAME, declarations, decode_tools, encode_tools, list_tools
 
-__all__ = ["NAME", "SIGNS", "declarations", "decode_tools", "encode_tools", "list_tools"]
+__all__ = ["DETECTION", "NAME", "declarations", "decode_tools", "encode_tools", "list_tools"]

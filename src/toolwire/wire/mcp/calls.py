@@ -1,6 +1,6 @@
 """`tools/call`: a ToolCall in one direction, a ToolResult or a request for input in the other.
 
-A request is read as a `Call`: the call itself (`call`), the metadata of the request (`meta`), and, if it repeats a
+A request is read as a `ToolCallRequest`: the call itself (`call`), the metadata of the request (`meta`), and, if it repeats a
 request that required input, the answers and the server's state. A result is a ToolResult or `InputRequired`: obtain
 the named inputs, and send the same call again with a new id.
 
@@ -16,21 +16,21 @@ from ...ir.parts import Text, ToolCall, ToolResult
 from ...ir.pointer import Object
 from ...ir.text import dumps
 from ...ir.value import Value
-from ...stream.strict import kind_of
-from ..shape import finish, leftover, obj, optional_string
+from ...stream.strict import type_label
+from ..shape import as_object, optional_string, read_extra, write_extra
 from .content import decode_content, encode_content
 from .errors import INVALID_PARAMS, RequestId, RpcError
 from .meta import SERVER_INFO, Meta, read_meta, with_meta
-from .rpc import Request
+from .rpc import RpcRequest
 from .tools import NAME
 from .versions import LATEST, STATELESS, since
 
-__all__ = ["Call", "InputRequired", "call_request", "encode_result", "read_call", "read_result"]
+__all__ = ["InputRequired", "ToolCallRequest", "call_request", "encode_result", "read_call", "read_result"]
 
 _RESULT = frozenset({"content", "structuredContent", "isError", "resultType"})
 
 
-class Call(Value, frozen=True):
+class ToolCallRequest(Value, frozen=True):
     """One `tools/call`."""
 
     call: ToolCall
@@ -54,7 +54,7 @@ class InputRequired(Value, frozen=True):
         return out
 
 
-def read_call(request: Request, meta: Meta | None = None) -> Call:
+def read_call(request: RpcRequest, meta: Meta | None = None) -> ToolCallRequest:
     """Read a `tools/call` request. Raise RpcError if it is malformed."""
     params = request.params
     name, arguments = params.get("name"), params.get("arguments")
@@ -70,11 +70,11 @@ def read_call(request: Request, meta: Meta | None = None) -> Call:
     if state is not None and type(state) is not str:
         raise _malformed("requestState", "a string", state)
     said = read_meta(params) if meta is None else meta
-    return Call(ToolCall(str(request.id), name, arguments), said, answers or {}, state)
+    return ToolCallRequest(ToolCall(str(request.id), name, arguments), said, answers or {}, state)
 
 
 def _malformed(field: str, expected: str, value: object) -> RpcError:
-    words = f"{field} is missing" if value is None else f"{field} must be {expected}, got {kind_of(value)}"
+    words = f"{field} is missing" if value is None else f"{field} must be {expected}, got {type_label(value)}"
     return RpcError(INVALID_PARAMS, words, pointer=f"/params/{field}")
 
 
@@ -85,7 +85,7 @@ def call_request(
     *,
     answers: Object | None = None,
     state: str | None = None,
-) -> Request:
+) -> RpcRequest:
     """Build the request of a call. Raise EncodeError if the call is not complete."""
     if call.state != "complete" or call.arguments is None:
         raise EncodeError(f"the call of {call.name} has no complete arguments", hint="send only complete calls")
@@ -94,14 +94,14 @@ def call_request(
         params["inputResponses"] = answers
     if state is not None:
         params["requestState"] = state
-    return Request(request_id, "tools/call", with_meta(params, meta))
+    return RpcRequest(request_id, "tools/call", with_meta(params, meta))
 
 
 def read_result(raw: Object, call: ToolCall) -> ToolResult | InputRequired:
     """Read the result of a call. Raise ProtocolError if its type is unknown."""
     kind = raw.get("resultType", "complete")
     if kind == "input_required":
-        requests = obj(raw.get("inputRequests") or {}, "inputRequests")
+        requests = as_object(raw.get("inputRequests") or {}, "inputRequests")
         return InputRequired(requests, optional_string(raw, "requestState"))
     if kind != "complete":
         raise ProtocolError(f"unknown result type {kind!r}", pointer="/resultType")
@@ -113,7 +113,7 @@ def read_result(raw: Object, call: ToolCall) -> ToolResult | InputRequired:
         raw.get("isError") is True,
         call.kind,
         call.namespace,
-        extra=leftover(raw, _RESULT, NAME),
+        extra=read_extra(raw, _RESULT, NAME),
     )
 
 
@@ -136,7 +136,7 @@ def encode_result(
         out["isError"] = True
     if stateless:
         out["resultType"] = "complete"
-    out = finish(out, result.extra, NAME) if result.extra else out
+    out = write_extra(out, result.extra, NAME) if result.extra else out
     if stateless and server is not None:
         out["_meta"] = {SERVER_INFO: server, **(out.get("_meta") or {})}
     return out

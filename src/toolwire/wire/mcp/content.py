@@ -17,8 +17,8 @@ from typing import TypeAlias
 from ...ir.losses import Losses
 from ...ir.parts import Extra, Media, MediaKind, Opaque, Text
 from ...ir.pointer import JSON, Object
-from ..media import left_out, media_type_of
-from ..shape import each, finish, leftover, obj, optional_string, string
+from ..media import media_placeholder, media_type_of
+from ..shape import as_object, decode_list, optional_string, read_extra, string, write_extra
 from .tools import NAME
 from .versions import LATEST, since
 
@@ -35,32 +35,32 @@ _KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "vi
 
 def decode_content(raw: Object, key: str = "content") -> tuple[Block, ...]:
     """Read the blocks under `key`. Raise ProtocolError with a pointer for a malformed block."""
-    return tuple(each(raw, key, _read_block))
+    return tuple(decode_list(raw, key, _read_block))
 
 
 def _read_block(raw: JSON) -> Block:
-    kind = string(obj(raw), "type")
+    kind = string(as_object(raw), "type")
     if kind == "text":
-        return Text(string(raw, "text"), extra=leftover(raw, _TEXT, NAME))
+        return Text(string(raw, "text"), extra=read_extra(raw, _TEXT, NAME))
     if kind == "image" or kind == "audio":
         return Media(
             "image" if kind == "image" else "audio",
             optional_string(raw, "mimeType"),
             string(raw, "data"),
-            extra=leftover(raw, _INLINE, NAME),
+            extra=read_extra(raw, _INLINE, NAME),
         )
     if kind == "resource_link":
         uri, media_type = string(raw, "uri"), optional_string(raw, "mimeType")
         name = optional_string(raw, "name")
-        return Media(_kind(media_type), media_type, url=uri, name=name, extra=leftover(raw, _LINK, NAME))
+        return Media(_kind(media_type), media_type, url=uri, name=name, extra=read_extra(raw, _LINK, NAME))
     if kind == "resource":
         return _read_embedded(raw)
     return Opaque(NAME, kind, raw)
 
 
 def _read_embedded(raw: Object) -> Block:
-    held = obj(raw.get("resource"), "resource")
-    extra: Extra = leftover(raw, _EMBEDDED, NAME)
+    held = as_object(raw.get("resource"), "resource")
+    extra: Extra = read_extra(raw, _EMBEDDED, NAME)
     media_type = optional_string(held, "mimeType")
     if type(held.get("text")) is str:
         extra[_RESOURCE] = {key: value for key, value in held.items() if key != "text"}
@@ -90,7 +90,7 @@ def encode_block(part: Block, version: str, losses: Losses, path: str) -> Object
     if isinstance(part, Text):
         if part.extra and _RESOURCE in part.extra:
             return _embedded({**part.extra[_RESOURCE], "text": part.text}, part.extra)
-        return finish({"type": "text", "text": part.text}, part.extra, NAME)
+        return write_extra({"type": "text", "text": part.text}, part.extra, NAME)
     if isinstance(part, Opaque):
         if part.wire == NAME:
             return part.value
@@ -106,14 +106,14 @@ def _media(part: Media, version: str, losses: Losses, path: str) -> Object:
             kept = {"mimeType": part.media_type} if part.media_type is not None else {}
             return _embedded({**part.extra[_RESOURCE], **kept, "blob": part.data}, part.extra)
         if part.kind == "image" or (part.kind == "audio" and since(version, "2025-03-26")):
-            return finish({"type": part.kind, "data": part.data, "mimeType": media_type}, part.extra, NAME)
+            return write_extra({"type": part.kind, "data": part.data, "mimeType": media_type}, part.extra, NAME)
         address = f"attachment:///{part.name or part.kind}"
         losses.add(path, part.kind, "rewritten", "sent as an embedded resource: MCP has no block for it", "info")
         return _embedded({"uri": address, "mimeType": media_type, "blob": part.data}, part.extra)
     if part.url is not None:
         return _link(part, part.url, version, losses, path)
     losses.add(path, part.kind, "dropped", f"a file of {part.owner or 'another provider'} cannot be read here", "error")
-    return {"type": "text", "text": left_out(part).text}
+    return {"type": "text", "text": media_placeholder(part).text}
 
 
 def _link(part: Media, url: str, version: str, losses: Losses, path: str) -> Object:
@@ -124,8 +124,8 @@ def _link(part: Media, url: str, version: str, losses: Losses, path: str) -> Obj
     out: Object = {"type": "resource_link", "uri": url, "name": name}
     if part.media_type is not None:
         out["mimeType"] = part.media_type
-    return finish(out, part.extra, NAME)
+    return write_extra(out, part.extra, NAME)
 
 
 def _embedded(held: Object, extra: Extra) -> Object:
-    return finish({"type": "resource", "resource": held}, extra, NAME)
+    return write_extra({"type": "resource", "resource": held}, extra, NAME)

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from ...ir.pointer import Object
 from ...ir.value import Value
-from ...stream.strict import kind_of
-from ..shape import integer, obj, optional_string, string
+from ...stream.strict import type_label
+from ..shape import as_object, integer, optional_string, string
 from .errors import INVALID_PARAMS, RequestId, RpcError
 from .meta import SERVER_INFO, Meta, with_meta
-from .rpc import Notification, Request
+from .rpc import Notification, RpcRequest
 from .versions import KNOWN, LATEST_HANDSHAKE
 
 __all__ = [
     "INITIALIZED",
-    "Hello",
+    "InitializeParams",
     "ServerCard",
     "discover_request",
     "initialize_request",
     "read_discovered",
-    "read_hello",
+    "read_initialize",
     "read_initialized",
 ]
 
@@ -30,7 +30,7 @@ INITIALIZED = Notification("notifications/initialized")
 """Sent by a client after the answer to `initialize`."""
 
 
-class Hello(Value, frozen=True):
+class InitializeParams(Value, frozen=True):
     """The client's description of itself in `initialize`."""
 
     version: str
@@ -71,32 +71,34 @@ class ServerCard(Value, frozen=True):
         return out
 
 
-def discover_request(request_id: RequestId, meta: Meta) -> Request:
-    return Request(request_id, "server/discover", with_meta({}, meta))
+def discover_request(request_id: RequestId, meta: Meta) -> RpcRequest:
+    return RpcRequest(request_id, "server/discover", with_meta({}, meta))
 
 
 def initialize_request(
     request_id: RequestId, client: Object, capabilities: Object | None = None, version: str = LATEST_HANDSHAKE
-) -> Request:
+) -> RpcRequest:
     params = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": client}
-    return Request(request_id, "initialize", params)
+    return RpcRequest(request_id, "initialize", params)
 
 
-def read_hello(params: Object) -> Hello:
+def read_initialize(params: Object) -> InitializeParams:
     """Read the params of `initialize`. Raise RpcError if they do not state a version."""
     version = params.get("protocolVersion")
     if type(version) is not str:
-        words = "is missing" if version is None else f"must be a string, got {kind_of(version)}"
+        words = "is missing" if version is None else f"must be a string, got {type_label(version)}"
         raise RpcError(INVALID_PARAMS, f"protocolVersion {words}", pointer="/params/protocolVersion")
     capabilities, client = params.get("capabilities"), params.get("clientInfo")
-    return Hello(version, capabilities if type(capabilities) is dict else {}, client if type(client) is dict else {})
+    return InitializeParams(
+        version, capabilities if type(capabilities) is dict else {}, client if type(client) is dict else {}
+    )
 
 
 def read_initialized(result: Object) -> ServerCard:
     return ServerCard(
         (string(result, "protocolVersion"),),
-        obj(result.get("capabilities") or {}, "capabilities"),
-        obj(result.get("serverInfo") or {}, "serverInfo"),
+        as_object(result.get("capabilities") or {}, "capabilities"),
+        as_object(result.get("serverInfo") or {}, "serverInfo"),
         optional_string(result, "instructions"),
     )
 
@@ -104,11 +106,11 @@ def read_initialized(result: Object) -> ServerCard:
 def read_discovered(result: Object) -> ServerCard:
     versions = result.get("supportedVersions")
     known = tuple(one for one in versions if type(one) is str) if type(versions) is list else ()
-    meta = obj(result.get("_meta") or {}, "_meta")
+    meta = as_object(result.get("_meta") or {}, "_meta")
     return ServerCard(
         known,
-        obj(result.get("capabilities") or {}, "capabilities"),
-        obj(meta.get(SERVER_INFO) or {}, "_meta", SERVER_INFO),
+        as_object(result.get("capabilities") or {}, "capabilities"),
+        as_object(meta.get(SERVER_INFO) or {}, "_meta", SERVER_INFO),
         optional_string(result, "instructions"),
         integer(result, "ttlMs"),
         optional_string(result, "cacheScope"),

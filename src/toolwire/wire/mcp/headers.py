@@ -21,20 +21,20 @@ from ...ir.errors import SchemaError
 from ...ir.pointer import JSON, Object, join
 from .errors import HEADER_MISMATCH, RpcError
 from .meta import PROTOCOL_VERSION
-from .rpc import Request
+from .rpc import RpcRequest
 
 __all__ = [
+    "HEADER_KEYWORD",
     "METHOD",
-    "MIRROR",
     "NAME_HEADER",
     "PARAM",
     "SESSION",
     "VERSION",
-    "Mirrored",
+    "HeaderArguments",
     "check_headers",
     "decode_value",
     "encode_value",
-    "mirrored",
+    "find_header_arguments",
     "request_headers",
 ]
 
@@ -43,9 +43,9 @@ METHOD = "mcp-method"
 NAME_HEADER = "mcp-name"
 PARAM = "mcp-param-"
 SESSION = "mcp-session-id"
-MIRROR = "x-mcp-header"
+HEADER_KEYWORD = "x-mcp-header"
 
-Mirrored: TypeAlias = Mapping[str, tuple[str, ...]]
+HeaderArguments: TypeAlias = Mapping[str, tuple[str, ...]]
 """Full header name in lower case → the path of its argument."""
 
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -53,7 +53,7 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 _PLAIN = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?").fullmatch
 _SENTINEL = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL).fullmatch
 _PRIMITIVE = frozenset({"string", "integer", "boolean"})
-_DATA = frozenset({"const", "default", "enum", "examples", MIRROR})
+_DATA = frozenset({"const", "default", "enum", "examples", HEADER_KEYWORD})
 _MAPS = frozenset({"$defs", "definitions", "patternProperties", "dependentSchemas"})
 _SAFE = 2**53 - 1
 
@@ -82,7 +82,7 @@ def decode_value(value: str) -> str:
         raise RpcError(HEADER_MISMATCH, f"a header value is not valid base64: {wrapped[1][:40]}") from None
 
 
-def mirrored(schema: Object | None) -> Mirrored:
+def find_header_arguments(schema: Object | None) -> HeaderArguments:
     """Return the arguments of a tool that are sent as headers. Raise SchemaError if a mark is invalid.
 
     A tool with invalid marks is left out.
@@ -92,15 +92,15 @@ def mirrored(schema: Object | None) -> Mirrored:
         where = join("properties", *path)
         if not path:
             raise SchemaError(
-                f"{MIRROR} is not on an argument", hint="use it only on a property whose parents are properties"
+                f"{HEADER_KEYWORD} is not on an argument", hint="use it only on a property whose parents are properties"
             )
         if type(name) is not str or not _TOKEN(name):
-            raise SchemaError(f"{MIRROR} {name!r} is not a valid header name", pointer=where)
+            raise SchemaError(f"{HEADER_KEYWORD} {name!r} is not a valid header name", pointer=where)
         if not _is_primitive(declared.get("type")):
-            raise SchemaError(f"{MIRROR} is only allowed on a string, an integer or a boolean", pointer=where)
+            raise SchemaError(f"{HEADER_KEYWORD} is only allowed on a string, an integer or a boolean", pointer=where)
         header = PARAM + name.lower()
         if header in found:
-            raise SchemaError(f"duplicate {MIRROR} {name!r}", pointer=where)
+            raise SchemaError(f"duplicate {HEADER_KEYWORD} {name!r}", pointer=where)
         found[header] = path
     return found
 
@@ -116,8 +116,8 @@ def _marks(
     """Yield (mark, path, schema) of every mark. The path is empty if it leads through anything but `properties`."""
     if type(schema) is not dict:
         return
-    if MIRROR in schema:
-        yield schema[MIRROR], path if path is not None and not at_root else (), schema
+    if HEADER_KEYWORD in schema:
+        yield schema[HEADER_KEYWORD], path if path is not None and not at_root else (), schema
     for key, value in schema.items():
         if key in _DATA:
             continue
@@ -132,8 +132,8 @@ def _marks(
                 yield from _marks(held, None)
 
 
-def request_headers(request: Request, marks: Mirrored | None = None) -> dict[str, str]:
-    """Return the headers of a stateless request. `marks`: `mirrored(tool.input_schema)` of the called tool."""
+def request_headers(request: RpcRequest, header_arguments: HeaderArguments | None = None) -> dict[str, str]:
+    """Return the headers of a stateless request. `marks`: `find_header_arguments(tool.input_schema)` of the called tool."""
     params = request.params
     headers = {METHOD: request.method}
     version = (params.get("_meta") or {}).get(PROTOCOL_VERSION)
@@ -142,7 +142,7 @@ def request_headers(request: Request, marks: Mirrored | None = None) -> dict[str
     named = _NAMED.get(request.method)
     if named is not None and type(params.get(named)) is str:
         headers[NAME_HEADER] = encode_value(params[named])
-    for header, path in (marks or {}).items():
+    for header, path in (header_arguments or {}).items():
         said = _spelled(_at(params.get("arguments"), path))
         if said is not None:
             headers[header] = encode_value(said)
@@ -165,14 +165,16 @@ def _spelled(value: JSON) -> str | None:
     return value if type(value) is str else None
 
 
-def check_headers(headers: Mapping[str, str], request: Request, version: str, marks: Mirrored | None = None) -> None:
+def check_headers(
+    headers: Mapping[str, str], request: RpcRequest, version: str, header_arguments: HeaderArguments | None = None
+) -> None:
     """Compare the headers (names in lower case) with the body. Raise RpcError if one differs or is missing."""
     _same(headers, VERSION, version)
     _same(headers, METHOD, request.method)
     named = _NAMED.get(request.method)
     if named is not None and type(request.params.get(named)) is str:
         _same(headers, NAME_HEADER, request.params[named], encoded=True)
-    for header, path in (marks or {}).items():
+    for header, path in (header_arguments or {}).items():
         value = _at(request.params.get("arguments"), path)
         said = _spelled(value)
         if said is None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ...ir.pointer import JSON, Object
 from ...ir.value import Value
-from ..shape import integer, optional_string, wrong
+from ..shape import integer, optional_string, wrong_type
 from .errors import RequestId
 from .meta import SERVER_INFO, Meta, with_meta
-from .rpc import Request
+from .rpc import RpcRequest
 from .versions import STATELESS
 
 __all__ = ["Page", "list_request", "read_page"]
@@ -33,15 +33,15 @@ class Page(Value, frozen=True):
         return out
 
 
-def list_request(request_id: RequestId, method: str, meta: Meta, cursor: str | None = None) -> Request:
+def list_request(request_id: RequestId, method: str, meta: Meta, cursor: str | None = None) -> RpcRequest:
     """Build a list request; `method` is "tools/list", "resources/list", …"""
-    return Request(request_id, method, with_meta({} if cursor is None else {"cursor": cursor}, meta))
+    return RpcRequest(request_id, method, with_meta({} if cursor is None else {"cursor": cursor}, meta))
 
 
 def read_page(result: Object, key: str) -> Page:
     """Read a page. Raise ProtocolError if it has no such list."""
     items = result.get(key)
     if type(items) is not list:
-        raise wrong("an array", items, key)
+        raise wrong_type("an array", items, key)
     cursor = optional_string(result, "nextCursor") or None
     return Page(items, cursor, integer(result, "ttlMs"), optional_string(result, "cacheScope"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...ir.pointer import JSON, Object
 from ...ir.value import Value
-from ...stream.strict import kind_of
+from ...stream.strict import type_label
 from .errors import INVALID_PARAMS, RpcError
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "SERVER_INFO",
     "SUBSCRIPTION_ID",
     "Meta",
-    "Trace",
+    "TraceContext",
     "read_meta",
     "with_meta",
 ]
@@ -45,7 +45,7 @@ _KNOWN = frozenset(
 )
 
 
-class Trace(Value, frozen=True):
+class TraceContext(Value, frozen=True):
     """The trace context of a request, in W3C format."""
 
     parent: str
@@ -61,7 +61,7 @@ class Meta(Value, frozen=True):
     capabilities: Object | None = None
     log_level: str | None = None
     progress_token: str | int | None = None
-    trace: Trace | None = None
+    trace: TraceContext | None = None
     idempotency_key: str | None = None
     rest: Object = {}
 
@@ -105,13 +105,13 @@ def _string(raw: Object, key: str) -> str | None:
     raise _wrong(key, "a string", value)
 
 
-def _trace(raw: Object) -> Trace | None:
+def _trace(raw: Object) -> TraceContext | None:
     parent = _string(raw, "traceparent")
-    return None if parent is None else Trace(parent, _string(raw, "tracestate"), _string(raw, "baggage"))
+    return None if parent is None else TraceContext(parent, _string(raw, "tracestate"), _string(raw, "baggage"))
 
 
 def _wrong(key: str, expected: str, value: JSON) -> RpcError:
-    words = f"{key} is missing" if value is None else f"{key} must be {expected}, got {kind_of(value)}"
+    words = f"{key} is missing" if value is None else f"{key} must be {expected}, got {type_label(value)}"
     return RpcError(INVALID_PARAMS, f"_meta: {words}", status=400)
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from ...ir.pointer import JSON, Object
 from ...ir.value import Value
-from ..shape import number, optional_string, wrong
+from ..shape import number, optional_string, wrong_type
 from .errors import RequestId
 from .rpc import Notification
 
 __all__ = [
     "CANCELLED",
+    "DISCARDABLE",
     "LEVELS",
     "LOG",
-    "PASSING",
     "PROGRESS",
     "Cancelled",
-    "Log",
+    "LogMessage",
     "Progress",
-    "loud_enough",
+    "is_level_enabled",
     "read_cancelled",
     "read_log",
     "read_progress",
@@ -26,7 +26,7 @@ __all__ = [
 PROGRESS = "notifications/progress"
 CANCELLED = "notifications/cancelled"
 LOG = "notifications/message"
-PASSING = frozenset({PROGRESS, LOG})
+DISCARDABLE = frozenset({PROGRESS, LOG})
 """Messages of momentary interest. They may be dropped under load."""
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
@@ -61,7 +61,7 @@ class Cancelled(Value, frozen=True):
         return Notification(CANCELLED, params)
 
 
-class Log(Value, frozen=True):
+class LogMessage(Value, frozen=True):
     level: str
     data: JSON
     logger: str | None = None
@@ -73,7 +73,7 @@ class Log(Value, frozen=True):
         return Notification(LOG, params)
 
 
-def loud_enough(level: str, least: str | None) -> bool:
+def is_level_enabled(level: str, least: str | None) -> bool:
     """Return True if `level` is at least `least`. A client that asked for no level gets no messages."""
     return least in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(least)
 
@@ -81,7 +81,7 @@ def loud_enough(level: str, least: str | None) -> bool:
 def read_progress(params: Object) -> Progress:
     token, done = _id(params, "progressToken"), number(params, "progress")
     if done is None:
-        raise wrong("a number", None, "progress")
+        raise wrong_type("a number", None, "progress")
     return Progress(token, done, number(params, "total"), optional_string(params, "message"))
 
 
@@ -89,12 +89,12 @@ def read_cancelled(params: Object) -> Cancelled:
     return Cancelled(_id(params, "requestId"), optional_string(params, "reason"))
 
 
-def read_log(params: Object) -> Log:
-    return Log(optional_string(params, "level") or "info", params.get("data"), optional_string(params, "logger"))
+def read_log(params: Object) -> LogMessage:
+    return LogMessage(optional_string(params, "level") or "info", params.get("data"), optional_string(params, "logger"))
 
 
 def _id(params: Object, key: str) -> RequestId:
     value = params.get(key)
     if type(value) is str or type(value) is int:
         return value
-    raise wrong("a string or an integer", value, key)
+    raise wrong_type("a string or an integer", value, key)

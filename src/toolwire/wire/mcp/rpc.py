@@ -17,17 +17,17 @@ from ...ir.errors import ProtocolError
 from ...ir.pointer import JSON, Object
 from ...ir.text import to_bytes
 from ...ir.value import Value
-from ...stream.strict import kind_of, parse
+from ...stream.strict import parse, type_label
 from .errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RequestId, RpcError
 
 __all__ = [
     "LIMIT",
     "Failure",
-    "Message",
     "Notification",
-    "Request",
     "RequestId",
     "Result",
+    "RpcMessage",
+    "RpcRequest",
     "failure",
     "is_batch",
     "read",
@@ -41,7 +41,7 @@ LIMIT = 16 * 1024 * 1024
 """Maximum size of a message in bytes."""
 
 
-class Request(Value, frozen=True):
+class RpcRequest(Value, frozen=True):
     """A message that requires an answer with the same id."""
 
     id: RequestId
@@ -77,7 +77,7 @@ class Failure(Value, frozen=True):
         return RpcError(self.code, self.message, data=self.data, request_id=self.id)
 
 
-Message: TypeAlias = Request | Notification | Result | Failure
+RpcMessage: TypeAlias = RpcRequest | Notification | Result | Failure
 
 
 def failure(error: RpcError, request_id: RequestId | None = None) -> Failure:
@@ -86,7 +86,7 @@ def failure(error: RpcError, request_id: RequestId | None = None) -> Failure:
     return Failure(error.request_id if request_id is None else request_id, error.code, said["message"], error.data)
 
 
-def read(data: bytes | str, *, limit: int = LIMIT) -> Message:
+def read(data: bytes | str, *, limit: int = LIMIT) -> RpcMessage:
     """Read a document with one message. Raise RpcError for anything else."""
     return read_message(_parse(data, limit))
 
@@ -95,15 +95,15 @@ def is_batch(data: bytes) -> bool:
     return data.lstrip()[:1] == b"["
 
 
-def read_batch(data: bytes | str, *, limit: int = LIMIT) -> list[Message | RpcError]:
+def read_batch(data: bytes | str, *, limit: int = LIMIT) -> list[RpcMessage | RpcError]:
     """Read the messages of a batch, each on its own. Raise RpcError if it is empty or not a batch."""
     value = _parse(data, limit)
     if type(value) is not list or not value:
-        raise RpcError(INVALID_REQUEST, f"expected a batch of messages, got {kind_of(value)}")
+        raise RpcError(INVALID_REQUEST, f"expected a batch of messages, got {type_label(value)}")
     return [_read_or_error(one) for one in value]
 
 
-def _read_or_error(value: JSON) -> Message | RpcError:
+def _read_or_error(value: JSON) -> RpcMessage | RpcError:
     try:
         return read_message(value)
     except RpcError as error:
@@ -118,19 +118,19 @@ def _parse(data: bytes | str, limit: int) -> JSON:
         raise RpcError(PARSE_ERROR, error.message, pointer=error.pointer, status=status) from None
 
 
-def read_message(value: JSON) -> Message:
+def read_message(value: JSON) -> RpcMessage:
     """Read a message from a parsed document."""
     if type(value) is not dict:
         hint = "send one message at a time" if type(value) is list else ""
-        raise RpcError(INVALID_REQUEST, f"expected a JSON-RPC message, got {kind_of(value)}", hint=hint)
+        raise RpcError(INVALID_REQUEST, f"expected a JSON-RPC message, got {type_label(value)}", hint=hint)
     number = value.get("id")
     known = number if type(number) is str or type(number) is int else None
     if value.get("jsonrpc") != "2.0":
         raise RpcError(INVALID_REQUEST, 'jsonrpc must be "2.0"', request_id=known)
     if "id" in value and known is None and "error" not in value:
-        raise RpcError(INVALID_REQUEST, f"id must be a string or an integer, got {kind_of(number)}", pointer="/id")
+        raise RpcError(INVALID_REQUEST, f"id must be a string or an integer, got {type_label(number)}", pointer="/id")
     if "method" in value:
-        return _read_asked(value, known)
+        return _read_request(value, known)
     if "error" in value:
         return _read_failure(value["error"], known)
     result = value.get("result")
@@ -139,16 +139,16 @@ def read_message(value: JSON) -> Message:
     return Result(known, result)
 
 
-def _read_asked(value: Object, known: RequestId | None) -> Request | Notification:
+def _read_request(value: Object, known: RequestId | None) -> RpcRequest | Notification:
     method, params = value["method"], value.get("params", {})
     if type(method) is not str:
         raise RpcError(
-            INVALID_REQUEST, f"method must be a string, got {kind_of(method)}", pointer="/method", request_id=known
+            INVALID_REQUEST, f"method must be a string, got {type_label(method)}", pointer="/method", request_id=known
         )
     if type(params) is not dict:
-        words = f"params must be an object, got {kind_of(params)}"
+        words = f"params must be an object, got {type_label(params)}"
         raise RpcError(INVALID_PARAMS, words, pointer="/params", request_id=known, status=400)
-    return Notification(method, params) if known is None else Request(known, method, params)
+    return Notification(method, params) if known is None else RpcRequest(known, method, params)
 
 
 def _read_failure(error: JSON, known: RequestId | None) -> Failure:
@@ -158,16 +158,16 @@ def _read_failure(error: JSON, known: RequestId | None) -> Failure:
     return Failure(known, code, message, error.get("data"))
 
 
-def write(message: Message) -> bytes:
+def write(message: RpcMessage) -> bytes:
     """Write the message as one line of JSON without line end. Raise EncodeError for values that JSON cannot express."""
     return to_bytes(to_json(message))
 
 
-def write_batch(messages: list[Message]) -> bytes:
+def write_batch(messages: list[RpcMessage]) -> bytes:
     return to_bytes([to_json(message) for message in messages])
 
 
-def to_json(message: Message) -> Object:
+def to_json(message: RpcMessage) -> Object:
     if type(message) is Result:
         return {"jsonrpc": "2.0", "id": message.id, "result": message.result}
     if isinstance(message, Failure):
@@ -176,9 +176,9 @@ def to_json(message: Message) -> Object:
             error["data"] = message.data
         return {"jsonrpc": "2.0", "id": message.id, "error": error}
     out: Object = {"jsonrpc": "2.0"}
-    if isinstance(message, Request):
+    if isinstance(message, RpcRequest):
         out["id"] = message.id
-    assert isinstance(message, (Request, Notification))
+    assert isinstance(message, (RpcRequest, Notification))
     out["method"] = message.method
     if message.params:
         out["params"] = message.params

@@ -16,16 +16,16 @@ from ...ir.losses import Losses, Severity
 from ...ir.pointer import JSON, Object
 from ...ir.tools import Effect, Tool
 from ..protocol import Kind
-from ..shape import each, finish, leftover, obj, optional_string, string
-from ..signs import score, tools_of
+from ..shape import as_object, decode_list, optional_string, read_extra, string, write_extra
+from ..signs import scorer, tools_of
 from .versions import LATEST, since
 
-__all__ = ["NAME", "SIGNS", "declarations", "decode_tools", "encode_tools", "list_tools"]
+__all__ = ["DETECTION", "NAME", "declarations", "decode_tools", "encode_tools", "list_tools"]
 
 NAME = "mcp"
 _TOOL = frozenset({"name", "description", "inputSchema", "outputSchema"})
-SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
-    "tools": score((6, lambda body: any("inputSchema" in tool for tool in tools_of(_reply(body))))),
+DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
+    "tools": scorer((6, lambda body: any("inputSchema" in tool for tool in tools_of(_reply(body))))),
 }
 
 
@@ -51,18 +51,18 @@ def declarations(body: JSON) -> list[JSON]:
 
 
 def decode_tools(declared: list[JSON]) -> tuple[Tool, ...]:
-    return tuple(each({"tools": declared}, "tools", _read_tool))
+    return tuple(decode_list({"tools": declared}, "tools", _read_tool))
 
 
 def _read_tool(raw: JSON) -> Tool:
-    schema, output = obj(raw).get("inputSchema"), raw.get("outputSchema")
+    schema, output = as_object(raw).get("inputSchema"), raw.get("outputSchema")
     return Tool(
         string(raw, "name"),
         optional_string(raw, "description"),
-        None if schema is None else obj(schema, "inputSchema"),
-        None if output is None else obj(output, "outputSchema"),
+        None if schema is None else as_object(schema, "inputSchema"),
+        None if output is None else as_object(output, "outputSchema"),
         effect=_effect(raw.get("annotations")),
-        extra=leftover(raw, _TOOL, NAME),
+        extra=read_extra(raw, _TOOL, NAME),
     )
 
 
@@ -114,7 +114,7 @@ def _write_tool(tool: Tool, version: str, losses: Losses, path: str) -> Object:
     own = tool.extra.get(NAME, {})
     if tool.effect != "write" and "annotations" not in own and since(version, "2025-03-26"):
         out["annotations"] = {"readOnlyHint": tool.effect in ("pure", "read"), "idempotentHint": True}
-    return finish(out, tool.extra, NAME)
+    return write_extra(out, tool.extra, NAME)
 
 
 def _has_place(schema: Object, version: str) -> bool:

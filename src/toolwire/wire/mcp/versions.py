@@ -10,7 +10,17 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-__all__ = ["HANDSHAKE", "KNOWN", "LATEST", "LATEST_HANDSHAKE", "STATELESS", "Era", "agreed", "era_of", "since"]
+__all__ = [
+    "HANDSHAKE",
+    "KNOWN",
+    "LATEST",
+    "LATEST_HANDSHAKE",
+    "STATELESS",
+    "Era",
+    "era_of",
+    "negotiate_version",
+    "since",
+]
 
 Era: TypeAlias = Literal["handshake", "stateless"]
 
@@ -38,6 +48,6 @@ def since(version: str, first: str) -> bool:
     return _PLACE.get(version, -1) >= _PLACE[first]
 
 
-def agreed(asked: str) -> str:
+def negotiate_version(asked: str) -> str:
     """Return the version for the answer to `initialize`: the requested one, or else the newest of the handshake era."""
     return asked if asked in HANDSHAKE else LATEST_HANDSHAKE

@@ -16,10 +16,10 @@ from ...ir.request import Request
 from ...ir.response import Fault
 from ...ir.tools import Tool
 from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
-from ..shape import each
+from ..shape import decode_list
 from . import fault as faults
 from .content import NAME
-from .places import SIGNS, locator
+from .places import DETECTION, locator
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
 from .tools import read_tool, write_tool
@@ -37,7 +37,7 @@ class Ollama:
     terminal = rb'"done": ?true'
     headers: ClassVar[Mapping[str, str]] = {}
     conversation = "messages"
-    signs = SIGNS
+    detection = DETECTION
     # the server has no rule; such names survive the chat templates of models
     limits = Limits(name=r"[a-zA-Z0-9_.-]+", name_length=128, id=r"[\x21-\x7e]+", id_length=128)
     capabilities = Capabilities(
@@ -79,7 +79,7 @@ class Ollama:
         return OllamaStreamEncoder(request)
 
     def decode_tools(self, declarations: list[JSON]) -> tuple[Tool, ...]:
-        return tuple(each({"tools": declarations}, "tools", read_tool))
+        return tuple(decode_list({"tools": declarations}, "tools", read_tool))
 
     def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]:
         losses = Losses()

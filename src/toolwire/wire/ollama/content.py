@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from ...ir.losses import Losses
-from ...ir.parts import Media, Part, Reasoning, Refusal, Text, ToolCall, what_is
+from ...ir.parts import Media, Part, Reasoning, Refusal, Text, ToolCall, part_label
 from ...ir.pointer import JSON, Object
-from ..media import left_out
-from ..shape import each, optional_string, wrong
+from ..media import media_placeholder
+from ..shape import decode_list, optional_string, wrong_type
 
-__all__ = ["FORM", "NAME", "Placed", "read_content", "report_order", "thoughts", "write_content"]
+__all__ = ["FORM", "NAME", "LocatedPart", "read_content", "reasoning_text", "report_order", "write_content"]
 
 NAME = "ollama"
 FORM = "ollama~"
-Placed = tuple[str, Part]
+LocatedPart = tuple[str, Part]
 """A part, and its path for losses."""
 
 _BEGINNINGS = (("iVBORw0KGgo", "image/png"), ("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"))
@@ -36,7 +36,7 @@ def _image_type(data: str) -> str | None:
 
 def read_content(raw: Object, form: Object) -> list[Part]:
     """Read the images and the text of a message. Spelling that the parts do not preserve goes into `form`."""
-    parts: list[Part] = [*each(raw, "images", _read_image)]
+    parts: list[Part] = [*decode_list(raw, "images", _read_image)]
     if words := optional_string(raw, "content"):
         parts.append(Text(words))
     elif "content" not in raw:
@@ -46,11 +46,11 @@ def read_content(raw: Object, form: Object) -> list[Part]:
 
 def _read_image(data: JSON) -> Media:
     if type(data) is not str:
-        raise wrong("base64 text", data)
+        raise wrong_type("base64 text", data)
     return Media("image", _image_type(data), data)
 
 
-def write_content(parts: Sequence[Placed], form: Object, losses: Losses, joint: str) -> Object:
+def write_content(parts: Sequence[LocatedPart], form: Object, losses: Losses, joint: str) -> Object:
     """Return the fields `content` and `images`. `joint` separates texts that were separate parts."""
     words: list[str] = []
     images: list[str] = []
@@ -64,7 +64,7 @@ def write_content(parts: Sequence[Placed], form: Object, losses: Losses, joint: 
         elif isinstance(part, Media):
             _write_media(part, where, words, images, losses)
         else:
-            losses.add(where, what_is(part), "dropped", "Ollama messages have no field for it", "error")
+            losses.add(where, part_label(part), "dropped", "Ollama messages have no field for it", "error")
     out: Object = {}
     if words or (":content" not in form and "content" not in form):
         out["content"] = joint.join(words)
@@ -86,7 +86,7 @@ def _write_media(part: Media, where: str, words: list[str], images: list[str], l
     if part.kind != "image" or part.data is None:
         detail = f"Ollama accepts only inline images, not {'a URL' if part.kind == 'image' else part.kind}"
         losses.add(where, part.kind, "dropped", detail, "error")
-        words.append(left_out(part).text)
+        words.append(media_placeholder(part).text)
         return
     images.append(part.data)
     for concept in ("name", "detail", "cache"):
@@ -96,12 +96,12 @@ def _write_media(part: Media, where: str, words: list[str], images: list[str], l
         losses.add(f"{where}/media_type", "media type", "dropped", "an Ollama image is only base64 data", "info")
 
 
-_PLACES: dict[type[Part], int] = {Reasoning: 0, Media: 1, Text: 2, Refusal: 2, ToolCall: 3}
+_FIELD_ORDER: dict[type[Part], int] = {Reasoning: 0, Media: 1, Text: 2, Refusal: 2, ToolCall: 3}
 
 
-def report_order(parts: Sequence[Placed], losses: Losses) -> None:
+def report_order(parts: Sequence[LocatedPart], losses: Losses) -> None:
     """Report the order of parts and the boundaries of texts, which the fields of a message do not preserve."""
-    ranks = [_PLACES.get(type(part), 2) for _, part in parts]
+    ranks = [_FIELD_ORDER.get(type(part), 2) for _, part in parts]
     counts = Counter(ranks)
     highest = list(accumulate(ranks, max))
     lowest = list(accumulate(reversed(ranks), min))[::-1]
@@ -109,10 +109,10 @@ def report_order(parts: Sequence[Placed], losses: Losses) -> None:
         if before > rank or after < rank:
             losses.add(where, "order", "moved", "Ollama has a fixed order: thinking, images, text, calls", "info")
         if rank in (0, 2) and counts[rank] > 1:
-            losses.add(where, what_is(part), "rewritten", "joined, because a message has one string", "info")
+            losses.add(where, part_label(part), "rewritten", "joined, because a message has one string", "info")
 
 
-def thoughts(part: Reasoning, where: str, losses: Losses) -> str:
+def reasoning_text(part: Reasoning, where: str, losses: Losses) -> str:
     """Return the text of a reasoning part."""
     if part.artefacts:
         losses.add(f"{where}/artefacts", "artefact", "dropped", "Ollama has no field for it")

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, FaultKind
 from ..faults import (
+    body_message,
     fitting_status,
     headers_of,
     kind_of_status,
@@ -17,7 +18,6 @@ from ..faults import (
     retry_after,
     should_retry,
     status_of_kind,
-    words_of,
 )
 from ..protocol import EncodedFault
 from .content import NAME
@@ -25,7 +25,7 @@ from .content import NAME
 __all__ = ["decode_error", "encode_error", "read_fault", "write_fault"]
 
 # Messages of the server, for errors without a status.
-_WORDS: tuple[tuple[str, FaultKind], ...] = (
+_MESSAGE_MARKERS: tuple[tuple[str, FaultKind], ...] = (
     (r"\Aunauthorized", "authentication"),
     (r"\bnot found\b", "not_found"),
     (r"\Aserver busy", "overloaded"),
@@ -38,20 +38,20 @@ def read_fault(body: JSON, status: int | None = None) -> Fault:
     """Read a fault from `body`, the whole envelope."""
     error = body.get("error") if type(body) is dict else None
     if not error:
-        return Fault(kind_of_status(status or 500), words_of(body, status or 500), status or 500)
+        return Fault(kind_of_status(status or 500), body_message(body, status or 500), status or 500)
     own: Object = {key: value for key, value in body.items() if key != "error"}
     message = error
     if type(error) is not str:  # a proxy with an envelope of its own
         own["error"] = error
         message = error.get("message") if type(error) is dict else None
-    words = message if type(message) is str and message else words_of(None, status or 500)
+    words = message if type(message) is str and message else body_message(None, status or 500)
     kind = kind_of_status(status) if status else _kind_of(words)
     return Fault(kind, words, status or status_of_kind(kind), extra={NAME: own} if own else {})
 
 
 def _kind_of(words: str) -> FaultKind:
     start = words[:500]
-    return next((kind for pattern, kind in _WORDS if re.search(pattern, start)), "server")
+    return next((kind for pattern, kind in _MESSAGE_MARKERS if re.search(pattern, start)), "server")
 
 
 def write_fault(fault: Fault) -> Object:

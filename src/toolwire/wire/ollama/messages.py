@@ -17,9 +17,9 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message, Role
-from ..shape import each, finish, leftover, obj, optional_string, string
-from ..structured import in_words
-from .content import FORM, NAME, Placed, read_content, report_order, thoughts, write_content
+from ..shape import as_object, decode_list, optional_string, read_extra, string, write_extra
+from ..structured import structured_as_text
+from .content import FORM, NAME, LocatedPart, read_content, reasoning_text, report_order, write_content
 
 __all__ = ["THOUGHT", "read_assistant", "read_call", "read_message", "write_assistant", "write_call", "write_message"]
 
@@ -35,7 +35,7 @@ THOUGHT: Extra = {FORM: {":field": "thinking"}}
 
 
 def read_message(raw: JSON) -> Message:
-    word = string(obj(raw), "role")
+    word = string(as_object(raw), "role")
     role = word.lower()  # the server does the same
     form: Object = {} if role == word else {":role": word}
     if role == "assistant":
@@ -45,7 +45,7 @@ def read_message(raw: JSON) -> Message:
     if role not in _ROLES:
         raise ProtocolError(f"unknown role {word!r}", pointer="/role", hint="use system, user, assistant or tool")
     parts = read_content(raw, form)
-    return Message(_ROLES[role], tuple(parts), _with_form(leftover(raw, _PLAIN, NAME), form))
+    return Message(_ROLES[role], tuple(parts), _with_form(read_extra(raw, _PLAIN, NAME), form))
 
 
 def _with_form(extra: Extra, form: Object) -> Extra:
@@ -59,16 +59,16 @@ def read_assistant(raw: Object, form: Object) -> Message:
     spoken = read_content(raw, form)
     words = optional_string(raw, "thinking")
     reasoning: list[Part] = [Reasoning(words, extra=THOUGHT)] if words else []
-    calls = each(raw, "tool_calls", read_call)
-    return Message("assistant", (*reasoning, *spoken, *calls), _with_form(leftover(raw, _ASSISTANT, NAME), form))
+    calls = decode_list(raw, "tool_calls", read_call)
+    return Message("assistant", (*reasoning, *spoken, *calls), _with_form(read_extra(raw, _ASSISTANT, NAME), form))
 
 
 def read_call(raw: JSON) -> ToolCall:
-    function = obj(obj(raw).get("function"), "function")
+    function = as_object(as_object(raw).get("function"), "function")
     arguments = function.get("arguments")
     try:
         name = string(function, "name")
-        arguments = {} if arguments is None else obj(arguments, "arguments")
+        arguments = {} if arguments is None else as_object(arguments, "arguments")
     except ProtocolError as error:
         raise error.within("function") from None
     form: Object = {":index": function.get("index")}
@@ -76,7 +76,7 @@ def read_call(raw: JSON) -> ToolCall:
         form[":type"] = raw["type"]
     if function.get("arguments") is None:
         form[":arguments"] = "absent"  # or null, which stays in the form of the function
-    extra = leftover(function, _INNER, _FUNCTION, leftover(raw, _CALL, NAME))
+    extra = read_extra(function, _INNER, _FUNCTION, read_extra(raw, _CALL, NAME))
     return ToolCall(optional_string(raw, "id") or "", name, arguments, extra=_with_form(extra, form))
 
 
@@ -87,7 +87,7 @@ def _read_result(raw: Object, form: Object) -> ToolResult:
         name, known = raw["name"], _RESULT | {"name"}
         form[":name"] = "name"
     parts = [part for part in read_content(raw, form) if isinstance(part, (Text, Media))]
-    extra = _with_form(leftover(raw, known, NAME), form)
+    extra = _with_form(read_extra(raw, known, NAME), form)
     return ToolResult(optional_string(raw, "tool_call_id") or "", name, tuple(parts), extra=extra)
 
 
@@ -96,7 +96,7 @@ def write_message(message: Message, path: str, out: list[Object], losses: Losses
         placed = [(f"{path}/parts/{number}", part) for number, part in enumerate(message.parts)]
         out.append(write_assistant(placed, message.extra, losses, "\n\n"))
         return
-    rest: list[Placed] = []
+    rest: list[LocatedPart] = []
     for number, part in enumerate(message.parts):
         where = f"{path}/parts/{number}"
         if isinstance(part, ToolResult):
@@ -110,7 +110,7 @@ def write_message(message: Message, path: str, out: list[Object], losses: Losses
         form = message.extra.get(FORM, {})
         report_order(rest, losses)
         role = form.get(":role", "user" if message.role == "user" else "system")
-        out.append(finish({"role": role, **write_content(rest, form, losses, "\n\n")}, message.extra, NAME))
+        out.append(write_extra({"role": role, **write_content(rest, form, losses, "\n\n")}, message.extra, NAME))
 
 
 def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
@@ -119,30 +119,30 @@ def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Ollama results have no error flag", "error")
     if result.cache is not None:
         losses.add(f"{path}/cache", "cache", "dropped", "Ollama has no cache marks", "info")
-    said: Sequence[Text | Media | Opaque] = in_words(result, path, losses)
-    parts: list[Placed] = [(f"{path}/parts/{number}", part) for number, part in enumerate(said)]
+    said: Sequence[Text | Media | Opaque] = structured_as_text(result, path, losses)
+    parts: list[LocatedPart] = [(f"{path}/parts/{number}", part) for number, part in enumerate(said)]
     report_order(parts, losses)
     out: Object = {"role": form.get(":role", "tool"), **write_content(parts, form, losses, "\n\n")}
     if result.name is not None:
         out[form.get(":name", "tool_name")] = result.name
     if result.call_id:
         out["tool_call_id"] = result.call_id
-    return finish(out, result.extra, NAME)
+    return write_extra(out, result.extra, NAME)
 
 
 def write_assistant(
-    parts: Sequence[Placed], extra: Extra, losses: Losses, joint: str, *, numbered: bool = False
+    parts: Sequence[LocatedPart], extra: Extra, losses: Losses, joint: str, *, numbered: bool = False
 ) -> Object:
     """Write an assistant message. `numbered` adds an index to each call, as the server does."""
     report_order(parts, losses)
-    content: list[Placed] = []
+    content: list[LocatedPart] = []
     reasoning: list[str] = []
     calls: list[Object] = []
     for where, part in parts:
         if isinstance(part, ToolCall):
             calls.append(write_call(part, losses, where, len(calls) if numbered else None))
         elif isinstance(part, Reasoning):
-            reasoning.append(thoughts(part, where, losses))
+            reasoning.append(reasoning_text(part, where, losses))
         elif isinstance(part, ToolResult):
             losses.add(where, "result", "dropped", "assistant messages have no tool results", "error")
         else:
@@ -153,7 +153,7 @@ def write_assistant(
         out["thinking"] = "\n\n".join(reasoning)
     if calls:
         out["tool_calls"] = calls
-    return finish(out, extra, NAME)
+    return write_extra(out, extra, NAME)
 
 
 def write_call(call: ToolCall, losses: Losses, path: str, number: int | None) -> Object:
@@ -167,17 +167,17 @@ def write_call(call: ToolCall, losses: Losses, path: str, number: int | None) ->
     index = form.get(":index", number)
     function: Object = {} if index is None else {"index": index}
     function["name"] = call.name
-    arguments = call.arguments if call.arguments is not None else _stand_in(call, losses, path)
+    arguments = call.arguments if call.arguments is not None else _placeholder_arguments(call, losses, path)
     if arguments or ":arguments" not in form:
         function["arguments"] = arguments
     out: Object = {"id": call.id} if call.id else {}
     if ":type" in form:
         out["type"] = form[":type"]
-    out["function"] = finish(function, call.extra, _FUNCTION)
-    return finish(out, call.extra, NAME)
+    out["function"] = write_extra(function, call.extra, _FUNCTION)
+    return write_extra(out, call.extra, NAME)
 
 
-def _stand_in(call: ToolCall, losses: Losses, path: str) -> Object:
+def _placeholder_arguments(call: ToolCall, losses: Losses, path: str) -> Object:
     """Return substitute arguments for a call whose arguments are not an object."""
     if call.kind == "freeform":
         losses.add(path, "freeform call", "rewritten", "sent as a call with one argument, `input`", "info")

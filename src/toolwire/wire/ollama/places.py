@@ -11,9 +11,9 @@ from ...ir.request import Request
 from ...ir.response import Response
 from ...ir.tools import Tool
 from ..protocol import Kind
-from ..signs import score, tools_of
+from ..signs import scorer, tools_of
 
-__all__ = ["SIGNS", "locator"]
+__all__ = ["DETECTION", "locator"]
 
 _FIELDS = {
     "max_tokens": "num_predict",
@@ -33,10 +33,10 @@ _DECLARED = frozenset(Tool.__struct_fields__) - {"extra"}
 def locator(value: Request | Response) -> Callable[[str], str]:
     if isinstance(value, Request):
         return partial(_in_request, value, {})
-    return partial(_in_response, list(_places(value.parts)))
+    return partial(_in_response, list(_part_locations(value.parts)))
 
 
-def _places(parts: tuple[Part, ...]) -> Iterator[str]:
+def _part_locations(parts: tuple[Part, ...]) -> Iterator[str]:
     calls = images = 0
     for part in parts:
         if isinstance(part, ToolResult):
@@ -51,7 +51,7 @@ def _places(parts: tuple[Part, ...]) -> Iterator[str]:
             yield join("thinking" if isinstance(part, Reasoning) else "content")
 
 
-def _in_request(request: Request, places: dict[int, list[str]], path: str) -> str:
+def _in_request(request: Request, locations: dict[int, list[str]], path: str) -> str:
     match split(path):
         case ["params", ("logprobs" | "top_logprobs") as name, *_]:
             return join(name)
@@ -60,18 +60,18 @@ def _in_request(request: Request, places: dict[int, list[str]], path: str) -> st
         case ["tools", index, field, *rest] if field in _DECLARED:
             return join("tools", index, "function", _FIELDS.get(field, field), *rest)
         case ["messages", index, "parts", number, *rest]:
-            if int(index) not in places:
-                places[int(index)] = list(_places(request.messages[int(index)].parts))
-            return join("messages", index) + places[int(index)][int(number)] + join(*rest)
+            if int(index) not in locations:
+                locations[int(index)] = list(_part_locations(request.messages[int(index)].parts))
+            return join("messages", index) + locations[int(index)][int(number)] + join(*rest)
         case ["reasoning" | "output" as field, *_]:
             return join(_FIELDS[field])
     return path
 
 
-def _in_response(places: list[str], path: str) -> str:
+def _in_response(locations: list[str], path: str) -> str:
     match split(path):
         case ["parts", number, *rest]:
-            return join("message") + places[int(number)] + join(*rest)
+            return join("message") + locations[int(number)] + join(*rest)
         case ["usage", name, *_]:
             return join(_COUNTS.get(name, name))
         case ["created" | "stop" as field, *_]:
@@ -101,10 +101,10 @@ def _is_answer(body: Object) -> bool:
     return type(body["message"]) is dict and type(body["done"]) is bool
 
 
-SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
-    "request": score((1, lambda b: type(b["messages"]) is list), (30, _is_own)),
-    "response": score((6, _is_answer)),
-    "stream": score((6, lambda b: _is_answer(b) or type(b["error"]) is str)),
-    "tools": score((1, lambda b: any("function" in tool for tool in tools_of(b)))),
-    "error": score((3, lambda b: type(b["error"]) is str)),
+DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
+    "request": scorer((1, lambda b: type(b["messages"]) is list), (30, _is_own)),
+    "response": scorer((6, _is_answer)),
+    "stream": scorer((6, lambda b: _is_answer(b) or type(b["error"]) is str)),
+    "tools": scorer((1, lambda b: any("function" in tool for tool in tools_of(b)))),
+    "error": scorer((3, lambda b: type(b["error"]) is str)),
 }

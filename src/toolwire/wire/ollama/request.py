@@ -13,9 +13,9 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
-from ..params import NO_PARAMS, read_params, restore_spelling, rows, write_params
+from ..params import NO_PARAMS, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
-from ..shape import boolean, each, finish, leftover, obj, optional_string, wrong
+from ..shape import as_object, boolean, decode_list, optional_string, read_extra, write_extra, wrong_type
 from .content import FORM, NAME
 from .messages import read_message, write_message
 from .tools import read_tool, write_tools
@@ -23,7 +23,7 @@ from .tools import read_tool, write_tools
 __all__ = ["decode_request", "encode_request"]
 
 _OPTIONS = "ollama/options"
-_SAMPLING = rows(
+_SAMPLING = param_table(
     num_predict="max_tokens",
     temperature="temperature",
     top_p="top_p",
@@ -33,17 +33,17 @@ _SAMPLING = rows(
     presence_penalty="presence_penalty",
     frequency_penalty="frequency_penalty",
 )
-_BESIDE = rows(logprobs="logprobs", top_logprobs="top_logprobs")
-_KEYS = {row.param: key for key, row in (_SAMPLING | _BESIDE).items()}
-_KNOWN = frozenset(_BESIDE) | {"model", "messages", "tools", "stream", "format", "options", "think"}
+_TOP_LEVEL_PARAMS = param_table(logprobs="logprobs", top_logprobs="top_logprobs")
+_KEYS = {row.param: key for key, row in (_SAMPLING | _TOP_LEVEL_PARAMS).items()}
+_KNOWN = frozenset(_TOP_LEVEL_PARAMS) | {"model", "messages", "tools", "stream", "format", "options", "think"}
 
 
 def decode_request(body: Object) -> Request:
-    if type(obj(body).get("messages")) is not list:
+    if type(as_object(body).get("messages")) is not list:
         raise ProtocolError("expected an array of messages", pointer="/messages")
-    messages = tuple(each(body, "messages", read_message))
-    tools = tuple(each(body, "tools", read_tool))
-    extra = leftover(body, _KNOWN, NAME)
+    messages = tuple(decode_list(body, "messages", read_message))
+    tools = tuple(decode_list(body, "tools", read_tool))
+    extra = read_extra(body, _KNOWN, NAME)
     params = _read_params(body, extra)
     stream = boolean(body, "stream")
     if "stream" not in body:
@@ -64,13 +64,13 @@ def decode_request(body: Object) -> Request:
 
 def _read_params(body: Object, extra: Extra) -> dict[str, Any]:
     params: dict[str, Any] = {}
-    spelled = read_params(body, _BESIDE, params)
+    spelled = read_params(body, _TOP_LEVEL_PARAMS, params)
     options = body.get("options")
     if options is None:
         _keep_spelling(spelled, extra)
         return params
     known = set(_SAMPLING)
-    limit = obj(options, "options").get("num_predict")
+    limit = as_object(options, "options").get("num_predict")
     if type(limit) is int and limit < 0:  # -1 means no limit; a negative limit has no canonical form
         known.remove("num_predict")
         options = {key: value for key, value in options.items() if key != "num_predict"}
@@ -78,7 +78,7 @@ def _read_params(body: Object, extra: Extra) -> dict[str, Any]:
         spelled |= read_params(options, _SAMPLING, params)
     except ProtocolError as error:
         raise error.within("options") from None
-    leftover(body["options"], known, _OPTIONS, extra)
+    read_extra(body["options"], known, _OPTIONS, extra)
     _keep_spelling(spelled, extra)
     return params
 
@@ -95,7 +95,7 @@ def _read_think(value: JSON) -> ReasoningConfig | None:
         return ReasoningConfig("auto", visible=True) if value else ReasoningConfig("off")
     if type(value) is str:
         return ReasoningConfig("auto", value, visible=True)
-    raise wrong("a boolean or a string", value, "think")
+    raise wrong_type("a boolean or a string", value, "think")
 
 
 def _read_format(value: JSON) -> OutputFormat | None:
@@ -105,7 +105,7 @@ def _read_format(value: JSON) -> OutputFormat | None:
         return OutputFormat("json")
     if type(value) is dict:
         return OutputFormat("json_schema", value)
-    raise wrong('"json" or a JSON Schema', value, "format")
+    raise wrong_type('"json" or a JSON Schema', value, "format")
 
 
 def encode_request(request: Request) -> Encoded:
@@ -125,19 +125,19 @@ def encode_request(request: Request) -> Encoded:
     form = request.extra.get(FORM, {})
     if not request.stream or not (":stream" in form or form.get("stream", 0) is None):
         out["stream"] = bool(request.stream)
-    return Encoded(finish(out, request.extra, NAME), losses)
+    return Encoded(write_extra(out, request.extra, NAME), losses)
 
 
 def _write_params(request: Request, out: Object, losses: Losses) -> None:
     options: Object = {}
     write_params(request.params, _KEYS, options, NAME, losses)
     restore_spelling(options, request.extra.get(FORM, {}))
-    for key in _BESIDE:
+    for key in _TOP_LEVEL_PARAMS:
         if key in options:
             out[key] = options.pop(key)
     if "top_logprobs" in out and "logprobs" not in out:
         out["logprobs"] = True  # the server ignores top_logprobs without it
-    if options := finish(options, request.extra, _OPTIONS):
+    if options := write_extra(options, request.extra, _OPTIONS):
         out["options"] = options
 
 

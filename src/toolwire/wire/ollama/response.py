@@ -14,8 +14,17 @@ from ...ir.pointer import Object
 from ...ir.request import Message
 from ...ir.response import Response, Stop, StopReason, Usage
 from ..protocol import Encoded
-from ..shape import finish, integer, leftover, obj, optional_string, remember_form, restore_form, wrong
-from .content import FORM, NAME, Placed
+from ..shape import (
+    as_object,
+    integer,
+    optional_string,
+    read_extra,
+    remember_form,
+    restore_form,
+    write_extra,
+    wrong_type,
+)
+from .content import FORM, NAME, LocatedPart
 from .fault import read_fault
 from .messages import read_assistant, write_assistant
 
@@ -27,8 +36,8 @@ __all__ = [
     "read_created",
     "read_stop",
     "read_usage",
-    "report_broken",
-    "stop_for_broken",
+    "report_incomplete_call",
+    "stop_without_call",
     "write_created",
     "write_stop",
     "write_usage",
@@ -43,14 +52,14 @@ _REASONS: dict[str, StopReason] = {
     "load": "stop",  # an empty prompt only loads the model into memory or unloads it
     "unload": "stop",
 }
-_WORDLESS = frozenset({"content_filter", "refusal", "pause", "malformed_call", "error", "unknown"})
+_UNNAMED_REASONS = frozenset({"content_filter", "refusal", "pause", "malformed_call", "error", "unknown"})
 
 
 def decode_response(body: Object) -> Response:
-    if obj(body).get("error") and "message" not in body:
+    if as_object(body).get("error") and "message" not in body:
         return Response(fault=read_fault(body))
-    message = _read_message(obj(body.get("message"), "message"))
-    extra = leftover(body, KNOWN, NAME)
+    message = _read_message(as_object(body.get("message"), "message"))
+    extra = read_extra(body, KNOWN, NAME)
     created, form = read_created(body)
     if "done" not in body:
         form[":done"] = "absent"
@@ -88,7 +97,7 @@ def _seconds(text: str) -> int:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise wrong("a time such as 2026-11-15T09:00:00Z", text, "created_at") from None
+        raise wrong_type("a time such as 2026-11-15T09:00:00Z", text, "created_at") from None
     return ((time if time.tzinfo is not None else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(seconds=1)
 
 
@@ -113,7 +122,7 @@ def write_created(created: int | None, form: Object, losses: Losses) -> Object:
 def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
     done, word = body.get("done"), optional_string(body, "done_reason")
     if done is not None and type(done) is not bool:
-        raise wrong("a boolean", done, "done")
+        raise wrong_type("a boolean", done, "done")
     if not done and not word:
         return None
     reason = _REASONS.get(word or "stop", "unknown")
@@ -138,7 +147,7 @@ def write_stop(stop: Stop, losses: Losses) -> Object:
         losses.add("/stop/sequence", "stop sequence", "dropped", "Ollama does not report the stop sequence", "info")
     if stop.detail is not None:
         losses.add("/stop/detail", "stop detail", "dropped", "Ollama has no field for it", "info")
-    if stop.reason in _WORDLESS or stop.reason == "context_window":
+    if stop.reason in _UNNAMED_REASONS or stop.reason == "context_window":
         detail = f"Ollama has no equivalent; sent as {word!r}"
         losses.add("/stop", f"stop reason {stop.reason}", "weakened", detail)
     return {"done_reason": word}
@@ -165,11 +174,11 @@ def encode_response(response: Response) -> Encoded:
         losses.add("/alternatives", "alternatives", "dropped", "an Ollama answer has only one choice", "error")
     form = response.extra.get(FORM, {})
     stop = response.stop
-    parts: list[Placed] = []
+    parts: list[LocatedPart] = []
     for number, part in enumerate(response.parts):
         if type(part) is ToolCall and part.state != "complete":
-            report_broken(part, losses, f"/parts/{number}")
-            stop = stop_for_broken(part, stop, losses)
+            report_incomplete_call(part, losses, f"/parts/{number}")
+            stop = stop_without_call(part, stop, losses)
         else:
             parts.append((f"/parts/{number}", part))
     inner = {name.replace(MESSAGE, NAME): fields for name, fields in response.extra.items() if MESSAGE in name}
@@ -184,15 +193,15 @@ def encode_response(response: Response) -> Encoded:
         out["done"] = stop is not None
     if response.usage is not None:
         out.update(write_usage(response.usage, losses))
-    return Encoded(finish(out, response.extra, NAME), losses)
+    return Encoded(write_extra(out, response.extra, NAME), losses)
 
 
-def report_broken(call: ToolCall, losses: Losses, path: str) -> None:
+def report_incomplete_call(call: ToolCall, losses: Losses, path: str) -> None:
     """Report an incomplete call that is left out. Ollama calls are always complete, so a client would execute it."""
     losses.add(path, "call", "dropped", f"its arguments are {call.state}; Ollama calls are always complete", "error")
 
 
-def stop_for_broken(call: ToolCall, stop: Stop | None, losses: Losses) -> Stop:
+def stop_without_call(call: ToolCall, stop: Stop | None, losses: Losses) -> Stop:
     """Return the stop for an answer whose incomplete call was left out."""
     if stop is not None and stop.reason not in ("stop", "tool_calls"):
         return stop

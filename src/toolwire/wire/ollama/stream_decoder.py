@@ -31,8 +31,8 @@ from ...ir.parts import Extra, Part, Reasoning, Text, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps, escape
 from ...stream.ndjson import NDJSONDecoder
-from ..shape import obj, optional_string, unknown
-from ..sse_stream import SSEStreamDecoder
+from ..shape import as_object, optional_string, read_unknown
+from ..sse_stream import BaseStreamDecoder
 from .content import FORM, NAME
 from .fault import read_fault
 from .messages import THOUGHT, read_assistant
@@ -44,10 +44,10 @@ _MESSAGE = frozenset({"role", "content", "thinking", "images", "tool_calls"})
 _ANY_CALL: tuple[Part, ...] = (ToolCall("", ""),)
 
 
-class OllamaStreamDecoder(SSEStreamDecoder):
+class OllamaStreamDecoder(BaseStreamDecoder):
     """Decoder of /api/chat streams: feed it bytes, get events."""
 
-    spoken = frozenset({"content", "thinking"})
+    text_fields = frozenset({"content", "thinking"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class OllamaStreamDecoder(SSEStreamDecoder):
     def _last_frames(self) -> Iterable[tuple[bytes, bytes]]:
         return ((b"", line) for line in self._lines.close())
 
-    def _whole(self) -> bool:
+    def _is_complete(self) -> bool:
         return False  # the line with `done` ends the answer immediately
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
@@ -80,14 +80,14 @@ class OllamaStreamDecoder(SSEStreamDecoder):
             events.append(ResponseStart("", optional_string(line, "model") or "", created, extra))
         message = line.get("message")
         if message is not None:
-            self._read_message(obj(message, "message"), events)
-        self._keep(unknown(line, KNOWN, NAME))
+            self._read_message(as_object(message, "message"), events)
+        self._keep(read_unknown(line, KNOWN, NAME))
         usage = read_usage(line)
         if usage is not None:
             events.append(UsageUpdate(usage))
         stop = read_stop(line, _ANY_CALL if self._called else ())
         if stop is not None:
-            self._hush(events)
+            self._close_text(events)
             self._over = True
             events.append(ResponseEnd((stop,), self._extra))
 
@@ -106,18 +106,18 @@ class OllamaStreamDecoder(SSEStreamDecoder):
             raise error.within("message") from None
         for part in parts:
             if isinstance(part, (Text, Reasoning)):
-                self._say(part, events)
+                self._emit_text(part, events)
                 continue
-            self._hush(events)
+            self._close_text(events)
             if isinstance(part, ToolCall):
                 self._call(part, events)
             else:
                 events.append(WholePart(self._new_key(), part))
-        self._keep(unknown(raw, _MESSAGE, MESSAGE))
+        self._keep(read_unknown(raw, _MESSAGE, MESSAGE))
 
-    def _say(self, part: Text | Reasoning, events: list[Event]) -> None:
+    def _emit_text(self, part: Text | Reasoning, events: list[Event]) -> None:
         if self._open is None or self._open[0] is not type(part):
-            self._hush(events)
+            self._close_text(events)
             key = self._new_key()
             self._open = (type(part), key)
             events.append(TextStart(key) if isinstance(part, Text) else ReasoningStart(key, extra=THOUGHT))
@@ -125,12 +125,12 @@ class OllamaStreamDecoder(SSEStreamDecoder):
         if escaped := self._escape(key, part.text):
             events.append(TextDelta(key, escaped) if isinstance(part, Text) else ReasoningDelta(key, escaped))
 
-    def _hush(self, events: list[Event]) -> None:
+    def _close_text(self, events: list[Event]) -> None:
         if self._open is None:
             return
         kind, key = self._open
         self._open = None
-        if rest := self._rest(key):
+        if rest := self._flush_surrogate(key):
             events.append(TextDelta(key, rest) if kind is Text else ReasoningDelta(key, rest))
         events.append(TextEnd(key) if kind is Text else ReasoningEnd(key))
 

@@ -24,17 +24,17 @@ from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
 from ...ir.text import to_bytes, unescape
-from ..event_writer import EventWriter
-from ..shape import finish
+from ..event_writer import BaseStreamEncoder
+from ..shape import write_extra
 from .content import FORM, NAME, write_content
 from .fault import write_fault
 from .messages import write_call
-from .response import MESSAGE, report_broken, stop_for_broken, write_created, write_stop, write_usage
+from .response import MESSAGE, report_incomplete_call, stop_without_call, write_created, write_stop, write_usage
 
 __all__ = ["OllamaStreamEncoder"]
 
 
-class OllamaStreamEncoder(EventWriter):
+class OllamaStreamEncoder(BaseStreamEncoder):
     """Encoder of /api/chat streams: feed it events, get bytes."""
 
     def __init__(self, request: Request | None = None) -> None:
@@ -52,7 +52,7 @@ class OllamaStreamEncoder(EventWriter):
 
     def _write(self, event: Event) -> bytes:
         key = getattr(event, "key", None)
-        if key is not None and self._places[key][0]:
+        if key is not None and self._positions[key][0]:
             self.losses.add("/alternatives", "alternatives", "dropped", "an Ollama answer has only one choice", "error")
             return b""
         return super()._write(event)
@@ -65,7 +65,7 @@ class OllamaStreamEncoder(EventWriter):
         self._line = to_bytes(self._head)[:-1] + b',"message":{"role":"assistant","content":"'
         return b""
 
-    def _said(self, content: bytes, more: bytes = b"") -> bytes:
+    def _message_line(self, content: bytes, more: bytes = b"") -> bytes:
         return b'%b%b"%b},"done":false}\n' % (self._line, content, more)
 
     def _text_start(self, event: TextStart) -> bytes:
@@ -77,7 +77,7 @@ class OllamaStreamEncoder(EventWriter):
 
     def _text_delta(self, event: TextDelta) -> bytes:
         self._join(TextDelta, event.key)
-        return self._said(event.escaped)
+        return self._message_line(event.escaped)
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         self._join(ReasoningDelta, event.key)
@@ -87,7 +87,7 @@ class OllamaStreamEncoder(EventWriter):
         before = self._sections.setdefault(event.key, event.section)
         self._sections[event.key] = event.section
         gap = b"" if before == event.section else b"\\n\\n"
-        return self._said(b"", b',"thinking":"%b%b"' % (gap, event.escaped))
+        return self._message_line(b"", b',"thinking":"%b%b"' % (gap, event.escaped))
 
     def _join(self, kind: type[Event], key: int) -> None:
         """Report two consecutive items of the same kind, which become one on this wire."""
@@ -133,13 +133,13 @@ class OllamaStreamEncoder(EventWriter):
         )
         path = self._path(event.key)
         if call.state != "complete":
-            report_broken(call, self.losses, path)
+            report_incomplete_call(call, self.losses, path)
             self._broken = self._broken or call
             self._calls[event.key] = b""
         else:
             written = to_bytes(write_call(call, self.losses, path, self._called))
             self._called += 1
-            self._calls[event.key] = self._said(b"", b',"tool_calls":[%b]' % written)
+            self._calls[event.key] = self._message_line(b"", b',"tool_calls":[%b]' % written)
         return self._in_order()
 
     def _in_order(self) -> bytes:
@@ -163,7 +163,7 @@ class OllamaStreamEncoder(EventWriter):
         return b""
 
     def _ping(self, event: Ping) -> bytes:
-        return self._said(b"") if self._line else b""  # clients parse every line, so no line may be blank
+        return self._message_line(b"") if self._line else b""  # clients parse every line, so no line may be blank
 
     def _fail(self, event: StreamFault) -> bytes:
         return to_bytes(write_fault(event.fault)) + b"\n"
@@ -171,18 +171,18 @@ class OllamaStreamEncoder(EventWriter):
     def _end(self, event: ResponseEnd) -> bytes:
         stop = event.stops[0] if event.stops else None
         if self._broken is not None:
-            stop = stop_for_broken(self._broken, stop, self.losses)
-        message = finish({"role": "assistant", "content": ""}, event.extra, MESSAGE)
+            stop = stop_without_call(self._broken, stop, self.losses)
+        message = write_extra({"role": "assistant", "content": ""}, event.extra, MESSAGE)
         out: Object = {**self._head, "message": message}
         if stop is not None:
             out.update(write_stop(stop, self.losses))
         out["done"] = True
         if self._usage is not None:
             out.update(write_usage(self._usage, self.losses))
-        return to_bytes(finish(out, {NAME: event.extra.get(NAME, {})}, NAME)) + b"\n"
+        return to_bytes(write_extra(out, {NAME: event.extra.get(NAME, {})}, NAME)) + b"\n"
 
 
-OllamaStreamEncoder.steps = {
+OllamaStreamEncoder.handlers = {
     ResponseStart: OllamaStreamEncoder._start,
     TextStart: OllamaStreamEncoder._text_start,
     TextDelta: OllamaStreamEncoder._text_delta,

@@ -14,7 +14,7 @@ from ...ir.losses import Losses, Severity
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Request
 from ...ir.tools import Tool
-from ..shape import finish, leftover, obj, optional_string, string, wrong
+from ..shape import as_object, optional_string, read_extra, string, write_extra, wrong_type
 from .content import FORM, NAME
 
 __all__ = ["read_tool", "write_tool", "write_tools"]
@@ -25,17 +25,17 @@ _INNER = frozenset({"name", "description", "parameters"})
 
 
 def read_tool(raw: JSON) -> Tool:
-    if "function" not in obj(raw):
+    if "function" not in as_object(raw):
         return Tool(string(raw, "type"), kind="builtin", extra={NAME: raw})
-    function = obj(raw["function"], "function")
+    function = as_object(raw["function"], "function")
     parameters = function.get("parameters")
     if parameters is not None and type(parameters) is not dict:
-        raise wrong("a JSON Schema object", parameters, "function", "parameters")
+        raise wrong_type("a JSON Schema object", parameters, "function", "parameters")
     try:
         name, description = string(function, "name"), optional_string(function, "description")
     except ProtocolError as error:
         raise error.within("function") from None
-    extra = leftover(function, _INNER, _FUNCTION, leftover(raw, _OUTER, NAME))
+    extra = read_extra(function, _INNER, _FUNCTION, read_extra(raw, _OUTER, NAME))
     form: Object = {} if raw.get("type") == "function" else {":type": raw.get("type")}
     if parameters is None:
         form[":parameters"] = "absent"  # or null, which stays in the form of the function
@@ -75,8 +75,8 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
         function["parameters"] = {"type": "object", "properties": {}}  # chat templates of models read it
     kind = form.get(":type", "function")
     out: Object = {} if kind is None else {"type": kind}
-    out["function"] = finish(function, tool.extra, _FUNCTION)
-    return finish(out, tool.extra, NAME)
+    out["function"] = write_extra(function, tool.extra, _FUNCTION)
+    return write_extra(out, tool.extra, NAME)
 
 
 def write_tools(request: Request, losses: Losses) -> list[Object]:

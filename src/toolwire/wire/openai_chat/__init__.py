@@ -17,9 +17,9 @@ from ...ir.tools import Tool
 from .. import openai_fault
 from ..openai_limits import SIGNATURES
 from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
-from ..shape import each
+from ..shape import decode_list
 from .content import NAME
-from .places import SIGNS, locator
+from .places import DETECTION, locator
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
 from .tools import read_tool, write_tool
@@ -35,7 +35,7 @@ class OpenAIChat:
     terminal = rb'"finish_reason": ?"'
     headers: ClassVar[Mapping[str, str]] = {}
     conversation = "messages"
-    signs = SIGNS
+    detection = DETECTION
     limits = Limits(
         name=r"[a-zA-Z0-9_-]+",
         name_length=64,
@@ -85,7 +85,7 @@ class OpenAIChat:
         return ChatStreamEncoder(request)
 
     def decode_tools(self, declarations: list[JSON]) -> tuple[Tool, ...]:
-        return tuple(each({"tools": declarations}, "tools", read_tool))
+        return tuple(decode_list({"tools": declarations}, "tools", read_tool))
 
     def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]:
         losses = Losses()

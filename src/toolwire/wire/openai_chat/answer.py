@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from ...ir.losses import Losses
-from ...ir.parts import Opaque, Part, Reasoning, Refusal, Text, ToolCall, what_is
+from ...ir.parts import Opaque, Part, Reasoning, Refusal, Text, ToolCall, part_label
 from ...ir.pointer import Object
-from ..shape import finish
+from ..shape import write_extra
 from .content import NAME, in_content, write_part
 from .messages import write_call, write_function
 
@@ -33,7 +33,7 @@ def write_answer(parts: tuple[Part, ...], form: Object, losses: Losses, path: st
         where = f"{path}/parts/{number}"
         if isinstance(part, ToolCall):
             if ":call" in part.extra.get(_FORM, {}):
-                out["function_call"] = finish(write_function(part), part.extra, f"{NAME}/function")
+                out["function_call"] = write_extra(write_function(part), part.extra, f"{NAME}/function")
             else:
                 calls.append(write_call(part, losses, where))
         elif isinstance(part, Text) or (as_array and is_own(part)):
@@ -46,7 +46,7 @@ def write_answer(parts: tuple[Part, ...], form: Object, losses: Losses, path: st
         elif isinstance(part, Refusal):
             out["refusal"] = out.get("refusal", "") + part.text
         else:
-            losses.add(where, what_is(part), "dropped", "a Chat answer has no field for it", "error")
+            losses.add(where, part_label(part), "dropped", "a Chat answer has no field for it", "error")
     _report_order(parts, as_array, losses, path)
     if as_array:
         out["content"] = [write_part(part, losses, path) for part in content]
@@ -95,4 +95,4 @@ def _report_order(parts: Sequence[Part], as_array: bool, losses: Losses, path: s
             detail = "a Chat message holds reasoning, text and calls in this order"
             losses.add(where, "order of text and calls", "moved", detail, "info")
         if rank in joined and type(part) in _RANKS:
-            losses.add(where, what_is(part), "rewritten", "joined, because a message has one string", "info")
+            losses.add(where, part_label(part), "rewritten", "joined, because a message has one string", "info")

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from ...ir.losses import Losses
-from ...ir.parts import Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, what_is
+from ...ir.parts import Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, part_label
 from ...ir.pointer import JSON, Object
-from ..media import data_url, left_out, split_data_url
-from ..shape import each, finish, leftover, obj, optional_string, string, wrong
+from ..media import data_url, media_placeholder, split_data_url
+from ..shape import as_object, decode_list, optional_string, read_extra, string, write_extra, wrong_type
 
 __all__ = [
     "NAME",
@@ -48,8 +48,8 @@ def read_content(raw: Object, form: Object, read: Callable[[JSON], Part] | None 
     if value is None:
         return []
     if type(value) is not list:
-        raise wrong("a string or an array", value, "content")
-    parts = each(raw, "content", read or read_part)
+        raise wrong_type("a string or an array", value, "content")
+    parts = decode_list(raw, "content", read or read_part)
     if len(parts) < 2:
         form[":content"] = "list"
     return parts
@@ -59,11 +59,11 @@ def read_part(raw: JSON) -> Part:
     """Read one element of a content array."""
     if type(raw) is str:  # some servers accept bare strings in a list
         return Text(raw, extra={_FORM: {":content": "bare"}})
-    kind = obj(raw).get("type")
+    kind = as_object(raw).get("type")
     if kind == "text":
         if len(raw) == 2:
             return Text(string(raw, "text"))
-        extra = leftover(raw, _TEXT, NAME)
+        extra = read_extra(raw, _TEXT, NAME)
         return Text(string(raw, "text"), read_cache(raw, extra), (), extra)
     if kind == "image_url":
         return _read_image(raw)
@@ -72,7 +72,7 @@ def read_part(raw: JSON) -> Part:
     if kind == "file":
         return _read_file(raw)
     if kind == "refusal":
-        extra = leftover(raw, ("type", "refusal"), NAME)
+        extra = read_extra(raw, ("type", "refusal"), NAME)
         return Refusal(string(raw, "refusal"), {**extra, _FORM: {**extra.get(_FORM, {}), **_IN_CONTENT}})
     return Opaque(NAME, string(raw, "type"), raw)
 
@@ -98,7 +98,7 @@ def _read_thinking(raw: Object) -> Part:
         is_plain = all(_is_text(chunk) and len(chunk) == 2 for chunk in chunks)
     else:
         return Opaque(NAME, "thinking", raw)
-    extra = leftover(raw, ("type", "thinking"), NAME)
+    extra = read_extra(raw, ("type", "thinking"), NAME)
     if not is_plain:
         extra.setdefault(NAME, {})["thinking"] = chunks
     form = {} if chunks == _thinking(text) else {":thinking": chunks}
@@ -122,7 +122,7 @@ def _write_thinking(part: Reasoning) -> Object:
     chunks = part.extra.get(_FORM, {}).get(":thinking")
     said = _text_in(chunks) if type(chunks) is list else chunks
     written = chunks if said == part.text else _thinking(part.text)
-    return finish({"type": "thinking", "thinking": written}, part.extra, NAME)
+    return write_extra({"type": "thinking", "thinking": written}, part.extra, NAME)
 
 
 _MARKED = frozenset({"type", "prompt_cache_breakpoint"})
@@ -142,11 +142,11 @@ _FILE = frozenset({"file_data", "file_id", "filename"})
 
 
 def _outer(raw: Object, kind: str, inner: Object, known: frozenset[str]) -> Extra:
-    return leftover(inner, known, f"{NAME}/{kind}", leftover(raw, _MARKED | {kind}, NAME))
+    return read_extra(inner, known, f"{NAME}/{kind}", read_extra(raw, _MARKED | {kind}, NAME))
 
 
 def _read_audio(raw: Object) -> Media:
-    audio = obj(raw.get("input_audio"), "input_audio")
+    audio = as_object(raw.get("input_audio"), "input_audio")
     encoding = optional_string(audio, "format")
     known = _AUDIO if encoding in _AUDIO_FORMATS.values() else _AUDIO - {"format"}  # others may support more
     extra = _outer(raw, "input_audio", audio, known)
@@ -162,7 +162,7 @@ def _read_image(raw: Object) -> Media | Opaque:
     if type(image) is str:  # liberal: a bare URL
         form[":image_url"] = "string"
         image = {"url": image}
-    image = obj(image, "image_url")
+    image = as_object(image, "image_url")
     media_type, data, url = split_data_url(string(image, "url"))
     if not data and not url:
         return Opaque(NAME, "image_url", raw)
@@ -174,7 +174,7 @@ def _read_image(raw: Object) -> Media | Opaque:
 
 
 def _read_file(raw: Object) -> Media | Opaque:
-    file = obj(raw.get("file"), "file")
+    file = as_object(raw.get("file"), "file")
     file_data, file_id = optional_string(file, "file_data"), optional_string(file, "file_id")
     if not file_data and not file_id:
         return Opaque(NAME, "file", raw)
@@ -201,9 +201,9 @@ def read_cache(raw: Object, extra: Extra) -> str | None:
     mark = raw.get("prompt_cache_breakpoint")
     if mark is None:
         return None
-    ttl = optional_string(obj(mark, "prompt_cache_breakpoint"), "ttl")
+    ttl = optional_string(as_object(mark, "prompt_cache_breakpoint"), "ttl")
     explicit = mark.get("mode") == "explicit"
-    leftover(mark, ("mode", "ttl") if explicit else ("ttl",), _CACHE, extra)
+    read_extra(mark, ("mode", "ttl") if explicit else ("ttl",), _CACHE, extra)
     if not explicit:
         extra[_FORM] = {**extra.get(_FORM, {}), ":mode": "other"}
     return ttl or "default"
@@ -228,13 +228,13 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
     if isinstance(part, Text):
         if _FORM in part.extra and ":content" in part.extra[_FORM]:
             return part.text
-        return finish({"type": "text", "text": part.text, **_cache(part.cache, part.extra)}, part.extra, NAME)
+        return write_extra({"type": "text", "text": part.text, **_cache(part.cache, part.extra)}, part.extra, NAME)
     if isinstance(part, Media):
         out = _write_media(part)
         if out is None:
             what = part.media_type or part.kind
             losses.add(path, part.kind, "dropped", f"Chat accepts images, WAV, MP3 and files, not {what}", "error")
-            out = {"type": "text", "text": left_out(part).text}
+            out = {"type": "text", "text": media_placeholder(part).text}
         else:
             if part.name is not None and part.kind != "file":
                 losses.add(
@@ -250,15 +250,15 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
                 losses.add(
                     f"{path}/media_type", "media type", "rewritten", "no media type given: sent as image/png", "info"
                 )
-            out = finish({**out, **_cache(part.cache, part.extra)}, part.extra, NAME)
+            out = write_extra({**out, **_cache(part.cache, part.extra)}, part.extra, NAME)
         return out
     if isinstance(part, Refusal):
-        return finish({"type": "refusal", "refusal": part.text}, part.extra, NAME)
+        return write_extra({"type": "refusal", "refusal": part.text}, part.extra, NAME)
     if isinstance(part, Reasoning):
         return _write_thinking(part)
     if isinstance(part, Opaque) and part.wire == NAME:
         return part.value
-    losses.add(path, what_is(part), "dropped", "Chat messages have no field for it", "error")
+    losses.add(path, part_label(part), "dropped", "Chat messages have no field for it", "error")
     return None
 
 
@@ -268,7 +268,7 @@ def _cache(ttl: str | None, extra: Extra) -> Object:
     mark: Object = {} if ":mode" in extra.get(_FORM, {}) else {"mode": "explicit"}
     if ttl != "default":
         mark["ttl"] = ttl
-    return {"prompt_cache_breakpoint": finish(mark, extra, _CACHE)}
+    return {"prompt_cache_breakpoint": write_extra(mark, extra, _CACHE)}
 
 
 def _write_media(part: Media) -> Object | None:
@@ -280,11 +280,11 @@ def _write_media(part: Media) -> Object | None:
         image: Object = {"url": url}
         if part.detail is not None:
             image["detail"] = part.detail
-        return {"type": "image_url", "image_url": finish(image, part.extra, f"{NAME}/image_url")}
+        return {"type": "image_url", "image_url": write_extra(image, part.extra, f"{NAME}/image_url")}
     if part.kind == "audio" and part.data is not None:
         encoding = _AUDIO_FORMATS.get(part.media_type or "audio/wav")
         audio: Object = {"data": part.data} if ":format" in form else {"data": part.data, "format": encoding}
-        audio = finish(audio, part.extra, f"{NAME}/input_audio")
+        audio = write_extra(audio, part.extra, f"{NAME}/input_audio")
         return (
             None if audio.get("format", "wav") is None and not form else {"type": "input_audio", "input_audio": audio}
         )
@@ -299,5 +299,5 @@ def _write_media(part: Media) -> Object | None:
             file["file_id"] = part.file_id
         if part.name is not None:
             file["filename"] = part.name
-        return {"type": "file", "file": finish(file, part.extra, f"{NAME}/file")}
+        return {"type": "file", "file": write_extra(file, part.extra, f"{NAME}/file")}
     return None

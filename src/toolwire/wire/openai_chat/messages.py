@@ -13,8 +13,8 @@ from ...ir.parts import Artefact, CallState, Extra, Media, Opaque, Part, Reasoni
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message
 from ...stream.strict import parse_arguments
-from ..shape import each, finish, leftover, obj, optional_string, string, wrong
-from ..structured import in_words
+from ..shape import as_object, decode_list, optional_string, read_extra, string, write_extra, wrong_type
+from ..structured import structured_as_text
 from .content import NAME, in_content, read_answer_part, read_content, write_content
 
 __all__ = [
@@ -41,7 +41,7 @@ REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
 def read_message(raw: JSON) -> Message:
-    role = obj(raw).get("role")
+    role = as_object(raw).get("role")
     if role == "assistant":
         return read_assistant(raw)
     content = raw.get("content")
@@ -61,7 +61,7 @@ def read_message(raw: JSON) -> Message:
         )
     form: Object = _no_content(raw)
     parts = read_content(raw, form)
-    extra = leftover(raw, _PLAIN, NAME) if len(raw) > 2 or not parts else {}
+    extra = read_extra(raw, _PLAIN, NAME) if len(raw) > 2 or not parts else {}
     return Message(role, tuple(parts), _with_form(extra, form))
 
 
@@ -81,7 +81,7 @@ def _with_form(extra: Extra, form: Object) -> Extra:
 def _read_result(raw: Object, call_id: str, form: Object) -> ToolResult:
     form |= _no_content(raw)
     parts = read_content(raw, form)
-    extra = leftover(raw, _RESULT, NAME) if len(raw) > 3 or not parts or not call_id else {}
+    extra = read_extra(raw, _RESULT, NAME) if len(raw) > 3 or not parts or not call_id else {}
     name = optional_string(raw, "name")
     if name is not None:
         form[":name"] = True
@@ -100,7 +100,7 @@ def read_assistant(raw: Object) -> Message:
     if len(raw) == 3 and "content" in raw and raw.get("tool_calls"):
         content = raw["content"]
         if content is None or (type(content) is str and content):
-            calls = each(raw, "tool_calls", read_call)
+            calls = decode_list(raw, "tool_calls", read_call)
             return Message("assistant", (*calls,) if content is None else (Text(content), *calls))
     return _read_any_assistant(raw)
 
@@ -122,14 +122,14 @@ def _read_any_assistant(raw: Object) -> Message:
         parts.append(Refusal(refusal))
         known.add("refusal")
     if raw.get("tool_calls"):
-        parts += each(raw, "tool_calls", read_call)
+        parts += decode_list(raw, "tool_calls", read_call)
         known.add("tool_calls")
     elif raw.get("function_call"):
-        parts.append(_read_function_call(obj(raw["function_call"], "function_call")))
+        parts.append(_read_function_call(as_object(raw["function_call"], "function_call")))
         known.add("function_call")
     if parts and not form and known.issuperset(raw):
         return Message("assistant", tuple(parts))
-    extra = leftover(raw, known, NAME)
+    extra = read_extra(raw, known, NAME)
     if raw.get("content", 0) is None:
         _forget_null_content(extra)
     return Message("assistant", tuple(parts), _with_form(extra, form))
@@ -159,22 +159,22 @@ def read_call(raw: JSON) -> ToolCall:
 
 
 def _read_any_call(raw: JSON) -> ToolCall:
-    kind = obj(raw).get("type", "custom" if raw.get("custom") is not None else "function")
+    kind = as_object(raw).get("type", "custom" if raw.get("custom") is not None else "function")
     call_id = read_id(raw)
     if kind == "custom":
         return _read_custom_call(raw, call_id)
     function = raw.get("function")
     if kind not in ("function", None) and type(function) is not dict:
         raise ProtocolError(f"unknown call type {kind!r}", pointer="/type", hint='use "function" or "custom"')
-    function = obj(function, "function")
+    function = as_object(function, "function")
     try:
         name = string(function, "name")
         arguments, text, state = read_arguments(function)
     except ProtocolError as error:
         raise error.within("function") from None
     artefacts = read_signature(raw)
-    extra = leftover(raw, (*_CALL, "extra_content") if artefacts else _CALL, NAME)
-    extra = leftover(function, _FUNCTION, f"{NAME}/function", extra)
+    extra = read_extra(raw, (*_CALL, "extra_content") if artefacts else _CALL, NAME)
+    extra = read_extra(function, _FUNCTION, f"{NAME}/function", extra)
     form: Object = {":type": "absent"} if raw.get("type") is None else {}
     if kind not in ("function", None):  # Moonshot's "builtin_function"
         extra.setdefault(NAME, {})["type"] = kind
@@ -188,8 +188,8 @@ def _read_any_call(raw: JSON) -> ToolCall:
 
 
 def _read_custom_call(raw: Object, call_id: str) -> ToolCall:
-    custom = obj(raw.get("custom"), "custom")
-    extra = leftover(custom, _CUSTOM, f"{NAME}/function", leftover(raw, _CALL, NAME))
+    custom = as_object(raw.get("custom"), "custom")
+    extra = read_extra(custom, _CUSTOM, f"{NAME}/function", read_extra(raw, _CALL, NAME))
     form = {":type": "absent"} if raw.get("type") is None else {}
     extra = _with_form(extra, form if call_id else {**form, ":id": "absent"})
     try:
@@ -207,7 +207,7 @@ def read_arguments(function: Object) -> tuple[Object | None, str | None, CallSta
         return {}, "", "complete"
     if type(value) is dict:  # Mistral and some open servers send the object itself
         return value, None, "complete"
-    raise wrong("a string", value, "arguments")
+    raise wrong_type("a string", value, "arguments")
 
 
 def read_signature(raw: Object) -> tuple[Artefact, ...]:
@@ -227,7 +227,7 @@ def _read_function_call(raw: Object) -> ToolCall:
     form: Object = {":call": "function_call"}
     if raw.get("arguments") is None:
         form[":arguments"] = "absent"
-    extra = leftover(raw, _FUNCTION, f"{NAME}/function", {_FORM: form})
+    extra = read_extra(raw, _FUNCTION, f"{NAME}/function", {_FORM: form})
     return ToolCall("", name, arguments, text, state, extra=extra)
 
 
@@ -249,7 +249,7 @@ def write_message(message: Message, path: str, out: list[Object], losses: Losses
     if rest or not message.parts:
         form = message.extra.get(_FORM, {})
         content = write_content(rest, form, losses, path, numbers)
-        out.append(finish({"role": message.role, **_content_field(content, form)}, message.extra, NAME))
+        out.append(write_extra({"role": message.role, **_content_field(content, form)}, message.extra, NAME))
 
 
 def _content_field(content: JSON, form: Object) -> Object:
@@ -264,7 +264,7 @@ def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
     form = result.extra.get(_FORM, {})
     if result.is_error:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Chat results have no error flag", "error")
-    content = write_content(in_words(result, path, losses), form, losses, path)
+    content = write_content(structured_as_text(result, path, losses), form, losses, path)
     out: Object = {"role": "tool", "tool_call_id": result.call_id, **_content_field(content, form)}
     if ":result" in form:
         out = {"role": "function", **_content_field(content, form)}
@@ -272,7 +272,7 @@ def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
         del out["tool_call_id"]
     if ":name" in form:
         out["name"] = result.name
-    return finish(out, result.extra, NAME)
+    return write_extra(out, result.extra, NAME)
 
 
 def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Losses) -> Object:
@@ -282,7 +282,7 @@ def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Lo
     for number, part in enumerate(parts):
         if isinstance(part, ToolCall):
             if ":call" in part.extra.get(_FORM, {}):
-                out["function_call"] = finish(write_function(part), part.extra, f"{NAME}/function")
+                out["function_call"] = write_extra(write_function(part), part.extra, f"{NAME}/function")
             else:
                 calls.append(write_call(part, losses, f"{path}/parts/{number}"))
         elif isinstance(part, Reasoning) and not in_content(part):
@@ -303,7 +303,7 @@ def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Lo
         out["content"] = write_content(content, form, losses, path)
     if calls:
         out["tool_calls"] = calls
-    return finish(out, extra, NAME)
+    return write_extra(out, extra, NAME)
 
 
 def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) -> None:
@@ -327,16 +327,16 @@ def write_call(call: ToolCall, losses: Losses, path: str) -> Object:
     if call.namespace is not None:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Chat calls have no namespace")
     if call.kind == "freeform":
-        custom: Object = finish({"name": call.name, "input": call.raw or ""}, call.extra, f"{NAME}/function")
-        return finish(_as_it_came({"id": call.id, "type": "custom", "custom": custom}, call), call.extra, NAME)
+        custom: Object = write_extra({"name": call.name, "input": call.raw or ""}, call.extra, f"{NAME}/function")
+        return write_extra(_as_it_came({"id": call.id, "type": "custom", "custom": custom}, call), call.extra, NAME)
     out: Object = {"id": call.id, "type": "function", "function": write_function(call)}
     for artefact in call.artefacts:
         if artefact.provider == "google":
             out["extra_content"] = {"google": {"thought_signature": artefact.data}}
     if call.extra:
-        out["function"] = finish(out["function"], call.extra, f"{NAME}/function")
+        out["function"] = write_extra(out["function"], call.extra, f"{NAME}/function")
         out = _as_it_came(out, call)
-    return finish(out, call.extra, NAME)
+    return write_extra(out, call.extra, NAME)
 
 
 def _as_it_came(out: Object, call: ToolCall) -> Object:

@@ -11,10 +11,10 @@ from ...ir.request import Request
 from ...ir.response import Response
 from ...ir.tools import Tool
 from ..protocol import Kind
-from ..signs import blocks, score, tools_of
+from ..signs import blocks, scorer, tools_of
 from .content import in_content
 
-__all__ = ["SIGNS", "locator"]
+__all__ = ["DETECTION", "locator"]
 
 _FIELDS = {
     "choice": "tool_choice",
@@ -32,11 +32,15 @@ _DECLARED = frozenset(Tool.__struct_fields__) - {"extra"}
 
 
 def locator(value: Request | Response) -> Callable[[str], str]:
-    places = _Places()
-    return partial(_in_request, value, places) if isinstance(value, Request) else partial(_in_response, value, places)
+    locations = _PartLocations()
+    return (
+        partial(_in_request, value, locations)
+        if isinstance(value, Request)
+        else partial(_in_response, value, locations)
+    )
 
 
-class _Places:
+class _PartLocations:
     """Locations of the parts of messages; each message is searched once."""
 
     def __init__(self) -> None:
@@ -44,11 +48,11 @@ class _Places:
 
     def of(self, index: int, parts: tuple[Part, ...], number: str) -> str:
         if index not in self._known:
-            self._known[index] = list(_places(parts))
+            self._known[index] = list(_part_locations(parts))
         return self._known[index][int(number)]
 
 
-def _places(parts: tuple[Part, ...]) -> Iterator[str]:
+def _part_locations(parts: tuple[Part, ...]) -> Iterator[str]:
     calls = content = 0
     for part in parts:
         if isinstance(part, ToolResult):
@@ -65,7 +69,7 @@ def _places(parts: tuple[Part, ...]) -> Iterator[str]:
             content += 1
 
 
-def _in_request(request: Request, places: _Places, path: str) -> str:
+def _in_request(request: Request, locations: _PartLocations, path: str) -> str:
     match split(path):
         case ["params", name, *_]:
             key = _FIELDS.get(name, name)
@@ -76,7 +80,7 @@ def _in_request(request: Request, places: _Places, path: str) -> str:
             return join("tools", index, "function", _FIELDS.get(field, field), *rest)
         case ["messages", index, "parts", number, *rest]:
             parts = request.messages[int(index)].parts
-            return join("messages", index) + places.of(int(index), parts, number) + join(*rest)
+            return join("messages", index) + locations.of(int(index), parts, number) + join(*rest)
         case ["choice", "function_call", *_]:
             return path.removeprefix("/choice")
         case ["choice", *rest]:
@@ -92,19 +96,19 @@ def _in_request(request: Request, places: _Places, path: str) -> str:
     return path
 
 
-def _in_response(response: Response, places: _Places, path: str) -> str:
+def _in_response(response: Response, locations: _PartLocations, path: str) -> str:
     match split(path):
         case ["alternatives", index, *rest]:
-            return _in_choice(int(index) + 1, response.alternatives[int(index)].parts, places, rest)
+            return _in_choice(int(index) + 1, response.alternatives[int(index)].parts, locations, rest)
         case ["parts" | "stop", *_] as rest:
-            return _in_choice(0, response.parts, places, rest)
+            return _in_choice(0, response.parts, locations, rest)
     return path
 
 
-def _in_choice(index: int, parts: tuple[Part, ...], places: _Places, path: list[str]) -> str:
+def _in_choice(index: int, parts: tuple[Part, ...], locations: _PartLocations, path: list[str]) -> str:
     match path:
         case ["parts", number, *rest]:
-            return join("choices", index, "message") + places.of(index, parts, number) + join(*rest)
+            return join("choices", index, "message") + locations.of(index, parts, number) + join(*rest)
         case ["stop"]:
             return join("choices", index, "finish_reason")
         case ["stop", *rest]:
@@ -119,8 +123,8 @@ _CHAT_ONLY = frozenset(
 
 _PARTS = frozenset({"image_url", "input_audio", "file", "video_url", "document_url"})
 
-SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
-    "request": score(
+DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
+    "request": scorer(
         (3, lambda b: type(b["messages"]) is list),
         (4, lambda b: any("function" in tool for tool in tools_of(b))),
         (
@@ -135,7 +139,7 @@ SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
         (2, lambda b: "model" in b and ("claude" not in b["model"] or "/" in b["model"])),
         (2, lambda b: any(m.get("type") in _PARTS for m in blocks(b, "messages"))),
     ),
-    "response": score(
+    "response": scorer(
         (
             5,
             lambda b: (
@@ -143,7 +147,7 @@ SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
             ),
         ),
     ),
-    "stream": score((5, lambda b: b.get("object") == "chat.completion.chunk" or "delta" in b["choices"][0])),
-    "tools": score((5, lambda b: any("function" in tool or "custom" in tool for tool in tools_of(b)))),
-    "error": score((2, lambda b: type(b["error"]) in (dict, str)), (1, lambda b: "type" in b["error"])),
+    "stream": scorer((5, lambda b: b.get("object") == "chat.completion.chunk" or "delta" in b["choices"][0])),
+    "tools": scorer((5, lambda b: any("function" in tool or "custom" in tool for tool in tools_of(b)))),
+    "error": scorer((2, lambda b: type(b["error"]) in (dict, str)), (1, lambda b: "type" in b["error"])),
 }

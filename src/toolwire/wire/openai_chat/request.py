@@ -10,9 +10,9 @@ from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
 from ...ir.tools import ToolChoice
-from ..params import NO_PARAMS, read_params, restore_spelling, rows, set_own_tier_aside, write_params
+from ..params import NO_PARAMS, param_table, read_params, restore_spelling, set_own_tier_aside, write_params
 from ..protocol import Encoded
-from ..shape import boolean, each, finish, leftover, obj, optional_string
+from ..shape import as_object, boolean, decode_list, optional_string, read_extra, write_extra
 from .content import NAME
 from .messages import read_message, write_message
 from .tools import read_choice, read_function, read_legacy_choice, read_tool, write_choice, write_tool
@@ -20,7 +20,7 @@ from .tools import read_choice, read_function, read_legacy_choice, read_tool, wr
 __all__ = ["decode_request", "encode_request"]
 
 _FORM = "openai_chat~"
-_PARAMS = rows(
+_PARAMS = param_table(
     max_completion_tokens="max_tokens",
     max_tokens="max_tokens",
     temperature="temperature",
@@ -57,10 +57,10 @@ _KNOWN = frozenset(_PARAMS) | {
 
 
 def decode_request(body: Object) -> Request:
-    if type(obj(body).get("messages")) is not list:
+    if type(as_object(body).get("messages")) is not list:
         raise ProtocolError("expected an array of messages", pointer="/messages")
-    messages = tuple(each(body, "messages", read_message))
-    tools = tuple(each(body, "tools", read_tool))
+    messages = tuple(decode_list(body, "messages", read_message))
+    tools = tuple(decode_list(body, "tools", read_tool))
     model = optional_string(body, "model") or ""
     if len(body) == 3 and tools and model:
         return Request(model, messages, tools, params=NO_PARAMS)
@@ -74,7 +74,7 @@ def decode_request(body: Object) -> Request:
     return Request(
         model,
         messages,
-        (*tools, *each(body, "functions", _read_legacy_tool)),
+        (*tools, *decode_list(body, "functions", _read_legacy_tool)),
         _read_choice(body),
         boolean(body, "parallel_tool_calls"),
         Params(**params) if params else NO_PARAMS,
@@ -86,7 +86,7 @@ def decode_request(body: Object) -> Request:
 
 
 def _read_legacy_tool(raw: JSON) -> Any:
-    return read_function(obj(raw), {_FORM: {":tool": "function"}})
+    return read_function(as_object(raw), {_FORM: {":tool": "function"}})
 
 
 def _read_choice(body: Object) -> ToolChoice | None:
@@ -99,7 +99,7 @@ def _read_choice(body: Object) -> ToolChoice | None:
 
 def _read_extra(body: Object, params: dict[str, Any]) -> Extra:
     """Collect the fields that the canonical request does not have, and how the others were written."""
-    extra = leftover(body, _KNOWN, NAME)
+    extra = read_extra(body, _KNOWN, NAME)
     form: Object = {}
     if "max_tokens" in body:
         if body.get("max_completion_tokens") is None:
@@ -107,10 +107,10 @@ def _read_extra(body: Object, params: dict[str, Any]) -> Extra:
         else:
             extra.setdefault(NAME, {})["max_tokens"] = body["max_tokens"]
     if (options := body.get("stream_options")) is not None:
-        usage = boolean(obj(options, "stream_options"), "include_usage")
+        usage = boolean(as_object(options, "stream_options"), "include_usage")
         if usage is not None:
             params["include_usage"] = usage
-        leftover(options, ("include_usage",), f"{NAME}/stream_options", extra)
+        read_extra(options, ("include_usage",), f"{NAME}/stream_options", extra)
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
     return extra
@@ -123,11 +123,11 @@ def _read_effort(effort: str) -> ReasoningConfig:
 def _read_format(value: JSON) -> OutputFormat | None:
     if value is None:
         return None
-    kind = obj(value, "response_format").get("type")
+    kind = as_object(value, "response_format").get("type")
     if kind == "json_schema":
-        inner = obj(value.get("json_schema"), "response_format", "json_schema")
-        extra = leftover(value, ("type", "json_schema"), NAME)
-        leftover(inner, ("schema", "name", "description", "strict"), f"{NAME}/json_schema", extra)
+        inner = as_object(value.get("json_schema"), "response_format", "json_schema")
+        extra = read_extra(value, ("type", "json_schema"), NAME)
+        read_extra(inner, ("schema", "name", "description", "strict"), f"{NAME}/json_schema", extra)
         if not inner.get("name"):  # required by OpenAI, optional elsewhere
             extra[_FORM] = {**extra.get(_FORM, {}), ":name": "absent"}
         return OutputFormat(
@@ -139,10 +139,10 @@ def _read_format(value: JSON) -> OutputFormat | None:
             extra,
         )
     if kind == "json_object" and type(value.get("schema")) is dict:  # json_schema on llama.cpp and others
-        extra = leftover(value, ("type", "schema"), NAME, {_FORM: {":type": "json_object"}})
+        extra = read_extra(value, ("type", "schema"), NAME, {_FORM: {":type": "json_object"}})
         return OutputFormat("json_schema", value["schema"], extra=extra)
     if kind == "text" or kind == "json_object":
-        return OutputFormat("text" if kind == "text" else "json", extra=leftover(value, ("type",), NAME))
+        return OutputFormat("text" if kind == "text" else "json", extra=read_extra(value, ("type",), NAME))
     return OutputFormat("text", extra={f"{NAME}/response_format": value})
 
 
@@ -173,7 +173,7 @@ def encode_request(request: Request) -> Encoded:
         out["response_format"] = _write_format(request.output)
     if request.stream is not None:
         out["stream"] = request.stream
-    return Encoded(finish(out, request.extra, NAME), losses)
+    return Encoded(write_extra(out, request.extra, NAME), losses)
 
 
 def _write_params(request: Request, out: Object, losses: Losses) -> None:
@@ -186,7 +186,7 @@ def _write_params(request: Request, out: Object, losses: Losses) -> None:
     restore_spelling(out, form)
     usage = request.params.include_usage
     options: Object = {} if usage is None else {"include_usage": usage}
-    if options := finish(options, request.extra, f"{NAME}/stream_options"):
+    if options := write_extra(options, request.extra, f"{NAME}/stream_options"):
         out["stream_options"] = options
 
 
@@ -205,14 +205,14 @@ def _write_format(output: OutputFormat) -> Object:
     if f"{NAME}/response_format" in output.extra:
         return output.extra[f"{NAME}/response_format"]
     if output.kind != "json_schema":
-        return finish({"type": "text" if output.kind == "text" else "json_object"}, output.extra, NAME)
+        return write_extra({"type": "text" if output.kind == "text" else "json_object"}, output.extra, NAME)
     if ":type" in output.extra.get(_FORM, {}):
-        return finish({"type": "json_object", "schema": output.schema}, output.extra, NAME)
+        return write_extra({"type": "json_object", "schema": output.schema}, output.extra, NAME)
     inner: Object = {} if output.name is None and ":name" in output.extra.get(_FORM, {}) else {"name": output.name}
     if "name" in inner and not output.name:
         inner["name"] = "answer"
     for key, value in (("description", output.description), ("schema", output.schema), ("strict", output.strict)):
         if value is not None:
             inner[key] = value
-    out = {"type": "json_schema", "json_schema": finish(inner, output.extra, f"{NAME}/json_schema")}
-    return finish(out, output.extra, NAME)
+    out = {"type": "json_schema", "json_schema": write_extra(inner, output.extra, f"{NAME}/json_schema")}
+    return write_extra(out, output.extra, NAME)

@@ -15,15 +15,15 @@ from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
 from ..openai_fault import read_fault
 from ..protocol import Encoded
 from ..shape import (
-    each,
-    finish,
+    as_object,
+    decode_list,
     integer,
-    leftover,
-    obj,
     optional_string,
+    read_extra,
     remember_form,
     restore_form,
     timestamp,
+    write_extra,
 )
 from .answer import write_answer
 from .content import NAME
@@ -34,7 +34,7 @@ __all__ = ["decode_response", "encode_response", "fault_of", "read_usage", "stop
 _FORM = "openai_chat~"
 _MESSAGE = "openai_chat/message"
 _KNOWN = frozenset({"id", "object", "created", "model", "choices", "usage"})
-_ALWAYS = ("id", "object", "created", "model")
+_DEFAULT_HEADERS = ("id", "object", "created", "model")
 _CHOICE = frozenset({"index", "message", "finish_reason"})
 
 _REASONS: dict[str, StopReason] = {
@@ -46,7 +46,7 @@ _REASONS: dict[str, StopReason] = {
     "model_length": "context_window",
     "error": "error",
 }
-_WORDS: dict[StopReason, str] = {
+_STOP_NAMES: dict[StopReason, str] = {
     "stop": "stop",
     "stop_sequence": "stop",
     "tool_calls": "tool_calls",
@@ -62,13 +62,13 @@ _WORDS: dict[StopReason, str] = {
 
 
 def decode_response(body: Object) -> Response:
-    if type(obj(body).get("choices")) is not list:
+    if type(as_object(body).get("choices")) is not list:
         if body.get("error"):
             return Response(fault=read_fault(body["error"], NAME))
         raise ProtocolError("expected an array of choices", pointer="/choices")
-    first, *others = _in_order(body["choices"], each(body, "choices", _read_choice)) or [Alternative()]
-    extra = leftover(body, _KNOWN, NAME)
-    form = remember_form(body, _ALWAYS, extra.get(_FORM, {}))
+    first, *others = _in_order(body["choices"], decode_list(body, "choices", _read_choice)) or [Alternative()]
+    extra = read_extra(body, _KNOWN, NAME)
+    form = remember_form(body, _DEFAULT_HEADERS, extra.get(_FORM, {}))
     if not body["choices"]:
         form[":choices"] = "empty"
     if form:
@@ -105,8 +105,8 @@ def fault_of(stop: Stop | None) -> Fault | None:
 
 
 def _read_choice(raw: JSON) -> Alternative:
-    given = obj(raw).get("message")
-    message = {} if given is None else obj(given, "message")
+    given = as_object(raw).get("message")
+    message = {} if given is None else as_object(given, "message")
     try:
         read = read_assistant(message)
     except ProtocolError as error:
@@ -121,16 +121,16 @@ def _read_choice(raw: JSON) -> Alternative:
         form[":message"] = "null" if "message" in raw else "absent"
     if remember_form(message, ("role",), form):
         extra[f"{_MESSAGE}~"] = form
-    parts = _with_last_cut(read.parts) if is_cut(raw.get("finish_reason")) else read.parts
+    parts = _with_last_truncated(read.parts) if is_truncated(raw.get("finish_reason")) else read.parts
     return Alternative(parts, _read_stop(raw, parts), extra)
 
 
-def is_cut(word: JSON) -> bool:
+def is_truncated(word: JSON) -> bool:
     """Return whether a finish reason means that the answer is truncated."""
     return word in ("length", "model_length", "content_filter")
 
 
-def _with_last_cut(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def _with_last_truncated(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """Mark a last call without arguments as truncated: the answer was cut before its arguments began."""
     last = parts[-1] if parts else None
     if type(last) is ToolCall and last.kind == "function" and not last.raw and not last.arguments:
@@ -142,7 +142,7 @@ def _read_stop(choice: Object, parts: tuple[Part, ...]) -> Stop | None:
     word = choice.get("finish_reason")
     if type(word) is str and len(choice) == 3:
         return stop_of(word, parts, {})
-    extra = leftover(choice, _CHOICE, f"{NAME}/choice")
+    extra = read_extra(choice, _CHOICE, f"{NAME}/choice")
     extra.get(f"{NAME}/choice~", {}).pop("finish_reason", None)
     if choice.get("error"):
         word = "error"
@@ -160,7 +160,7 @@ def stop_of(word: str, parts: tuple[Part, ...], extra: Extra) -> Stop:
             reason = "tool_calls"
         else:
             reason = "refusal" if any(type(part) is Refusal for part in parts) else "stop"
-    if _WORDS[reason] != word:
+    if _STOP_NAMES[reason] != word:
         extra = {**extra, _FORM: {":finish_reason": word}}
     return Stop(reason, extra=extra)
 
@@ -174,17 +174,17 @@ _USAGE = frozenset(
 def read_usage(raw: JSON) -> Usage | None:
     if raw is None:
         return None
-    obj(raw, "usage")
+    as_object(raw, "usage")
     if len(raw) == 3:
         given, made = raw.get("prompt_tokens"), raw.get("completion_tokens")
         if type(given) is int and type(made) is int and raw.get("total_tokens") == given + made:
             return Usage(given, made)
     prompt, completion = raw.get("prompt_tokens_details"), raw.get("completion_tokens_details")
-    prompt = obj(prompt, "usage", "prompt_tokens_details") if prompt is not None else {}
-    completion = obj(completion, "usage", "completion_tokens_details") if completion is not None else {}
-    extra = leftover(raw, _USAGE, NAME)
-    extra = leftover(prompt, ("cached_tokens", "cache_write_tokens"), f"{NAME}/prompt", extra)
-    extra = leftover(completion, ("reasoning_tokens",), f"{NAME}/completion", extra)
+    prompt = as_object(prompt, "usage", "prompt_tokens_details") if prompt is not None else {}
+    completion = as_object(completion, "usage", "completion_tokens_details") if completion is not None else {}
+    extra = read_extra(raw, _USAGE, NAME)
+    extra = read_extra(prompt, ("cached_tokens", "cache_write_tokens"), f"{NAME}/prompt", extra)
+    extra = read_extra(completion, ("reasoning_tokens",), f"{NAME}/completion", extra)
     usage = Usage(
         integer(raw, "prompt_tokens"),
         integer(raw, "completion_tokens"),
@@ -211,13 +211,13 @@ def write_usage(usage: Usage) -> Object:
         prompt["cached_tokens"] = usage.cached
     if usage.cache_write is not None:
         prompt["cache_write_tokens"] = usage.cache_write
-    if prompt := finish(prompt, usage.extra, f"{NAME}/prompt"):
+    if prompt := write_extra(prompt, usage.extra, f"{NAME}/prompt"):
         out["prompt_tokens_details"] = prompt
     completion: Object = {} if usage.reasoning is None else {"reasoning_tokens": usage.reasoning}
-    if completion := finish(completion, usage.extra, f"{NAME}/completion"):
+    if completion := write_extra(completion, usage.extra, f"{NAME}/completion"):
         out["completion_tokens_details"] = completion
     restore_form(out, usage.extra.get(_FORM, {}), ("total_tokens",))
-    return finish(out, usage.extra, NAME)
+    return write_extra(out, usage.extra, NAME)
 
 
 def encode_response(response: Response) -> Encoded:
@@ -237,13 +237,13 @@ def encode_response(response: Response) -> Encoded:
     form = response.extra.get(_FORM, {})
     if ":choices" in form and not response.parts and response.stop is None:
         out["choices"] = []
-    return Encoded(finish(restore_form(out, form, ("object",)), response.extra, NAME), losses)
+    return Encoded(write_extra(restore_form(out, form, ("object",)), response.extra, NAME), losses)
 
 
 def _write_choice(index: int, answer: Response | Alternative, losses: Losses, path: str) -> Object:
     form = answer.extra.get(f"{_MESSAGE}~", {})
     message = restore_form(write_answer(answer.parts, form, losses, path), form, ("role",))
-    message = finish(message, answer.extra, _MESSAGE)
+    message = write_extra(message, answer.extra, _MESSAGE)
     if form.get(":content") != "absent":
         message.setdefault("content", None)
     word = write_stop(answer.stop, losses, path, "refusal" in message)
@@ -253,7 +253,7 @@ def _write_choice(index: int, answer: Response | Alternative, losses: Losses, pa
         out["message"] = None
         if form[":message"] == "absent":
             del out["message"]
-    return out if answer.stop is None else finish(out, answer.stop.extra, f"{NAME}/choice")
+    return out if answer.stop is None else write_extra(out, answer.stop.extra, f"{NAME}/choice")
 
 
 def write_stop(stop: Stop | None, losses: Losses, path: str, refused: bool) -> str | None:
@@ -278,6 +278,6 @@ def write_stop(stop: Stop | None, losses: Losses, path: str, refused: bool) -> s
         )
         return "content_filter"
     if stop.reason in ("pause", "context_window", "unknown"):
-        detail = f"Chat has no equivalent; sent as {_WORDS[stop.reason]!r}"
+        detail = f"Chat has no equivalent; sent as {_STOP_NAMES[stop.reason]!r}"
         losses.add(f"{path}/stop", f"stop reason {stop.reason}", "weakened", detail)
-    return _WORDS[stop.reason]
+    return _STOP_NAMES[stop.reason]

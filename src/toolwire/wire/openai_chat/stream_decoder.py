@@ -38,11 +38,11 @@ from ...ir.response import Stop
 from ...ir.text import dumps, unescape
 from ...stream.strict import parse_arguments
 from ..openai_fault import read_fault
-from ..shape import integer, obj, optional_string, timestamp, unknown, wrong
-from ..sse_stream import STRING, SSEStreamDecoder, is_utf8
+from ..shape import as_object, integer, optional_string, read_unknown, timestamp, wrong_type
+from ..sse_stream import FAST_STRING, BaseStreamDecoder, is_utf8
 from .content import NAME, read_answer_part
 from .messages import REASONING_FIELDS, read_id, read_signature
-from .response import fault_of, is_cut, read_usage, stop_of
+from .response import fault_of, is_truncated, read_usage, stop_of
 from .stream_state import GrowingCall, GrowingChoice, OpenText, collect_logprobs, is_another
 
 __all__ = ["ChatStreamDecoder"]
@@ -50,8 +50,8 @@ __all__ = ["ChatStreamDecoder"]
 _FORM = "openai_chat~"
 _CHUNK = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
 _CHOICE = frozenset({"index", "delta", "finish_reason"})
-_WORDS = (*REASONING_FIELDS, "content", "refusal")
-_DELTA = frozenset({"role", "tool_calls", "function_call", *_WORDS})
+_TEXT_FIELDS = (*REASONING_FIELDS, "content", "refusal")
+_DELTA = frozenset({"role", "tool_calls", "function_call", *_TEXT_FIELDS})
 _IN_CONTENT = "thinking"  # reasoning in an array of content, as Mistral sends it
 _REASONING = frozenset({*REASONING_FIELDS, _IN_CONTENT})
 _CALL = frozenset({"index", "id", "type", "function", "custom", ":call"})
@@ -60,18 +60,18 @@ _FUNCTION = frozenset({"name", "arguments", "input"})
 # The two deltas that make up almost all of a stream, from "choices" to the end of the chunk.
 _FAST = re.compile(
     rb'"choices": ?\[\{"index": ?(\d{1,4}), ?"delta": ?\{(?:"content": ?'
-    + STRING
+    + FAST_STRING
     + rb'|"tool_calls": ?\[\{"index": ?(\d{1,6}), ?"function": ?\{"arguments": ?'
-    + STRING
+    + FAST_STRING
     + rb'\}\}\])\}(?:, ?"logprobs": ?null)?, ?"finish_reason": ?null(?:, ?"logprobs": ?null)?\}\]'
     rb'(?:, ?"usage": ?null)?(?:, ?"obfuscation": ?"[^"\\]*")?\}'
 ).fullmatch
 
 
-class ChatStreamDecoder(SSEStreamDecoder):
+class ChatStreamDecoder(BaseStreamDecoder):
     """Decoder of a Chat Completions stream."""
 
-    spoken = frozenset({*_WORDS, "arguments", "input", "text", "thinking"})
+    text_fields = frozenset({*_TEXT_FIELDS, "arguments", "input", "text", "thinking"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
         self._fields: Object = {}  # unknown fields of the chunks
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
-        if payload.startswith(self._envelope) and not self._halves:
+        if payload.startswith(self._envelope) and not self._pending_surrogates:
             fast = _FAST(payload, len(self._envelope))
             if fast is not None and self._fast_delta(fast, events):
                 return
@@ -116,7 +116,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
             events.append(CallDelta(call.key, fragment))
         return True
 
-    def _whole(self) -> bool:
+    def _is_complete(self) -> bool:
         return bool(self._choices) and all(choice.stop is not None for choice in self._choices.values())
 
     def _finish(self, events: list[Event]) -> None:
@@ -151,9 +151,9 @@ class ChatStreamDecoder(SSEStreamDecoder):
                 ResponseStart(optional_string(chunk, "id") or "", optional_string(chunk, "model") or "", created)
             )
         if not _CHUNK.issuperset(chunk):
-            self._keep(unknown(chunk, _CHUNK, NAME).get(NAME, {}))
+            self._keep(read_unknown(chunk, _CHUNK, NAME).get(NAME, {}))
         for raw in _array(chunk, "choices"):
-            self._read_choice(obj(raw, "choices"), events)
+            self._read_choice(as_object(raw, "choices"), events)
         usage = read_usage(_find_usage(chunk))
         if usage is not None:
             events.append(UsageUpdate(usage))
@@ -173,7 +173,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
         if choice is None:
             choice = self._choices[index] = GrowingChoice(index)
         delta = raw.get("delta")
-        delta = {} if delta is None else obj(delta, "choices", index, "delta")
+        delta = {} if delta is None else as_object(delta, "choices", index, "delta")
         if choice.stop is None:
             try:
                 self._read_delta(choice, delta, events)
@@ -181,7 +181,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
                 raise error.within("choices", index, "delta") from None
         elif any(delta.get(field) for field in _DELTA if field != "role"):
             self.losses.add("/parts", "content after the end", "dropped", "it came after the finish reason")
-        extra = unknown(raw, _CHOICE, f"{NAME}/choice")
+        extra = read_unknown(raw, _CHOICE, f"{NAME}/choice")
         if extra:
             collect_logprobs(choice, extra[f"{NAME}/choice"])
             choice.extra = merge_extra(choice.extra, extra)
@@ -190,38 +190,38 @@ class ChatStreamDecoder(SSEStreamDecoder):
             self._end_choice(choice, str(word), events)
 
     def _end_choice(self, choice: GrowingChoice, word: str, events: list[Event]) -> None:
-        self._end_items(choice, events, is_cut=is_cut(word))
+        self._end_items(choice, events, is_cut=is_truncated(word))
         parts: list[Part] = [Refusal("")] if choice.refused else []
         if choice.calls:
             parts.append(_ANY_CALL)
         choice.stop = stop_of(word, tuple(parts), choice.extra)
 
     def _end_items(self, choice: GrowingChoice, events: list[Event], *, is_cut: bool = False) -> None:
-        self._hush(choice, events)
+        self._close_text(choice, events)
         for call in choice.calls:
             self._end_call(call, events, is_cut=is_cut and call is choice.calls[-1])
 
     def _read_delta(self, choice: GrowingChoice, delta: Object, events: list[Event]) -> None:
         thoughts = next((field for field in REASONING_FIELDS if delta.get(field)), None)
         if thoughts is not None and type(delta[thoughts]) is str:  # some servers put the same text into both fields
-            self._say(choice, thoughts, delta[thoughts], events)
+            self._emit_text(choice, thoughts, delta[thoughts], events)
         content = delta.get("content")
         if type(content) is list:
             self._read_content(choice, content, events)
         elif words := optional_string(delta, "content"):
-            self._say(choice, "content", words, events)
+            self._emit_text(choice, "content", words, events)
         if words := optional_string(delta, "refusal"):
-            self._say(choice, "refusal", words, events)
+            self._emit_text(choice, "refusal", words, events)
         for number, raw in enumerate(_array(delta, "tool_calls")):
             try:
-                self._read_call(choice, obj(raw), events)
+                self._read_call(choice, as_object(raw), events)
             except ProtocolError as error:
                 raise error.within("tool_calls", number) from None
         if delta.get("function_call"):
-            function = obj(delta["function_call"], "function_call")
+            function = as_object(delta["function_call"], "function_call")
             self._read_call(choice, {"index": 0, "function": function, ":call": "function_call"}, events)
         if not _DELTA.issuperset(delta):
-            choice.message.add(unknown(delta, _DELTA, NAME).get(NAME, {}))
+            choice.message.add(read_unknown(delta, _DELTA, NAME).get(NAME, {}))
 
     def _read_content(self, choice: GrowingChoice, content: list[JSON], events: list[Event]) -> None:
         """Read an array of content, as Mistral sends it."""
@@ -232,16 +232,16 @@ class ChatStreamDecoder(SSEStreamDecoder):
                 raise error.within("content", number) from None
             if isinstance(part, (Text, Reasoning, Refusal)):
                 field = {Text: "content", Reasoning: _IN_CONTENT, Refusal: "refusal"}[type(part)]
-                opened = self._say(choice, field, part.text, events)
+                opened = self._emit_text(choice, field, part.text, events)
                 opened.extra.add(part.extra.get(NAME, {}))
             else:
-                self._hush(choice, events)
+                self._close_text(choice, events)
                 events.append(WholePart(self._new_key(), part, choice.index))
 
-    def _say(self, choice: GrowingChoice, field: str, words: str, events: list[Event]) -> OpenText:
+    def _emit_text(self, choice: GrowingChoice, field: str, words: str, events: list[Event]) -> OpenText:
         opened = choice.open
         if opened is None or opened.field != field:
-            self._hush(choice, events)
+            self._close_text(choice, events)
             opened = choice.open = OpenText(field, self._new_key())
             if field in _REASONING:
                 form = {":place": "content"} if field == _IN_CONTENT else {":field": field}
@@ -255,13 +255,13 @@ class ChatStreamDecoder(SSEStreamDecoder):
             events.append(kind(opened.key, escaped))
         return opened
 
-    def _hush(self, choice: GrowingChoice, events: list[Event]) -> None:
+    def _close_text(self, choice: GrowingChoice, events: list[Event]) -> None:
         opened = choice.open
         if opened is None:
             return
         choice.open = None
         is_reasoning = opened.field in _REASONING
-        if rest := self._rest(opened.key):
+        if rest := self._flush_surrogate(opened.key):
             events.append(ReasoningDelta(opened.key, rest) if is_reasoning else TextDelta(opened.key, rest))
         extra: Extra = {NAME: opened.extra.joined()} if opened.extra else {}
         events.append(ReasoningEnd(opened.key, (), extra) if is_reasoning else TextEnd(opened.key, (), extra))
@@ -269,7 +269,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
     def _read_call(self, choice: GrowingChoice, raw: Object, events: list[Event]) -> None:
         kind: CallKind = "freeform" if raw.get("custom") is not None else "function"
         inner = raw.get("custom" if kind == "freeform" else "function")
-        inner = {} if inner is None else obj(inner, "function")
+        inner = {} if inner is None else as_object(inner, "function")
         call_id, name = read_id(raw), optional_string(inner, "name") or ""
         fragment = inner.get("input" if kind == "freeform" else "arguments")
         call = self._call_of(choice, integer(raw, "index"), call_id, name, kind, bool(fragment), raw)
@@ -280,7 +280,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
         self._keep_fields(call, raw, inner)
         if name and not call.name:
             call.name = name
-            self._hush(choice, events)
+            self._close_text(choice, events)
             self._end_whole_calls(choice, call, events)
             events.append(CallStart(call.key, call.id, name, kind, None, choice.index, call.extra))
             events.extend(CallDelta(call.key, piece) for piece in call.pieces)
@@ -288,7 +288,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
             fragment = dumps(fragment)
         if fragment:
             if type(fragment) is not str:
-                raise wrong("a string", fragment, "function", "arguments")
+                raise wrong_type("a string", fragment, "function", "arguments")
             self._grow(call, fragment, events)
 
     def _keep_fields(self, call: GrowingCall, raw: Object, inner: Object) -> None:
@@ -296,9 +296,9 @@ class ChatStreamDecoder(SSEStreamDecoder):
         if not _CALL.issuperset(raw):
             signature = read_signature(raw)
             call.artefacts = call.artefacts or signature
-            call.outer.add(unknown(raw, (*_CALL, "extra_content") if signature else _CALL, NAME).get(NAME, {}))
+            call.outer.add(read_unknown(raw, (*_CALL, "extra_content") if signature else _CALL, NAME).get(NAME, {}))
         if not _FUNCTION.issuperset(inner):
-            call.inner.add(unknown(inner, _FUNCTION, NAME).get(NAME, {}))
+            call.inner.add(read_unknown(inner, _FUNCTION, NAME).get(NAME, {}))
 
     def _grow(self, call: GrowingCall, fragment: str, events: list[Event]) -> None:
         if call.ended:
@@ -342,7 +342,7 @@ class ChatStreamDecoder(SSEStreamDecoder):
         if not call.name:
             raise ProtocolError("a call has no name", status=502)
         call.ended = True
-        if rest := self._rest(call.key):
+        if rest := self._flush_surrogate(call.key):
             call.pieces.append(rest)
             events.append(CallDelta(call.key, rest))
         raw = unescape(b"".join(call.pieces))
@@ -364,7 +364,7 @@ def _array(raw: Object, key: str) -> list[JSON]:
     if value is None:
         return []
     if type(value) is not list:
-        raise wrong("an array", value, key)
+        raise wrong_type("an array", value, key)
     return value
 
 

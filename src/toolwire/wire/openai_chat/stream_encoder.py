@@ -24,13 +24,13 @@ from ...ir.events import (
     UsageUpdate,
     WholePart,
 )
-from ...ir.parts import Extra, what_is
+from ...ir.parts import Extra, part_label
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.text import to_bytes
-from ..event_writer import EventWriter
+from ..event_writer import BaseStreamEncoder
 from ..openai_fault import write_fault
-from ..shape import finish
+from ..shape import write_extra
 from .answer import is_own
 from .content import NAME, write_part
 from .response import write_stop, write_usage
@@ -43,7 +43,7 @@ _THINKING = b'"content":[{"type":"thinking","thinking":[{"type":"text","text":"'
 _JOINED = "joined, because a message has one string"
 
 
-class ChatStreamEncoder(EventWriter):
+class ChatStreamEncoder(BaseStreamEncoder):
     """Encoder of a Chat Completions stream."""
 
     def __init__(self, request: Request | None = None) -> None:
@@ -140,7 +140,7 @@ class ChatStreamEncoder(EventWriter):
             return b""
         is_thinking = self._tails[key].startswith(_THINKING[1])
         element = {"type": "thinking", "thinking": []} if is_thinking else {"type": "text", "text": ""}
-        return self._chunk(self._places[key][0], to_bytes({"content": [{**element, **fields}]}))
+        return self._chunk(self._positions[key][0], to_bytes({"content": [{**element, **fields}]}))
 
     def _call_start(self, event: CallStart) -> bytes:
         opening = self._open_choice(event.choice)
@@ -152,7 +152,7 @@ class ChatStreamEncoder(EventWriter):
             detail = "Chat's documented stream has no such delta; clients may not read it"
             self.losses.add(self._path(event.key), "freeform call", "rewritten", detail)
         kind, field = ("custom", "input") if event.kind == "freeform" else ("function", "arguments")
-        inner = finish({"name": event.name, field: ""}, {NAME: event.extra.get(f"{NAME}/function", {})}, NAME)
+        inner = write_extra({"name": event.name, field: ""}, {NAME: event.extra.get(f"{NAME}/function", {})}, NAME)
         call: Object = {"index": index, "id": event.id, "type": kind, kind: inner}
         self._calls[event.key] = event.choice, index, kind
         self._heads[event.key] = b'%b{"index":%d,"delta":{"tool_calls":[{"index":%d,"%b":{"%b":"' % (
@@ -167,7 +167,7 @@ class ChatStreamEncoder(EventWriter):
             event.choice,
             index,
         )
-        call = finish(call, {NAME: event.extra.get(NAME, {})}, NAME)
+        call = write_extra(call, {NAME: event.extra.get(NAME, {})}, NAME)
         return opening + self._chunk(event.choice, to_bytes({"tool_calls": [call]}))
 
     def _call_delta(self, event: CallDelta) -> bytes:
@@ -199,7 +199,7 @@ class ChatStreamEncoder(EventWriter):
             part = write_part(event.part, self.losses, self._path(event.key))
             return opening + self._chunk(event.choice, to_bytes({"content": [part]}))
         self.losses.add(
-            self._path(event.key), what_is(event.part), "dropped", "a Chat answer has no field for it", "error"
+            self._path(event.key), part_label(event.part), "dropped", "a Chat answer has no field for it", "error"
         )
         return b""
 
@@ -223,13 +223,13 @@ class ChatStreamEncoder(EventWriter):
             word = write_stop(stop, self.losses, "", choice in self._refused)
             fields: Object = {"index": choice, "delta": {} if choice else delta, "finish_reason": word}
             extra = {} if stop is None else stop.extra
-            out += self._head + to_bytes(finish(fields, extra, f"{NAME}/choice")) + tail
+            out += self._head + to_bytes(write_extra(fields, extra, f"{NAME}/choice")) + tail
         if self._usage:
             out += self._head + b'],"usage":' + self._usage + b"}\n\n"
         return out + b"data: [DONE]\n\n"
 
 
-ChatStreamEncoder.steps = {
+ChatStreamEncoder.handlers = {
     CallDelta: ChatStreamEncoder._call_delta,
     TextDelta: ChatStreamEncoder._text_delta,
     ReasoningDelta: ChatStreamEncoder._reasoning_delta,

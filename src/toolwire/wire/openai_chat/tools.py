@@ -16,7 +16,7 @@ from ...ir.losses import Losses, Severity
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.tools import ChoiceMode, Grammar, Tool, ToolChoice
-from ..shape import boolean, each, finish, leftover, obj, optional_string, string, wrong
+from ..shape import as_object, boolean, decode_list, optional_string, read_extra, string, write_extra, wrong_type
 from .content import NAME
 
 __all__ = ["read_choice", "read_function", "read_legacy_choice", "read_tool", "write_choice", "write_tool"]
@@ -37,12 +37,12 @@ def read_tool(raw: JSON) -> Tool:
 
 
 def _read_any_tool(raw: JSON) -> Tool:
-    kind = obj(raw).get("type", "function" if "function" in raw else None)
+    kind = as_object(raw).get("type", "function" if "function" in raw else None)
     if kind == "function":
-        extra = leftover(raw, _OUTER, NAME) if len(raw) != 2 or "type" not in raw else {}
+        extra = read_extra(raw, _OUTER, NAME) if len(raw) != 2 or "type" not in raw else {}
         if "type" not in raw:
             extra[f"{NAME}~"] = {**extra.get(f"{NAME}~", {}), ":type": "absent"}
-        return read_function(obj(raw.get("function"), "function"), extra, "function")
+        return read_function(as_object(raw.get("function"), "function"), extra, "function")
     if kind == "custom":
         return _read_custom(raw)
     return Tool(string(raw, "type"), kind="builtin", extra={NAME: raw})
@@ -51,7 +51,7 @@ def _read_any_tool(raw: JSON) -> Tool:
 def read_function(function: Object, extra: Extra, *pointer: str) -> Tool:
     parameters = function.get("parameters")
     if parameters is not None and type(parameters) is not dict:
-        raise wrong("a JSON Schema object", parameters, *pointer, "parameters")
+        raise wrong_type("a JSON Schema object", parameters, *pointer, "parameters")
     try:
         name = string(function, "name")
         description = optional_string(function, "description")
@@ -60,22 +60,22 @@ def read_function(function: Object, extra: Extra, *pointer: str) -> Tool:
         raise error.within(*pointer) from None
     known = (description is not None) + (parameters is not None) + (strict is not None) + 1
     if known != len(function):
-        extra = leftover(function, _FUNCTION, f"{NAME}/function", extra)
+        extra = read_extra(function, _FUNCTION, f"{NAME}/function", extra)
     return Tool(name, description, parameters, strict=strict, extra=extra)
 
 
 def _read_custom(raw: Object) -> Tool:
-    custom = obj(raw.get("custom"), "custom")
-    extra = leftover(custom, _CUSTOM, f"{NAME}/function", leftover(raw, _OUTER, NAME))
+    custom = as_object(raw.get("custom"), "custom")
+    extra = read_extra(custom, _CUSTOM, f"{NAME}/function", read_extra(raw, _OUTER, NAME))
     grammar = None
     form = custom.get("format")
     if form is not None:
-        kind = obj(form, "custom", "format").get("type")
+        kind = as_object(form, "custom", "format").get("type")
         if kind == "grammar":
-            rules = obj(form.get("grammar"), "custom", "format", "grammar")
+            rules = as_object(form.get("grammar"), "custom", "format", "grammar")
             grammar = Grammar(string(rules, "syntax"), string(rules, "definition"))
-            leftover(form, ("type", "grammar"), f"{NAME}/format", extra)
-            leftover(rules, ("syntax", "definition"), f"{NAME}/grammar", extra)
+            read_extra(form, ("type", "grammar"), f"{NAME}/format", extra)
+            read_extra(rules, ("syntax", "definition"), f"{NAME}/grammar", extra)
         elif kind == "text" and len(form) == 1:
             extra.setdefault(f"{NAME}~", {})[":format"] = "text"
         else:
@@ -99,21 +99,21 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     if tool.kind == "freeform":
         if tool.grammar is not None:
             rules: Object = {"syntax": tool.grammar.syntax, "definition": tool.grammar.definition}
-            rules = finish(rules, extra, f"{NAME}/grammar")
-            out["format"] = finish({"type": "grammar", "grammar": rules}, extra, f"{NAME}/format")
+            rules = write_extra(rules, extra, f"{NAME}/grammar")
+            out["format"] = write_extra({"type": "grammar", "grammar": rules}, extra, f"{NAME}/format")
         elif ":format" in extra.get(f"{NAME}~", {}):
             out["format"] = {"type": "text"}
-        return finish({"type": "custom", "custom": finish(out, extra, f"{NAME}/function")}, extra, NAME)
+        return write_extra({"type": "custom", "custom": write_extra(out, extra, f"{NAME}/function")}, extra, NAME)
     if tool.input_schema is not None:
         out["parameters"] = tool.input_schema
     if tool.strict is not None:
         out["strict"] = tool.strict
     if not extra:
         return {"type": "function", "function": out}
-    out = finish(out, extra, f"{NAME}/function")
+    out = write_extra(out, extra, f"{NAME}/function")
     if ":type" in extra.get(f"{NAME}~", {}):
-        return finish({"function": out}, extra, NAME)
-    return finish({"type": "function", "function": out}, extra, NAME)
+        return write_extra({"function": out}, extra, NAME)
+    return write_extra({"type": "function", "function": out}, extra, NAME)
 
 
 _UNWRITABLE: tuple[tuple[str, Severity], ...] = (
@@ -138,32 +138,32 @@ def read_choice(value: JSON) -> ToolChoice:
     if type(value) is str:
         mode = _MODES.get(value)
         if mode is None:
-            raise wrong('"auto", "none", "required" or an object', value, "tool_choice")
+            raise wrong_type('"auto", "none", "required" or an object', value, "tool_choice")
         extra: Extra = {f"{NAME}~": {":choice": value}} if value == "any" else {}
         return ToolChoice(mode, extra=extra)
-    kind = obj(value, "tool_choice").get("type")
+    kind = as_object(value, "tool_choice").get("type")
     if type(kind) is str and kind in _MODES:  # {"type": "auto"}, as Anthropic writes it and some routers accept it
         mode = _MODES[kind]
         given = {"names": (), "mode": mode, "value": value}
-        extra = leftover(value, ("type",), f"{NAME}/choice", {f"{NAME}/choice~": given})
+        extra = read_extra(value, ("type",), f"{NAME}/choice", {f"{NAME}/choice~": given})
         return ToolChoice(mode, extra=extra)
     if kind != "allowed_tools":
         name = _name_of(value, "tool_choice")
         flat = kind in ("function", "custom") and type(value.get("name")) is str
-        extra = leftover(value, ("type", str(kind), "name") if flat else ("type", str(kind)), f"{NAME}/choice")
+        extra = read_extra(value, ("type", str(kind), "name") if flat else ("type", str(kind)), f"{NAME}/choice")
         inner = value.get(kind)
         if type(inner) is dict:
-            leftover(inner, ("name",), f"{NAME}/choice", extra)
+            read_extra(inner, ("name",), f"{NAME}/choice", extra)
         return ToolChoice("tool", (name,), extra={**extra, **_given(value, name)})
-    allowed = obj(value.get("allowed_tools"), "tool_choice", "allowed_tools")
+    allowed = as_object(value.get("allowed_tools"), "tool_choice", "allowed_tools")
     try:
-        names = tuple(each(allowed, "tools", _name_of))
+        names = tuple(decode_list(allowed, "tools", _name_of))
     except ProtocolError as error:
         raise error.within("tool_choice", "allowed_tools") from None
     if allowed.get("mode", "auto") not in ("auto", "required"):
-        raise wrong('"auto" or "required"', allowed["mode"], "tool_choice", "allowed_tools", "mode")
-    extra = leftover(value, ("type", "allowed_tools"), f"{NAME}/choice")
-    leftover(allowed, ("mode", "tools"), f"{NAME}/choice", extra)
+        raise wrong_type('"auto" or "required"', allowed["mode"], "tool_choice", "allowed_tools", "mode")
+    extra = read_extra(value, ("type", "allowed_tools"), f"{NAME}/choice")
+    read_extra(allowed, ("mode", "tools"), f"{NAME}/choice", extra)
     return ToolChoice("allowed", names, allowed.get("mode") == "required", {**extra, **_given(value, *names)})
 
 
@@ -175,11 +175,11 @@ def _given(value: Object, *names: str) -> Extra:
 def _name_of(entry: JSON, *pointer: str) -> str:
     """Return the name of a function; for a server's own tool its type, which is the name of its declaration here."""
     try:
-        kind = string(obj(entry), "type")
+        kind = string(as_object(entry), "type")
         if kind not in ("function", "custom"):
             return kind
         inner = entry if type(entry.get("name")) is str else entry.get(kind)  # flat, as on Responses
-        return string(obj(inner, kind), "name")
+        return string(as_object(inner, kind), "name")
     except ProtocolError as error:
         raise error.within(*pointer) from None
 
@@ -188,8 +188,8 @@ def read_legacy_choice(value: JSON) -> ToolChoice:
     form: Extra = {f"{NAME}~": {":choice": "function_call"}}
     if value in ("auto", "none"):
         return ToolChoice(value, extra=form)
-    name = string(obj(value, "function_call"), "name")
-    return ToolChoice("tool", (name,), extra=leftover(value, ("name",), f"{NAME}/function_call", form))
+    name = string(as_object(value, "function_call"), "name")
+    return ToolChoice("tool", (name,), extra=read_extra(value, ("name",), f"{NAME}/function_call", form))
 
 
 def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], out: Object, losses: Losses) -> None:
@@ -199,7 +199,7 @@ def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], out: Object, losse
     elif form.get(":choice") == "function_call":
         named = {"name": choice.names[0]} if choice.names else {}
         out["function_call"] = (
-            finish(named, choice.extra, f"{NAME}/function_call") if choice.mode == "tool" else choice.mode
+            write_extra(named, choice.extra, f"{NAME}/function_call") if choice.mode == "tool" else choice.mode
         )
     else:
         out["tool_choice"] = _choice(choice, {tool.name: tool.kind for tool in tools}, form, losses)

@@ -18,10 +18,10 @@ from .. import openai_fault
 from ..openai_limits import SIGNATURES
 from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
 from .content import NAME
-from .places import SIGNS, locator
+from .places import DETECTION, locator
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
-from .tools import discovered, read_tools, write_tools
+from .tools import read_discovered_tools, read_tools, write_tools
 
 __all__ = ["CODEC", "OpenAIResponses"]
 
@@ -34,7 +34,7 @@ class OpenAIResponses:
     terminal = rb'"type": ?"response\.(?:completed|incomplete|failed)"'
     headers: ClassVar[Mapping[str, str]] = {}
     conversation = "input"
-    signs = SIGNS
+    detection = DETECTION
     limits = Limits(name=r"[a-zA-Z0-9_-]+", name_length=128, id=r"[a-zA-Z0-9_-]+", id_length=64, signatures=SIGNATURES)
     capabilities = Capabilities(
         lone_reasoning=False,
@@ -83,7 +83,7 @@ class OpenAIResponses:
         return write_tools(tools, losses), losses
 
     def list_tools(self, body: JSON) -> tuple[Tool, ...]:
-        return discovered(body)
+        return read_discovered_tools(body)
 
 
 CODEC: Wire = OpenAIResponses()

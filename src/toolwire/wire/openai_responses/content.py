@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from ...ir.losses import Losses
-from ...ir.parts import Extra, Media, Opaque, Part, Refusal, Text, what_is
+from ...ir.parts import Extra, Media, Opaque, Part, Refusal, Text, part_label
 from ...ir.pointer import JSON, Object
-from ..media import data_url, left_out, split_data_url
-from ..shape import each, finish, leftover, obj, optional_string, string, wrong
+from ..media import data_url, media_placeholder, split_data_url
+from ..shape import as_object, decode_list, optional_string, read_extra, string, write_extra, wrong_type
 
 __all__ = ["NAME", "is_content", "read_content", "read_part", "write_content", "write_part"]
 
@@ -37,24 +37,24 @@ def read_content(raw: Object, key: str, form: Object) -> list[Part]:
         form[":content"] = "null" if key in raw else "absent"
         return []
     if type(value) is not list:
-        raise wrong("a string or an array", value, key)
-    parts = each(raw, key, read_part)
+        raise wrong_type("a string or an array", value, key)
+    parts = decode_list(raw, key, read_part)
     if len(parts) < 2:
         form[":content"] = "list"
     return parts
 
 
 def read_part(raw: JSON) -> Part:
-    kind = obj(raw).get("type")
+    kind = as_object(raw).get("type")
     if kind == "input_text" or kind == "text":
-        extra = leftover(raw, _TEXT, NAME) if len(raw) > 2 else {}
+        extra = read_extra(raw, _TEXT, NAME) if len(raw) > 2 else {}
         if kind == "text":
             extra[_FORM] = {**extra.get(_FORM, {}), ":type": "text"}
         return Text(string(raw, "text"), _read_cache(raw, extra), (), extra)
     if kind == "output_text":
-        return Text(string(raw, "text"), None, (), leftover(raw, ("type", "text"), NAME, {_FORM: {":type": kind}}))
+        return Text(string(raw, "text"), None, (), read_extra(raw, ("type", "text"), NAME, {_FORM: {":type": kind}}))
     if kind == "refusal":
-        return Refusal(string(raw, "refusal"), leftover(raw, ("type", "refusal"), NAME, {_FORM: {":type": kind}}))
+        return Refusal(string(raw, "refusal"), read_extra(raw, ("type", "refusal"), NAME, {_FORM: {":type": kind}}))
     if kind == "input_image":
         media_type, data, url = split_data_url(optional_string(raw, "image_url") or "")
         return _media("image", raw, _IMAGE, media_type, data, url or None)
@@ -73,10 +73,10 @@ def is_content(part: Part) -> TypeGuard[Opaque]:
 
 
 def _read_audio(raw: Object) -> Media | Opaque:
-    audio = obj(raw.get("input_audio"), "input_audio")
+    audio = as_object(raw.get("input_audio"), "input_audio")
     encoding = optional_string(audio, "format")
     extra: Extra = {} if encoding else {_FORM: {":format": "absent"}}
-    leftover(audio, ("data", "format"), _SOUND, extra)
+    read_extra(audio, ("data", "format"), _SOUND, extra)
     data = optional_string(audio, "data")
     return _media("audio", raw, _AUDIO, f"audio/{encoding or 'wav'}", data, None, extra)
 
@@ -92,7 +92,7 @@ def _media(
 ) -> Media | Opaque:
     if not data and not url and not raw.get("file_id"):
         return Opaque(NAME, f"{CONTENT}{raw['type']}", raw)
-    extra = leftover(raw, known, NAME, extra)
+    extra = read_extra(raw, known, NAME, extra)
     if not raw.get("detail"):
         extra[_FORM] = {**extra.get(_FORM, {}), ":detail": "absent"}
     return Media(
@@ -120,9 +120,9 @@ def _read_cache(raw: Object, extra: Extra) -> str | None:
     mark = raw.get("prompt_cache_breakpoint")
     if mark is None:
         return None
-    ttl = optional_string(obj(mark, "prompt_cache_breakpoint"), "ttl")
+    ttl = optional_string(as_object(mark, "prompt_cache_breakpoint"), "ttl")
     explicit = mark.get("mode") == "explicit"
-    leftover(mark, ("mode", "ttl") if explicit else ("ttl",), _CACHE, extra)
+    read_extra(mark, ("mode", "ttl") if explicit else ("ttl",), _CACHE, extra)
     if not explicit:
         extra[_FORM] = {**extra.get(_FORM, {}), ":mode": "other"}
     return ttl or "default"
@@ -132,7 +132,7 @@ def _write_cache(ttl: str, extra: Extra) -> Object:
     mark: Object = {} if ":mode" in extra.get(_FORM, {}) else {"mode": "explicit"}
     if ttl != "default":
         mark["ttl"] = ttl
-    return finish(mark, extra, _CACHE)
+    return write_extra(mark, extra, _CACHE)
 
 
 def write_content(parts: list[Part], form: Object, losses: Losses, path: str) -> JSON:
@@ -153,7 +153,7 @@ def write_part(part: Part, losses: Losses, path: str) -> Object | None:
         kind = part.extra.get(_FORM, {}).get(":type", "input_text")
         out = {"type": kind, "text": part.text}
     elif isinstance(part, Refusal):
-        return finish({"type": "refusal", "refusal": part.text}, part.extra, NAME)
+        return write_extra({"type": "refusal", "refusal": part.text}, part.extra, NAME)
     elif isinstance(part, Media):
         out = _write_media(part)
         if part.name is not None and part.kind != "file":
@@ -169,12 +169,12 @@ def write_part(part: Part, losses: Losses, path: str) -> Object | None:
     elif isinstance(part, Opaque) and part.wire == NAME:
         return part.value
     if out is None:
-        losses.add(path, what_is(part), "dropped", "Responses content has no type for it", "error")
-        return {"type": "input_text", "text": left_out(part).text} if isinstance(part, Media) else None
+        losses.add(path, part_label(part), "dropped", "Responses content has no type for it", "error")
+        return {"type": "input_text", "text": media_placeholder(part).text} if isinstance(part, Media) else None
     extra: Extra = getattr(part, "extra", {})
     if (cache := getattr(part, "cache", None)) is not None:
         out["prompt_cache_breakpoint"] = _write_cache(cache, extra)
-    return finish(out, extra, NAME)
+    return write_extra(out, extra, NAME)
 
 
 def _write_media(part: Media) -> Object | None:
@@ -182,7 +182,7 @@ def _write_media(part: Media) -> Object | None:
         audio: Object = {"data": part.data}
         if ":format" not in part.extra.get(_FORM, {}):
             audio["format"] = (part.media_type or "audio/wav").removeprefix("audio/")
-        return {"type": "input_audio", "input_audio": finish(audio, part.extra, _SOUND)}
+        return {"type": "input_audio", "input_audio": write_extra(audio, part.extra, _SOUND)}
     if part.kind not in ("image", "file") or not (part.data is not None or part.url or part.file_id):
         return None
     field = "image_url" if part.kind == "image" else "file_data"

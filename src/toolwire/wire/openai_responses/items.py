@@ -26,13 +26,13 @@ from ...ir.parts import (
     Text,
     ToolCall,
     ToolResult,
-    what_is,
+    part_label,
 )
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message
 from ...stream.strict import parse_arguments
-from ..shape import each, finish, leftover, obj, optional_string, string, wrong
-from ..structured import in_words
+from ..shape import as_object, decode_list, optional_string, read_extra, string, write_extra, wrong_type
+from ..structured import structured_as_text
 from .content import NAME, is_content, read_content, read_part, write_content
 from .reasoning import PROVIDER, is_own, read_reasoning, write_reasoning
 
@@ -59,7 +59,7 @@ def read_items(raw: Object) -> tuple[Message, ...]:
     """Read the messages under `input`."""
     messages: list[Message] = []
     said: list[Part] = []
-    for item in each(raw, "input", read_item):
+    for item in decode_list(raw, "input", read_item):
         if isinstance(item, Message):
             if said:
                 messages.append(Message("assistant", tuple(said)))
@@ -74,7 +74,7 @@ def read_items(raw: Object) -> tuple[Message, ...]:
 
 def read_output(raw: Object) -> tuple[Part, ...]:
     """Read the parts under `output`; an item that is not the model's own output stays opaque."""
-    return tuple([part for parts in each(raw, "output", read_output_item) for part in parts])
+    return tuple([part for parts in decode_list(raw, "output", read_output_item) for part in parts])
 
 
 def read_output_item(raw: JSON) -> list[Part]:
@@ -90,11 +90,11 @@ def read_output_item(raw: JSON) -> list[Part]:
 
 def read_item(raw: JSON) -> Message | list[Part]:
     """Read a message from outside the model, or parts of the model's output."""
-    kind = obj(raw).get("type")
+    kind = as_object(raw).get("type")
     if kind is None:  # optional for messages and for references to stored items
         kind = "message" if "role" in raw else "item_reference" if "id" in raw else None
     if type(kind) is not str:
-        raise wrong("a string", kind, "type")
+        raise wrong_type("a string", kind, "type")
     if kind == "function_call":
         return [_read_call(raw)]
     if kind == "function_call_output":
@@ -104,7 +104,7 @@ def read_item(raw: JSON) -> Message | list[Part]:
     if kind == "reasoning":
         return [read_reasoning(raw)]
     if kind == "custom_tool_call":
-        extra = leftover(raw, _CUSTOM, NAME)
+        extra = read_extra(raw, _CUSTOM, NAME)
         namespace = optional_string(raw, "namespace")
         text = string(raw, "input")
         return [
@@ -123,7 +123,7 @@ def read_item(raw: JSON) -> Message | list[Part]:
 def _read_message(raw: Object) -> Message | list[Part]:
     role = raw.get("role")
     if role == "assistant":
-        return _read_said(raw)
+        return _read_assistant_message(raw)
     content = raw.get("content")
     if len(raw) == 2 and content and type(content) is str and (role == "user" or role == "developer"):
         return Message(role, (Text(content),))
@@ -132,13 +132,13 @@ def _read_message(raw: Object) -> Message | list[Part]:
         raise ProtocolError(f"unknown role {role!r}", pointer="/role", hint=hint)
     form: Object = {"type": raw["type"]} if "type" in raw else {}
     parts = read_content(raw, "content", form)
-    extra = leftover(raw, _MESSAGE, NAME) if len(raw) > 2 or not parts else {}
+    extra = read_extra(raw, _MESSAGE, NAME) if len(raw) > 2 or not parts else {}
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
     return Message(role, tuple(parts), extra)
 
 
-def _read_said(raw: Object) -> list[Part]:
+def _read_assistant_message(raw: Object) -> list[Part]:
     content = raw.get("content")
     if not content:
         return [Opaque(NAME, "message", raw)]
@@ -148,9 +148,9 @@ def _read_said(raw: Object) -> list[Part]:
         form[":content"] = "string"
         parts: list[Part] = [Text(content)]
     else:
-        parts = each(raw, "content", read_part)
+        parts = decode_list(raw, "content", read_part)
     first = parts[0]
-    leftover(raw, _MESSAGE, _ITEM, item)
+    read_extra(raw, _MESSAGE, _ITEM, item)
     extra = {**getattr(first, "extra", {}), **item}
     extra[_FORM] = {**extra.get(_FORM, {}), **form}
     if isinstance(first, Text):
@@ -165,7 +165,7 @@ def _read_said(raw: Object) -> list[Part]:
 def _read_call(raw: Object) -> ToolCall:
     text = raw.get("arguments")
     if type(text) is not str:
-        raise wrong("a string", text, "arguments")
+        raise wrong_type("a string", text, "arguments")
     arguments, state = parse_arguments(text)
     if len(raw) == 6 and type(raw.get("id")) is str and raw.get("status") == "completed":
         call_id, name = raw.get("call_id"), raw.get("name")
@@ -176,7 +176,7 @@ def _read_call(raw: Object) -> ToolCall:
     if raw.get("status") == "incomplete" and state == "complete" and not text:
         arguments, state = None, "truncated"
     namespace = optional_string(raw, "namespace")
-    extra = leftover(raw, _CALL, NAME) if len(raw) > 4 else {}
+    extra = read_extra(raw, _CALL, NAME) if len(raw) > 4 else {}
     call_id, name = string(raw, "call_id"), string(raw, "name")
     return ToolCall(call_id, name, arguments, text, state, "function", namespace, extra=extra)
 
@@ -188,7 +188,7 @@ def _read_result(raw: Object, kind: CallKind) -> ToolResult:
     form: Object = {}
     parts = read_content(raw, "output", form)
     words = tuple(part if isinstance(part, (Text, Media, Opaque)) else _opaque(part) for part in parts)
-    extra = leftover(raw, _RESULT, NAME) if len(raw) > 3 or not parts or not call_id else {}
+    extra = read_extra(raw, _RESULT, NAME) if len(raw) > 3 or not parts or not call_id else {}
     name = optional_string(raw, "name")
     if name is not None:
         form[":name"] = True
@@ -211,7 +211,7 @@ def _opaque(part: Part) -> Opaque:
 def write_items(message: Message, path: str, losses: Losses) -> Iterator[Object]:
     """Yield the items of one message."""
     if message.role == "assistant":
-        yield from write_said(message.parts, path, losses)
+        yield from write_assistant_items(message.parts, path, losses)
         return
     words: list[Part] = []
     for number, part in enumerate(message.parts):
@@ -226,7 +226,7 @@ def write_items(message: Message, path: str, losses: Losses) -> Iterator[Object]
         elif isinstance(part, Opaque) and part.wire == NAME:
             yield part.value
         else:
-            losses.add(f"{path}/parts/{number}", what_is(part), "dropped", "Responses has no item for it", "error")
+            losses.add(f"{path}/parts/{number}", part_label(part), "dropped", "Responses has no item for it", "error")
     if words or not message.parts:
         yield _write_message(message, words, path, losses)
 
@@ -234,7 +234,7 @@ def write_items(message: Message, path: str, losses: Losses) -> Iterator[Object]
 def _write_message(message: Message, words: list[Part], path: str, losses: Losses) -> Object:
     form = message.extra.get(_FORM, {})
     content = write_content(words, form, losses, path)
-    return finish({"role": message.role, **_field("content", content, form)}, message.extra, NAME)
+    return write_extra({"role": message.role, **_field("content", content, form)}, message.extra, NAME)
 
 
 def _field(key: str, content: JSON, form: Object) -> Object:
@@ -244,7 +244,7 @@ def _field(key: str, content: JSON, form: Object) -> Object:
     return {key: "" if content is None else content}
 
 
-def write_said(parts: tuple[Part, ...], path: str, losses: Losses) -> Iterator[Object]:
+def write_assistant_items(parts: tuple[Part, ...], path: str, losses: Losses) -> Iterator[Object]:
     """Yield the items of the model's output, as input."""
     open_item: Object | None = None
     for number, part in enumerate(parts):
@@ -252,26 +252,26 @@ def write_said(parts: tuple[Part, ...], path: str, losses: Losses) -> Iterator[O
         if isinstance(part, (Text, Refusal)):
             form = part.extra.get(_FORM, {})
             if ":item" in form:
-                open_item = finish({"role": "assistant", "content": []}, part.extra, _ITEM)
+                open_item = write_extra({"role": "assistant", "content": []}, part.extra, _ITEM)
                 yield open_item
             elif open_item is None or ":type" not in form:
-                yield _write_foreign_words(part, losses, where)
+                yield _write_foreign_text(part, losses, where)
                 continue
             if form.get(":content") == "string" and isinstance(part, Text):
                 open_item["content"] = part.text
             else:
-                open_item["content"].append(_write_word(part))
+                open_item["content"].append(_write_text_part(part))
             continue
         if open_item is not None and is_content(part) and type(open_item["content"]) is list:
             open_item["content"].append(part.value)
             continue
         open_item = None
-        item = _write_said_part(part, losses, where)
+        item = _write_assistant_part(part, losses, where)
         if item is not None:
             yield item
 
 
-def _write_foreign_words(part: Text | Refusal, losses: Losses, path: str) -> Object:
+def _write_foreign_text(part: Text | Refusal, losses: Losses, path: str) -> Object:
     """Write text that was not an output item here as a plain message: the provider would look up an item with an id."""
     if isinstance(part, Text) and part.cache is not None:
         losses.add(f"{path}/cache", "cache mark", "dropped", "Responses has none on the model's output", "info")
@@ -280,13 +280,13 @@ def _write_foreign_words(part: Text | Refusal, losses: Losses, path: str) -> Obj
     return {"type": "message", "role": "assistant", "content": part.text}
 
 
-def _write_word(part: Text | Refusal) -> Object:
+def _write_text_part(part: Text | Refusal) -> Object:
     if isinstance(part, Refusal):
-        return finish({"type": "refusal", "refusal": part.text}, part.extra, NAME)
-    return finish({"type": "output_text", "text": part.text}, part.extra, NAME)
+        return write_extra({"type": "refusal", "refusal": part.text}, part.extra, NAME)
+    return write_extra({"type": "output_text", "text": part.text}, part.extra, NAME)
 
 
-def _write_said_part(part: Part, losses: Losses, path: str) -> Object | None:
+def _write_assistant_part(part: Part, losses: Losses, path: str) -> Object | None:
     if isinstance(part, ToolCall):
         return write_call(part)
     if isinstance(part, Reasoning):
@@ -296,7 +296,7 @@ def _write_said_part(part: Part, losses: Losses, path: str) -> Object | None:
     elif isinstance(part, Opaque) and part.wire == NAME:
         return part.value
     else:
-        losses.add(path, what_is(part), "dropped", "Responses has no such output item", "error")
+        losses.add(path, part_label(part), "dropped", "Responses has no such output item", "error")
     return None
 
 
@@ -307,14 +307,14 @@ def write_call(call: ToolCall) -> Object:
         out = {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.text}
     if call.namespace is not None:
         out["namespace"] = call.namespace
-    return finish(out, call.extra, NAME)
+    return write_extra(out, call.extra, NAME)
 
 
 def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
     form = result.extra.get(_FORM, {})
     if result.is_error:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Responses outputs have no error flag", "error")
-    output = write_content(list(in_words(result, path, losses)), form, losses, path)
+    output = write_content(list(structured_as_text(result, path, losses)), form, losses, path)
     kind = "custom_tool_call_output" if result.kind == "freeform" else "function_call_output"
     out: Object = {"type": kind, "call_id": result.call_id, **_field("output", output, form)}
     if ":call_id" in form and not result.call_id:
@@ -323,7 +323,7 @@ def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
         out["name"] = result.name
     if result.namespace is not None and ":namespace" in form:
         out["namespace"] = result.namespace
-    return finish(out, result.extra, NAME)
+    return write_extra(out, result.extra, NAME)
 
 
 def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[Object]:
@@ -333,7 +333,7 @@ def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[O
         if isinstance(part, (Text, Refusal)):
             if not items or "role" not in items[-1] or ":item" in part.extra.get(_FORM, {}):
                 items.append(new_message(part.extra, f"msg_{prefix}_{number}"))
-            items[-1]["content"].append(write_spoken(part))
+            items[-1]["content"].append(write_output_part(part))
         elif isinstance(part, ToolCall):
             items.append(new_call(part, f"fc_{part.id}"))
         elif isinstance(part, Reasoning):
@@ -345,7 +345,7 @@ def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[O
         elif isinstance(part, Opaque) and part.wire == NAME:
             items.append(part.value)
         else:
-            losses.add(f"/parts/{number}", what_is(part), "dropped", "Responses has no such output item", "error")
+            losses.add(f"/parts/{number}", part_label(part), "dropped", "Responses has no such output item", "error")
         if not isinstance(part, Reasoning):
             report_foreign(getattr(part, "artefacts", ()), losses, f"/parts/{number}")
     return items
@@ -368,16 +368,16 @@ def new_message(extra: Extra, item_id: str) -> Object:
     base: Object = {"role": "assistant", "content": []}
     if ":item" not in extra.get(_FORM, {}):
         base = {"type": "message", "id": item_id, "status": "completed", **base}
-    return finish(base, extra, _ITEM)
+    return write_extra(base, extra, _ITEM)
 
 
-def write_spoken(part: Text | Refusal) -> Object:
+def write_output_part(part: Text | Refusal) -> Object:
     if isinstance(part, Refusal):
-        return finish({"type": "refusal", "refusal": part.text}, part.extra, NAME)
+        return write_extra({"type": "refusal", "refusal": part.text}, part.extra, NAME)
     out: Object = {"type": "output_text", "text": part.text}
     if ":type" not in part.extra.get(_FORM, {}):
         out["annotations"] = []
-    return finish(out, part.extra, NAME)
+    return write_extra(out, part.extra, NAME)
 
 
 def report_foreign(artefacts: tuple[Artefact, ...], losses: Losses, path: str) -> None:

@@ -10,10 +10,10 @@ from ...ir.pointer import JSON, Object, join, split
 from ...ir.request import Request
 from ...ir.response import Response
 from ..protocol import Kind
-from ..signs import blocks, score, tools_of
+from ..signs import blocks, scorer, tools_of
 from .content import is_content
 
-__all__ = ["SIGNS", "locator"]
+__all__ = ["DETECTION", "locator"]
 
 _FIELDS = {
     "choice": "tool_choice",
@@ -29,7 +29,7 @@ _FIELDS = {
 def locator(value: Request | Response) -> Callable[[str], str]:
     if isinstance(value, Request):
         return _in_request(value)
-    return partial(_in_response, _said(value.parts, "output", 0)[0])
+    return partial(_in_response, _assistant_locations(value.parts, "output", 0)[0])
 
 
 def _tools(request: Request) -> Iterator[str]:
@@ -53,8 +53,8 @@ def _in_request(request: Request) -> Callable[[str], str]:
     for message in request.messages[skipped:]:
         items.append(join("input", item))
         if message.role == "assistant":
-            places, item = _said(message.parts, "input", item)
-            parts.append(places)
+            locations, item = _assistant_locations(message.parts, "input", item)
+            parts.append(locations)
         else:
             parts.append([_inside(part, number, item) for number, part in enumerate(message.parts)])
             item += 1
@@ -92,27 +92,27 @@ def _inside(part: Part, number: int, item: int) -> str:
     return join("input", item) if by_itself else join("input", item, "content", number)
 
 
-def _said(parts: tuple[Part, ...], field: str, item: int) -> tuple[list[str], int]:
+def _assistant_locations(parts: tuple[Part, ...], field: str, item: int) -> tuple[list[str], int]:
     """Return the location of each part of the model's output, and the number of the next item."""
-    places: list[str] = []
+    locations: list[str] = []
     words = -1  # the number of the last content in an open item
     item -= 1
     for part in parts:
         if not isinstance(part, (Text, Refusal, Media)) and not is_content(part):
             item, words = item + 1, -1
-            places.append(join(field, item))
+            locations.append(join(field, item))
             continue
         if words < 0 or ":item" in getattr(part, "extra", {}).get("openai_responses~", {}):
             item, words = item + 1, -1
         words += 1
-        places.append(join(field, item, "content", words))
-    return places, item + 1
+        locations.append(join(field, item, "content", words))
+    return locations, item + 1
 
 
-def _in_response(places: list[str], path: str) -> str:
+def _in_response(locations: list[str], path: str) -> str:
     match split(path):
         case ["parts", number, *rest]:
-            return places[int(number)] + join(*rest)
+            return locations[int(number)] + join(*rest)
         case ["stop", *_]:
             return join("status")
     return path
@@ -135,8 +135,8 @@ def _is_stored(body: Object) -> bool:
     return bool(body.get("previous_response_id") or body.get("conversation")) or type(body.get("prompt")) is dict
 
 
-SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
-    "request": score(
+DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
+    "request": scorer(
         (6, lambda b: "messages" not in b and (type(b.get("input")) in (list, str) or _is_stored(b))),
         (
             3,
@@ -146,9 +146,9 @@ SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
         ),
         (3, lambda b: any(item.get("type") in _ITEMS for item in blocks(b, "input"))),
     ),
-    "response": score((5, lambda b: b.get("object") == "response" or type(b["output"]) is list)),
-    "stream": score((5, lambda b: str(b["type"]).startswith("response."))),
-    "tools": score(
+    "response": scorer((5, lambda b: b.get("object") == "response" or type(b["output"]) is list)),
+    "stream": scorer((5, lambda b: str(b["type"]).startswith("response."))),
+    "tools": scorer(
         (
             4,
             lambda b: any(
@@ -157,5 +157,5 @@ SIGNS: Mapping[Kind, Callable[[JSON], int]] = {
         ),
         (1, lambda b: not any("function" in tool or "input_schema" in tool for tool in tools_of(b))),
     ),
-    "error": score((1, lambda b: type(b["error"]) is dict)),
+    "error": scorer((1, lambda b: type(b["error"]) is dict)),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ir.parts import Artefact, Reasoning
 from ...ir.pointer import JSON, Object
-from ..shape import each, finish, leftover, obj, optional_string
+from ..shape import as_object, decode_list, optional_string, read_extra, write_extra
 from .content import NAME
 
 __all__ = ["PROVIDER", "is_own", "read_reasoning", "write_reasoning"]
@@ -16,8 +16,8 @@ _REASONING = frozenset({"type", "summary", "content", "encrypted_content"})
 
 def read_reasoning(raw: Object) -> Reasoning:
     encrypted = optional_string(raw, "encrypted_content")
-    contents, summary = each(raw, "content", _thought), each(raw, "summary", _thought)
-    extra = leftover(raw, _REASONING, NAME)
+    contents, summary = decode_list(raw, "content", _thought), decode_list(raw, "summary", _thought)
+    extra = read_extra(raw, _REASONING, NAME)
     form: Object = {} if NAME in extra else {":item": "reasoning"}  # either marks it as this wire's own
     if raw.get("summary") is None:
         form[":summary"] = "absent"  # or null, which is then in the form
@@ -32,7 +32,7 @@ def read_reasoning(raw: Object) -> Reasoning:
 
 
 def _thought(entry: JSON) -> str:
-    return optional_string(obj(entry), "text") or ""
+    return optional_string(as_object(entry), "text") or ""
 
 
 def _is_plain(entries: list[Object] | None, kind: str) -> bool:
@@ -56,4 +56,4 @@ def write_reasoning(part: Reasoning) -> Object:
     for artefact in part.artefacts:
         if artefact.provider == PROVIDER:
             out["encrypted_content"] = artefact.data
-    return finish(out, part.extra, NAME)
+    return write_extra(out, part.extra, NAME)

@@ -12,9 +12,9 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Text
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request
-from ..params import NO_PARAMS, read_params, restore_spelling, rows, set_own_tier_aside, write_params
+from ..params import NO_PARAMS, param_table, read_params, restore_spelling, set_own_tier_aside, write_params
 from ..protocol import Encoded
-from ..shape import boolean, finish, leftover, obj, optional_string
+from ..shape import as_object, boolean, optional_string, read_extra, write_extra
 from .content import NAME
 from .items import read_items, write_items
 from .tools import read_choice, read_tools, write_choice, write_tools
@@ -23,7 +23,7 @@ __all__ = ["decode_request", "encode_request"]
 
 _FORM = "openai_responses~"
 _TEXT = "openai_responses/text"
-_PARAMS = rows(
+_PARAMS = param_table(
     max_output_tokens="max_tokens",
     temperature="temperature",
     top_p="top_p",
@@ -52,8 +52,8 @@ _KNOWN = frozenset(_PARAMS) | {
 
 def decode_request(body: Object) -> Request:
     params: dict[str, Any] = {}
-    respelled = read_params(obj(body), _PARAMS, params)
-    extra = leftover(body, _KNOWN, NAME)
+    respelled = read_params(as_object(body), _PARAMS, params)
+    extra = read_extra(body, _KNOWN, NAME)
     if respelled:
         extra[_FORM] = {**extra.get(_FORM, {}), ":spelled": respelled}
     set_own_tier_aside(params, extra, NAME)
@@ -109,16 +109,16 @@ def _is_instructions(message: Message) -> bool:
 def _read_text(value: JSON, params: dict[str, Any], extra: Extra) -> OutputFormat | None:
     if value is None:
         return None
-    verbosity = optional_string(obj(value, "text"), "verbosity")
+    verbosity = optional_string(as_object(value, "text"), "verbosity")
     if verbosity is not None:
         params["verbosity"] = verbosity
-    leftover(value, ("format", "verbosity"), _TEXT, extra)
+    read_extra(value, ("format", "verbosity"), _TEXT, extra)
     form = value.get("format")
     if form is None:
         return None
-    kind = obj(form, "text", "format").get("type")
+    kind = as_object(form, "text", "format").get("type")
     if kind == "json_schema":
-        own = leftover(form, ("type", "schema", "name", "description", "strict"), NAME)
+        own = read_extra(form, ("type", "schema", "name", "description", "strict"), NAME)
         absent = [f":{key}" for key in ("name", "schema") if not form.get(key)]
         if absent:
             own[_FORM] = {**own.get(_FORM, {}), **dict.fromkeys(absent, "absent")}
@@ -131,15 +131,15 @@ def _read_text(value: JSON, params: dict[str, Any], extra: Extra) -> OutputForma
             own,
         )
     if kind == "text" or kind == "json_object":
-        return OutputFormat("text" if kind == "text" else "json", extra=leftover(form, ("type",), NAME))
+        return OutputFormat("text" if kind == "text" else "json", extra=read_extra(form, ("type",), NAME))
     return OutputFormat("text", extra={f"{NAME}/format": form})
 
 
 def _read_reasoning(value: JSON) -> ReasoningConfig | None:
     if value is None:
         return None
-    effort, summary = optional_string(obj(value, "reasoning"), "effort"), optional_string(value, "summary")
-    extra = leftover(value, ("effort", "summary"), NAME)
+    effort, summary = optional_string(as_object(value, "reasoning"), "effort"), optional_string(value, "summary")
+    extra = read_extra(value, ("effort", "summary"), NAME)
     if summary is not None and summary != "auto":
         extra.setdefault(NAME, {})["summary"] = summary
     visible = None if summary is None else True
@@ -170,11 +170,11 @@ def encode_request(request: Request) -> Encoded:
     text: Object = {} if request.output is None else {"format": _write_format(request.output)}
     if request.params.verbosity is not None:
         text["verbosity"] = request.params.verbosity
-    if text := finish(text, request.extra, _TEXT):
+    if text := write_extra(text, request.extra, _TEXT):
         out["text"] = text
     if request.stream is not None:
         out["stream"] = request.stream
-    return Encoded(finish(out, request.extra, NAME), losses)
+    return Encoded(write_extra(out, request.extra, NAME), losses)
 
 
 def _write_input(request: Request, out: Object, losses: Losses) -> None:
@@ -218,14 +218,14 @@ def _write_reasoning(reasoning: ReasoningConfig, losses: Losses) -> Object:
         )
     if reasoning.visible:
         out["summary"] = "auto"
-    return finish(out, reasoning.extra, NAME)
+    return write_extra(out, reasoning.extra, NAME)
 
 
 def _write_format(output: OutputFormat) -> Object:
     if f"{NAME}/format" in output.extra:
         return output.extra[f"{NAME}/format"]
     if output.kind != "json_schema":
-        return finish({"type": "text" if output.kind == "text" else "json_object"}, output.extra, NAME)
+        return write_extra({"type": "text" if output.kind == "text" else "json_object"}, output.extra, NAME)
     out: Object = {"type": "json_schema", "name": output.name or "answer", "schema": output.schema}
     for key in ("name", "schema"):
         if not getattr(output, key) and f":{key}" in output.extra.get(_FORM, {}):
@@ -234,4 +234,4 @@ def _write_format(output: OutputFormat) -> Object:
         out["description"] = output.description
     if output.strict is not None:
         out["strict"] = output.strict
-    return finish(out, output.extra, NAME)
+    return write_extra(out, output.extra, NAME)

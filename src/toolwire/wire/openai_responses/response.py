@@ -13,7 +13,7 @@ from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, Response, Stop, StopReason, Usage
 from ..openai_fault import code_of, read_fault
 from ..protocol import Encoded
-from ..shape import finish, integer, leftover, obj, optional_string, remember_form, restore_form, timestamp
+from ..shape import as_object, integer, optional_string, read_extra, remember_form, restore_form, timestamp, write_extra
 from .content import NAME
 from .items import read_output, write_output
 
@@ -30,7 +30,7 @@ __all__ = [
 
 _FORM = "openai_responses~"
 _KNOWN = frozenset({"id", "object", "created_at", "model", "output", "status", "incomplete_details", "error", "usage"})
-_ALWAYS = ("id", "object", "created_at", "model")
+_DEFAULT_HEADERS = ("id", "object", "created_at", "model")
 _UNFINISHED = ("queued", "in_progress", None)
 ECHO = frozenset(
     "access_programs background conversation image instructions max_output_tokens max_tool_calls metadata "
@@ -44,7 +44,7 @@ _INCOMPLETE: dict[str, StopReason] = {
     "steered": "pause",
     "max_messages": "pause",
 }
-_WHY: dict[StopReason, str] = {
+_INCOMPLETE_NAMES: dict[StopReason, str] = {
     "length": "max_output_tokens",
     "context_window": "max_output_tokens",
     "content_filter": "content_filter",
@@ -53,17 +53,17 @@ _WHY: dict[StopReason, str] = {
 
 
 def decode_response(body: Object) -> Response:
-    if type(obj(body).get("output")) is not list:
+    if type(as_object(body).get("output")) is not list:
         if type(body.get("error")) is dict and "object" not in body:
             return Response(fault=read_fault(body["error"], NAME))
         raise ProtocolError("expected an array of output items", pointer="/output")
     parts = read_output(body)
-    extra = leftover({key: value for key, value in body.items() if key not in ECHO}, _KNOWN, NAME)
+    extra = read_extra({key: value for key, value in body.items() if key not in ECHO}, _KNOWN, NAME)
     echo = {key: value for key, value in body.items() if key in ECHO}
     form = {**extra.get(_FORM, {}), **echo, ":envelope": "its own"}
     if body.get("status") in _UNFINISHED:
         form[":status"] = body.get("status", "absent")
-    extra[_FORM] = remember_form(body, _ALWAYS, form)
+    extra[_FORM] = remember_form(body, _DEFAULT_HEADERS, form)
     return Response(
         id=optional_string(body, "id") or "",
         model=optional_string(body, "model") or "",
@@ -91,7 +91,7 @@ def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
         details = body.get("incomplete_details", "absent")
         why = details.get("reason") if type(details) is dict else None
         reason: StopReason = _INCOMPLETE.get(str(why), "unknown")
-        is_plain = reason in _WHY and details == {"reason": _WHY[reason]}
+        is_plain = reason in _INCOMPLETE_NAMES and details == {"reason": _INCOMPLETE_NAMES[reason]}
         extra: Extra = {} if is_plain else {_FORM: {":incomplete": details}}
         if type(details) is dict and len(details) > 1:
             extra[NAME] = {"incomplete_details": details}
@@ -115,13 +115,13 @@ _USAGE = frozenset({"input_tokens", "output_tokens", "total_tokens", "input_toke
 def read_usage(raw: JSON) -> Usage | None:
     if raw is None:
         return None
-    obj(raw, "usage")
+    as_object(raw, "usage")
     given, made = raw.get("input_tokens_details"), raw.get("output_tokens_details")
-    given = obj(given, "usage", "input_tokens_details") if given is not None else {}
-    made = obj(made, "usage", "output_tokens_details") if made is not None else {}
-    extra = leftover(raw, _USAGE, NAME)
-    extra = leftover(given, _GIVEN, f"{NAME}/input", extra)
-    extra = leftover(made, _MADE, f"{NAME}/output", extra)
+    given = as_object(given, "usage", "input_tokens_details") if given is not None else {}
+    made = as_object(made, "usage", "output_tokens_details") if made is not None else {}
+    extra = read_extra(raw, _USAGE, NAME)
+    extra = read_extra(given, _GIVEN, f"{NAME}/input", extra)
+    extra = read_extra(made, _MADE, f"{NAME}/output", extra)
     usage = Usage(
         integer(raw, "input_tokens"),
         integer(raw, "output_tokens"),
@@ -147,11 +147,11 @@ def write_usage(usage: Usage) -> Object:
     absent = {":absent": usage.extra.get(_FORM, {}).get(":absent", ())}
     for counts, scope in ((given, "/input"), (made, "/output"), (out, "")):
         restore_form(counts, {**usage.extra.get(f"{NAME}{scope}~", {}), **absent}, ("total_tokens",))
-    if given := finish(given, usage.extra, f"{NAME}/input"):
+    if given := write_extra(given, usage.extra, f"{NAME}/input"):
         out["input_tokens_details"] = given
-    if made := finish(made, usage.extra, f"{NAME}/output"):
+    if made := write_extra(made, usage.extra, f"{NAME}/output"):
         out["output_tokens_details"] = made
-    return finish(out, usage.extra, NAME)
+    return write_extra(out, usage.extra, NAME)
 
 
 def envelope(response_id: str, model: str, created: int | None, usage: Usage | None) -> Object:
@@ -192,7 +192,7 @@ def encode_response(response: Response) -> Encoded:
         del base["status"]
     if response.alternatives:
         losses.add("/alternatives", "alternatives", "dropped", "a Responses answer has one choice", "error")
-    return Encoded(finish(restore_form(base, form, ("object",)), response.extra, NAME), losses)
+    return Encoded(write_extra(restore_form(base, form, ("object",)), response.extra, NAME), losses)
 
 
 def write_status(stop: Stop | None, fault: Fault | None, refused: bool, losses: Losses) -> Object:
@@ -209,7 +209,7 @@ def write_status(stop: Stop | None, fault: Fault | None, refused: bool, losses: 
     if ":incomplete" in form:
         details = form[":incomplete"]
         return {"status": "incomplete", **({} if details == "absent" else {"incomplete_details": details})}
-    why = _WHY.get(stop.reason)
+    why = _INCOMPLETE_NAMES.get(stop.reason)
     if stop.reason == "refusal" and not refused:
         why = "content_filter"
         losses.add(

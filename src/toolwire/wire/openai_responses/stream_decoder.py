@@ -35,8 +35,8 @@ from ...ir.pointer import JSON, Object
 from ...ir.response import Fault
 from ...stream.strict import parse_arguments
 from ..openai_fault import read_fault
-from ..shape import obj, optional_string, string, timestamp, unknown
-from ..sse_stream import STRING, SSEStreamDecoder, is_utf8
+from ..shape import as_object, optional_string, read_unknown, string, timestamp
+from ..sse_stream import FAST_STRING, BaseStreamDecoder, is_utf8
 from .content import NAME
 from .items import read_output_item
 from .response import ECHO, read_fault_of, read_stop, read_usage
@@ -48,7 +48,7 @@ _FAST = re.compile(
     rb'\{"type": ?"response\.(?:function_call_arguments|output_text|custom_tool_call_input)\.delta", ?'
     rb'(?:"sequence_number": ?\d+, ?)?"item_id": ?"[^"\\]*", ?"output_index": ?(\d{1,6}), ?'
     rb'(?:"content_index": ?(\d{1,6}), ?)?"delta": ?'
-    + STRING
+    + FAST_STRING
     + rb'(?:, ?"(?:logprobs": ?\[\]|obfuscation": ?"[^"\\]*+"|sequence_number": ?\d++))*+\}'
 ).fullmatch
 _ENVELOPE = (
@@ -57,10 +57,10 @@ _ENVELOPE = (
 )
 
 
-class ResponsesStreamDecoder(SSEStreamDecoder):
+class ResponsesStreamDecoder(BaseStreamDecoder):
     """Decoder of a Responses stream."""
 
-    spoken = frozenset({"delta", "text", "refusal", "arguments", "input"})
+    text_fields = frozenset({"delta", "text", "refusal", "arguments", "input"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,12 +70,12 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
         self._called = False
         self._refused = False
 
-    def _whole(self) -> bool:
+    def _is_complete(self) -> bool:
         return False  # only a final response ends the stream
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         fast = _FAST(payload)
-        if fast is not None and not self._halves and self._fast_delta(fast, events):
+        if fast is not None and not self._pending_surrogates and self._fast_delta(fast, events):
             return
         if payload.strip() == b"[DONE]":
             return
@@ -121,12 +121,12 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
         if self._started:
             return
         self._started = True
-        response = obj(event.get("response"), "response")
+        response = as_object(event.get("response"), "response")
         model = optional_string(response, "model") or ""
         events.append(ResponseStart(optional_string(response, "id") or "", model, timestamp(response, "created_at")))
 
     def _item_added(self, event: Object, events: list[Event]) -> None:
-        raw = obj(event.get("item"), "item")
+        raw = as_object(event.get("item"), "item")
         item = self._open(read_index(event, "output_index"), raw, events)
         if item.key < 0 and item.kind != "message":
             item.key = self._new_key()
@@ -164,12 +164,12 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
         return item
 
     def _part_added(self, event: Object, events: list[Event]) -> None:
-        part = obj(event.get("part"), "part")
+        part = as_object(event.get("part"), "part")
         item = self._item_of(event, "reasoning" if part.get("type") == "reasoning_text" else "message", events)
         if item.kind == "message":
             number = read_index(event, "content_index")
             self._open_content(item, number, part.get("type") == "refusal", events)
-            self._say(item, number, part.get("text") or part.get("refusal"), events)
+            self._emit_text(item, number, part.get("text") or part.get("refusal"), events)
 
     def _open_content(self, item: GrowingItem, index: int, refusal: bool, events: list[Event]) -> int:
         key = item.keys.get(index)
@@ -180,7 +180,7 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
             events.append(TextStart(key, 0, refusal, own_fields(f"{NAME}/item", item.id)))
         return key
 
-    def _say(self, item: GrowingItem, number: int, words: JSON, events: list[Event]) -> None:
+    def _emit_text(self, item: GrowingItem, number: int, words: JSON, events: list[Event]) -> None:
         """Emit more text of the content `number`."""
         if words and type(words) is str:
             key = item.keys[number]
@@ -192,7 +192,7 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
         item, number = self._item_of(event, "message", events), read_index(event, "content_index")
         if item.kind == "message":
             self._open_content(item, number, event["type"] == "response.refusal.delta", events)
-            self._say(item, number, optional_string(event, "delta"), events)
+            self._emit_text(item, number, optional_string(event, "delta"), events)
 
     def _text_done(self, event: Object, events: list[Event]) -> None:
         """Fill in the text that the deltas left out."""
@@ -200,7 +200,9 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
         if item.kind == "message":
             refusal = event["type"] == "response.refusal.done"
             self._open_content(item, number, refusal, events)
-            self._say(item, number, self._missing(item, number, event.get("refusal" if refusal else "text")), events)
+            self._emit_text(
+                item, number, self._missing(item, number, event.get("refusal" if refusal else "text")), events
+            )
 
     def _missing(self, item: GrowingItem, number: int | None, whole: JSON) -> str:
         """Return the text of `whole` after the deltas; report a loss if they differ, because they have been sent."""
@@ -208,9 +210,9 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
             return ""
         so_far = item.text_of(number)
         if whole.startswith(so_far):
-            self._halves.pop(item.keys.get(number or 0, item.key), None)  # its other half is in the rest
+            self._pending_surrogates.pop(item.keys.get(number or 0, item.key), None)  # its other half is in the rest
             return whole[len(so_far) :]
-        if not self._halves:
+        if not self._pending_surrogates:
             detail = "the finished item differs from its deltas, which have been sent"
             self.losses.add("/parts", f"text of a {item.kind}", "rewritten", detail)
         return ""
@@ -238,7 +240,7 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
             events.append(ReasoningDelta(item.key, escaped, section))
 
     def _item_done(self, event: Object, events: list[Event]) -> None:
-        raw = obj(event.get("item"), "item")
+        raw = as_object(event.get("item"), "item")
         self._close(read_index(event, "output_index"), raw, events)
 
     def _close(self, index: int, raw: Object, events: list[Event]) -> None:
@@ -265,8 +267,8 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
                 events.append(WholePart(self._new_key(), part))
                 continue
             key = self._open_content(item, number, isinstance(part, Refusal), events)
-            self._say(item, number, self._missing(item, number, part.text), events)
-            if rest := self._rest(key):
+            self._emit_text(item, number, self._missing(item, number, part.text), events)
+            if rest := self._flush_surrogate(key):
                 events.append(TextDelta(key, rest))
             events.append(TextEnd(key, (), without_form(part.extra)))
         for number, key in item.keys.items():  # contents that the final item does not have
@@ -294,11 +296,11 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
 
     def _final(self, event: Object, events: list[Event]) -> None:
         self._created(event, events)
-        response = obj(event.get("response"), "response")
+        response = as_object(event.get("response"), "response")
         output = response.get("output")
         free = max(self._items, default=-1) + 1
         for number, raw in enumerate(output if type(output) is list else ()):
-            index = self._find(number, obj(raw, "response", "output", number), free)
+            index = self._find(number, as_object(raw, "response", "output", number), free)
             item = self._items.get(index)
             if item is None or not item.ended:
                 self._close(index, raw, events)
@@ -317,7 +319,7 @@ class ResponsesStreamDecoder(SSEStreamDecoder):
         if self._called:
             seen.append(ToolCall("", ""))
         stop = read_stop({"status": event["type"].removeprefix("response."), **response}, tuple(seen))
-        events.append(ResponseEnd((stop,) if stop else (), unknown(response, _ENVELOPE, NAME)))
+        events.append(ResponseEnd((stop,) if stop else (), read_unknown(response, _ENVELOPE, NAME)))
         self._over = True
 
     def _find(self, number: int, raw: Object, free: int) -> int:

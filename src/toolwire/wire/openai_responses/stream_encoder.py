@@ -29,22 +29,22 @@ from ...ir.events import (
     WholePart,
 )
 from ...ir.fold import merge_extra
-from ...ir.parts import CallState, Extra, Opaque, Reasoning, Refusal, Text, ToolCall, what_is
+from ...ir.parts import CallState, Extra, Opaque, Reasoning, Refusal, Text, ToolCall, part_label
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Fault, Stop, Usage
 from ...ir.text import to_bytes, unescape
-from ..event_writer import EventWriter
-from ..shape import finish
+from ..event_writer import BaseStreamEncoder
+from ..shape import write_extra
 from .content import NAME
-from .items import new_call, new_message, report_foreign, write_spoken
+from .items import new_call, new_message, report_foreign, write_output_part
 from .reasoning import write_reasoning
 from .response import envelope, write_status
 
 __all__ = ["ResponsesStreamEncoder"]
 
 
-class _Item:
+class _WrittenItem:
     """An output item that is being written."""
 
     __slots__ = ("after", "before", "id", "index", "pieces", "section", "sections", "start", "text")
@@ -66,14 +66,14 @@ class _Item:
         self.after = b',%b,"delta":"' % where
 
 
-class ResponsesStreamEncoder(EventWriter):
+class ResponsesStreamEncoder(BaseStreamEncoder):
     """Encoder of a Responses stream."""
 
     def __init__(self, request: Request | None = None) -> None:
         super().__init__()
         self._sequence = 0
         self._base: Object = {}
-        self._items: dict[int, _Item] = {}
+        self._items: dict[int, _WrittenItem] = {}
         self._ids: set[str] = set()
         self._output: dict[int, Object] = {}  # finished items, by output index
         self._dropped: set[int] = set()
@@ -92,7 +92,7 @@ class ResponsesStreamEncoder(EventWriter):
             return b""
         return super()._write(event)
 
-    def _fragment(self, item: _Item, escaped: bytes) -> bytes:
+    def _fragment(self, item: _WrittenItem, escaped: bytes) -> bytes:
         item.pieces.append(escaped)
         sequence = self._sequence
         self._sequence = sequence + 1
@@ -103,7 +103,7 @@ class ResponsesStreamEncoder(EventWriter):
         self._sequence += 1
         return b"event: %b\ndata: %b\n\n" % (name.encode(), to_bytes(out))
 
-    def _at(self, item: _Item, **fields: Any) -> Object:
+    def _at(self, item: _WrittenItem, **fields: Any) -> Object:
         return {"item_id": item.id, "output_index": item.index, **fields}
 
     def _start(self, event: ResponseStart) -> bytes:
@@ -112,17 +112,17 @@ class ResponsesStreamEncoder(EventWriter):
             "response.in_progress", response=self._base
         )
 
-    def _open(self, event: Any, made_up_id: str, scope: str = NAME) -> _Item:
+    def _open(self, event: Any, made_up_id: str, scope: str = NAME) -> _WrittenItem:
         given = getattr(event, "extra", {}).get(scope, {}).get("id")
         item_id = given if given and given not in self._ids else made_up_id
         self._ids.add(item_id)
-        item = self._items[event.key] = _Item(len(self._items), item_id, event)
+        item = self._items[event.key] = _WrittenItem(len(self._items), item_id, event)
         return item
 
-    def _added(self, item: _Item, fields: Object) -> bytes:
+    def _added(self, item: _WrittenItem, fields: Object) -> bytes:
         return self._event("response.output_item.added", output_index=item.index, item=fields)
 
-    def _done(self, item: _Item, fields: Object) -> bytes:
+    def _done(self, item: _WrittenItem, fields: Object) -> bytes:
         self._output[item.index] = fields
         return self._event("response.output_item.done", output_index=item.index, item=fields)
 
@@ -133,7 +133,7 @@ class ResponsesStreamEncoder(EventWriter):
         name = "response.refusal.delta" if event.refusal else "response.output_text.delta"
         item.template(name, content_index=0, **({} if event.refusal else {"logprobs": []}))
         message = {**new_message({}, item.id), "status": "in_progress"}
-        part = write_spoken(Refusal("") if event.refusal else Text(""))
+        part = write_output_part(Refusal("") if event.refusal else Text(""))
         return self._added(item, message) + self._event(
             "response.content_part.added", **self._at(item, content_index=0, part=part)
         )
@@ -143,7 +143,7 @@ class ResponsesStreamEncoder(EventWriter):
         report_foreign(event.artefacts, self.losses, self._path(event.key))
         text = unescape(b"".join(item.pieces))
         extra = merge_extra(item.start.extra, event.extra)
-        part = write_spoken(Refusal(text, extra) if item.start.refusal else Text(text, extra=extra))
+        part = write_output_part(Refusal(text, extra) if item.start.refusal else Text(text, extra=extra))
         item_id = self._final_id(item, event.extra.get(f"{NAME}/item"))
         message = {**new_message({}, item.id), **new_message(extra, item.id), "id": item_id, "content": [part]}
         if item.start.refusal:
@@ -163,7 +163,7 @@ class ResponsesStreamEncoder(EventWriter):
             begun["status"] = "in_progress"
         return self._added(item, begun)
 
-    def _final_id(self, item: _Item, fields: Object | None) -> str:
+    def _final_id(self, item: _WrittenItem, fields: Object | None) -> str:
         """Return the id of a finished item. Some servers send another one there than at its start."""
         given = (fields or {}).get("id")
         if type(given) is not str or given in self._ids:
@@ -171,10 +171,10 @@ class ResponsesStreamEncoder(EventWriter):
         self._ids.add(given)
         return given
 
-    def _write_call(self, item: _Item, raw: str, state: CallState, extra: Extra) -> Object:
+    def _write_call(self, item: _WrittenItem, raw: str, state: CallState, extra: Extra) -> Object:
         start: CallStart = item.start
         call = ToolCall(start.id, start.name, None, raw, state, start.kind, start.namespace)
-        return finish({**new_call(call, item.id), "id": item.id}, extra, NAME)
+        return write_extra({**new_call(call, item.id), "id": item.id}, extra, NAME)
 
     def _call_end(self, event: CallEnd) -> bytes:
         item = self._items[event.key]
@@ -212,14 +212,14 @@ class ResponsesStreamEncoder(EventWriter):
         item.pieces.pop()
         return out + piece
 
-    def _open_section(self, item: _Item, section: int) -> bytes:
+    def _open_section(self, item: _WrittenItem, section: int) -> bytes:
         item.section = section
         item.sections.setdefault(section, [])
         item.template("response.reasoning_summary_text.delta", summary_index=section)
         part = {"type": "summary_text", "text": ""}
         return self._event("response.reasoning_summary_part.added", **self._at(item, summary_index=section, part=part))
 
-    def _close_section(self, item: _Item) -> bytes:
+    def _close_section(self, item: _WrittenItem) -> bytes:
         if item.section is None:
             return b""
         section, item.section = item.section, None
@@ -246,7 +246,7 @@ class ResponsesStreamEncoder(EventWriter):
         part = event.part
         if not isinstance(part, Opaque) or part.wire != NAME:
             self.losses.add(
-                self._path(event.key), what_is(part), "dropped", "Responses has no such output item", "error"
+                self._path(event.key), part_label(part), "dropped", "Responses has no such output item", "error"
             )
             return b""
         item = self._items.get(event.key)
@@ -282,11 +282,11 @@ class ResponsesStreamEncoder(EventWriter):
         if not status or status["status"] == "in_progress":
             status = {"status": "completed"}
         base.update(status, output=[self._output[index] for index in sorted(self._output)])
-        return self._event(f"response.{base['status']}", response=finish(base, {NAME: extra.get(NAME, {})}, NAME))
+        return self._event(f"response.{base['status']}", response=write_extra(base, {NAME: extra.get(NAME, {})}, NAME))
 
 
 _CALL_EVENTS = {"function": "function_call_arguments", "freeform": "custom_tool_call_input"}
-ResponsesStreamEncoder.steps = {
+ResponsesStreamEncoder.handlers = {
     ResponseStart: ResponsesStreamEncoder._start,
     TextStart: ResponsesStreamEncoder._text_start,
     TextEnd: ResponsesStreamEncoder._text_end,

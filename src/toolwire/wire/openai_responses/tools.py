@@ -17,10 +17,10 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.tools import ChoiceMode, Grammar, Tool, ToolChoice
-from ..shape import boolean, each, finish, leftover, obj, optional_string, string, wrong
+from ..shape import as_object, boolean, decode_list, optional_string, read_extra, string, write_extra, wrong_type
 from .content import NAME
 
-__all__ = ["discovered", "read_choice", "read_tools", "write_choice", "write_tools"]
+__all__ = ["read_choice", "read_discovered_tools", "read_tools", "write_choice", "write_tools"]
 
 _FORM = "openai_responses~"
 _SPACE = "openai_responses/namespace"
@@ -32,17 +32,17 @@ _CUSTOM = frozenset({"type", "name", "description", "format", "defer_loading"})
 
 
 def read_tools(raw: Object, key: str = "tools") -> tuple[Tool, ...]:
-    return tuple(tool for group in each(raw, key, _read_entry) for tool in group)
+    return tuple(tool for group in decode_list(raw, key, _read_entry) for tool in group)
 
 
 def _read_entry(raw: JSON) -> list[Tool]:
-    kind = obj(raw).get("type")
+    kind = as_object(raw).get("type")
     if kind == "namespace" and type(raw.get("tools")) is list and raw["tools"]:
         name = string(raw, "name")
-        space = leftover(raw, ("type", "name", "tools"), _SPACE)
+        space = read_extra(raw, ("type", "name", "tools"), _SPACE)
         if "description" not in raw:
             space[_SPACE_FORM] = {**space.get(_SPACE_FORM, {}), ":description": "absent"}
-        tools = each(raw, "tools", _read_tool)
+        tools = decode_list(raw, "tools", _read_tool)
         if all(tool.kind != "builtin" for tool in tools):
             return [_in_namespace(tool, name, space) for tool in tools]
     return [_read_tool(raw)]
@@ -64,7 +64,7 @@ def _in_namespace(tool: Tool, name: str, space: Extra) -> Tool:
 
 
 def _read_tool(raw: JSON) -> Tool:
-    kind = obj(raw).get("type")
+    kind = as_object(raw).get("type")
     if kind == "function" and len(raw) == 5:
         name, words, schema, strict = raw.get("name"), raw.get("description"), raw.get("parameters"), raw.get("strict")
         if (
@@ -82,9 +82,9 @@ def _read_tool(raw: JSON) -> Tool:
         return Tool(string(raw, "type"), kind="builtin", extra={NAME: raw})
     parameters = raw.get("parameters")
     if parameters is not None and type(parameters) is not dict:
-        raise wrong("a JSON Schema object", parameters, "parameters")
+        raise wrong_type("a JSON Schema object", parameters, "parameters")
     output_schema = raw.get("output_schema")
-    extra = leftover(raw, _FUNCTION, NAME)
+    extra = read_extra(raw, _FUNCTION, NAME)
     if "parameters" not in raw:
         extra[_FORM] = {**extra.get(_FORM, {}), ":parameters": "absent"}
     if raw.get("strict") is None:
@@ -93,7 +93,7 @@ def _read_tool(raw: JSON) -> Tool:
         string(raw, "name"),
         optional_string(raw, "description"),
         parameters,
-        obj(output_schema, "output_schema") if output_schema is not None else None,
+        as_object(output_schema, "output_schema") if output_schema is not None else None,
         boolean(raw, "strict"),
         deferred=boolean(raw, "defer_loading"),
         extra=extra,
@@ -101,13 +101,13 @@ def _read_tool(raw: JSON) -> Tool:
 
 
 def _read_custom(raw: Object) -> Tool:
-    extra = leftover(raw, _CUSTOM, NAME)
+    extra = read_extra(raw, _CUSTOM, NAME)
     grammar, form = None, raw.get("format")
     if form is not None:
-        kind = obj(form, "format").get("type")
+        kind = as_object(form, "format").get("type")
         if kind == "grammar":
             grammar = Grammar(string(form, "syntax"), string(form, "definition"))
-            leftover(form, ("type", "syntax", "definition"), _FORMAT, extra)
+            read_extra(form, ("type", "syntax", "definition"), _FORMAT, extra)
         elif kind == "text" and len(form) == 1:
             extra[_FORM] = {**extra.get(_FORM, {}), ":format": "text"}
         else:
@@ -117,7 +117,7 @@ def _read_custom(raw: Object) -> Tool:
     return Tool(string(raw, "name"), description, kind="freeform", grammar=grammar, deferred=deferred, extra=extra)
 
 
-def discovered(body: JSON) -> tuple[Tool, ...]:
+def read_discovered_tools(body: JSON) -> tuple[Tool, ...]:
     """Return the tools that a tool search or an MCP listing found: in a response, a list of items, or one item."""
     items = body.get("output", [body]) if type(body) is dict else body
     found: list[Tool] = []
@@ -126,19 +126,19 @@ def discovered(body: JSON) -> tuple[Tool, ...]:
         if kind == "tool_search_output":
             found += read_tools(item)
         elif kind == "mcp_list_tools":
-            found += each(item, "tools", _read_mcp_tool)
+            found += decode_list(item, "tools", _read_mcp_tool)
     if not found:
         raise ProtocolError("found no tool_search_output or mcp_list_tools item", pointer="/output")
     return tuple(found)
 
 
 def _read_mcp_tool(raw: JSON) -> Tool:
-    schema = obj(raw).get("input_schema")
+    schema = as_object(raw).get("input_schema")
     return Tool(
         string(raw, "name"),
         optional_string(raw, "description"),
-        None if schema is None else obj(schema, "input_schema"),
-        extra=leftover(raw, ("name", "description", "input_schema"), NAME),
+        None if schema is None else as_object(schema, "input_schema"),
+        extra=read_extra(raw, ("name", "description", "input_schema"), NAME),
     )
 
 
@@ -157,7 +157,7 @@ def write_tools(tools: tuple[Tool, ...], losses: Losses) -> list[Object]:
             space = {"type": "namespace", "name": tool.namespace, "description": "", "tools": []}
             if _SPACE_FORM in tool.extra:
                 del space["description"]  # its form holds the original description, if it had one
-            space = finish(space, tool.extra, _SPACE)
+            space = write_extra(space, tool.extra, _SPACE)
             out.append(space)
         space["tools"].append(written)
     return out
@@ -179,14 +179,14 @@ def _write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     if tool.kind == "freeform":
         if tool.grammar is not None:
             rules: Object = {"type": "grammar", "syntax": tool.grammar.syntax, "definition": tool.grammar.definition}
-            out["format"] = finish(rules, tool.extra, _FORMAT)
+            out["format"] = write_extra(rules, tool.extra, _FORMAT)
         elif ":format" in tool.extra.get(_FORM, {}):
             out["format"] = {"type": "text"}
     else:
         _write_function(tool, out)
     if tool.deferred is not None:
         out["defer_loading"] = tool.deferred
-    return finish(out, tool.extra, NAME)
+    return write_extra(out, tool.extra, NAME)
 
 
 def _write_function(tool: Tool, out: Object) -> None:
@@ -215,20 +215,20 @@ def read_choice(value: JSON) -> ToolChoice | None:
                 f"unknown tool choice {value!r}", pointer="/tool_choice", hint="use auto, none or required"
             )
         return ToolChoice(mode)
-    kind = obj(value, "tool_choice").get("type")
+    kind = as_object(value, "tool_choice").get("type")
     if kind in ("function", "custom") and type(value.get("name")) is str:
         extra: Extra = {_FORM: {":choice": "custom"}} if kind == "custom" else {}
-        return ToolChoice("tool", (value["name"],), extra=leftover(value, ("type", "name"), NAME, extra))
+        return ToolChoice("tool", (value["name"],), extra=read_extra(value, ("type", "name"), NAME, extra))
     if kind == "allowed_tools":
         try:
-            names = tuple(each(value, "tools", _name_of))
+            names = tuple(decode_list(value, "tools", _name_of))
         except ProtocolError as error:
             raise error.within("tool_choice") from None
         known = ("type", "tools", "mode") if value.get("mode") in ("auto", "required") else ("type", "tools")
-        extra = {**leftover(value, known, _CHOICE), **_given(value, *names)}
+        extra = {**read_extra(value, known, _CHOICE), **_given(value, *names)}
         return ToolChoice("allowed", names, value.get("mode") == "required", extra)
     name = _name_of(value)
-    return ToolChoice("tool", (name,), extra={**leftover(value, ("type", "name"), _CHOICE), **_given(value, name)})
+    return ToolChoice("tool", (name,), extra={**read_extra(value, ("type", "name"), _CHOICE), **_given(value, name)})
 
 
 def _given(value: Object, *names: str) -> Extra:
@@ -238,7 +238,7 @@ def _given(value: Object, *names: str) -> Extra:
 
 def _name_of(entry: JSON) -> str:
     """Return the name of a function; for a built-in tool its type, which is the name of its declaration here."""
-    kind = string(obj(entry), "type")
+    kind = string(as_object(entry), "type")
     return string(entry, "name") if kind in ("function", "custom") else kind
 
 
@@ -251,7 +251,7 @@ def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], losses: Losses) ->
     if form.get(":choice") == "custom":
         kinds.update(dict.fromkeys(choice.names, "freeform"))
     if choice.mode == "tool":
-        return finish(_named(choice.names[0], kinds), choice.extra, NAME)
+        return write_extra(_named(choice.names[0], kinds), choice.extra, NAME)
     if choice.mode == "allowed":
         entries = [_named(name, kinds) for name in choice.names]
         return {"type": "allowed_tools", "mode": "required" if choice.required else "auto", "tools": entries}

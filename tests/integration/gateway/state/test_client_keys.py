@@ -10,7 +10,7 @@ from gateway.state.plain_http import Http
 from toolwire.gateway.keys import digest
 from toolwire.ir.parts import Text
 from toolwire.ir.response import Response, Stop, Usage
-from toolwire.testing.upstream import Raw, Upstream
+from toolwire.testing.upstream import RawReply, Upstream
 from toolwire.wire import get
 
 KEY = "sk-tw-of-ann"
@@ -191,7 +191,7 @@ def test_an_upstream_that_does_not_count_is_counted_for(front, stream):
 def test_a_whole_answer_for_a_stream_counts_as_well():
     async def run():
         body = b'{"id":"1","object":"chat.completion","created":0,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":90,"completion_tokens":20,"total_tokens":110}}'
-        async with gateway_for(Raw(body)) as (gateway, http, _):
+        async with gateway_for(RawReply(body)) as (gateway, http, _):
             reply = await ask(gateway, http, "openai_chat", stream=True)
             assert "[DONE]" in reply.text
             assert gateway.turns[0].usage.total == 110

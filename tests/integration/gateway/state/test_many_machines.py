@@ -154,7 +154,7 @@ def test_a_machine_that_is_told_to_stop_answers_first_and_writes_its_rows(redis_
             await asyncio.to_thread(machines.start, 3)
             async with ChatClient(machines.urls, "ann", stream=True) as ann:
                 asked = asyncio.gather(*(ann.post(MODEL, HISTORY) for _ in range(6)))
-                await upstream.asked(6)
+                await upstream.wait_for_requests(6)
                 codes = await asyncio.to_thread(machines.stop)
                 return codes, [reply.text.count("[DONE]") for reply in await asked]
 

@@ -12,7 +12,7 @@ from stores.servers import Redis
 
 from toolwire.gateway.keys import digest
 from toolwire.gateway.redis_link import RedisLink
-from toolwire.gateway.settings import from_document
+from toolwire.gateway.settings import parse_settings
 from toolwire.gateway.state import open_state
 from toolwire.ir.errors import StoreError
 from toolwire.testing.upstream import Upstream
@@ -28,7 +28,7 @@ async def gateway_with(state_row, answers, **limits):
         keys = {"ann": {"hash": digest(KEY), **limits}}
         models = {"small": {"upstream": "openai_chat", "model": "m"}}
         document = {"upstreams": upstream_rows(upstream.url), "models": models, "keys": keys, "state": state_row}
-        state = open_state(from_document(document), {})
+        state = open_state(parse_settings(document), {})
         async with serving(document, limiter=state.limiter, memory=state.memory) as gateway:
             yield gateway, http
         await state.aclose()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from toolwire.gateway.faults import RateLimited
 from toolwire.gateway.keys import Caller
-from toolwire.gateway.limits import InProcess
+from toolwire.gateway.limits import InProcessLimiter
 from toolwire.gateway.redis_limits import RedisLimiter
 from toolwire.gateway.redis_link import RedisLink
 from toolwire.gateway.settings import KeyRow
@@ -52,7 +52,7 @@ def test_it_decides_as_the_limiter_in_the_process_does(redis_server, steps, most
 
     async def compare():
         nonlocal now
-        near = InProcess(lambda: now)
+        near = InProcessLimiter(lambda: now)
         async with linked(url) as link:
             far = RedisLimiter(link, None, lambda: now)
             for pause, what in steps:
@@ -105,7 +105,7 @@ def test_a_key_without_limits_asks_nobody():
 def test_while_redis_is_away_every_machine_counts_for_itself(caplog):
     async def ask():
         async with linked(NOWHERE) as link:
-            limiter = RedisLimiter(link, InProcess(lambda: 0.0))
+            limiter = RedisLimiter(link, InProcessLimiter(lambda: 0.0))
             return [await answer(limiter, caller(requests_per_minute=2)) for _ in range(3)]
 
     first, second, third = asyncio.run(ask())

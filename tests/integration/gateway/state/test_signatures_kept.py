@@ -9,8 +9,8 @@ from gateway.state.chatting import ChatClient
 
 from toolwire import tool
 from toolwire.gateway.keys import digest
-from toolwire.gateway.memory import InMemory
-from toolwire.gateway.settings import from_document
+from toolwire.gateway.memory import InMemoryContinuations
+from toolwire.gateway.settings import parse_settings
 from toolwire.gateway.state import open_state
 from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall
 from toolwire.ir.response import Response, Stop, Usage
@@ -54,7 +54,7 @@ async def conversation(state_row, script, go_on, *, stream=False):
     async with Upstream(*script) as upstream, Upstream(DONE, DONE) as other:
         rows = {**upstream_rows(upstream.url), "elsewhere": {"base_url": other.url, "wire": "anthropic"}}
         document = {"upstreams": rows, "keys": KEYS, "state": state_row}
-        state = open_state(from_document(document), {})
+        state = open_state(parse_settings(document), {})
         try:
             async with (
                 serving(document, limiter=state.limiter, memory=state.memory) as gateway,
@@ -137,7 +137,7 @@ def test_what_the_gateway_did_and_what_the_provider_signed_come_back_together(st
     async def ask():
         async with Upstream(Response(parts=both, stop=Stop("tool_calls")), DONE) as upstream:
             document = {"upstreams": upstream_rows(upstream.url), "state": state_row}
-            state = open_state(from_document(document), {})
+            state = open_state(parse_settings(document), {})
             async with (
                 serving(document, memory=state.memory, runners={"*": Runner(look_up)}) as gateway,
                 ChatClient([gateway.url], stream=stream) as client,
@@ -158,10 +158,10 @@ def test_what_the_gateway_did_and_what_the_provider_signed_come_back_together(st
 def test_it_is_kept_before_the_answer_ends(wire, stream):
     """A client may go on at once, and on another machine."""
 
-    class Slow(InMemory):
+    class Slow(InMemoryContinuations):
         async def keep(self, caller, kept):
             await asyncio.sleep(0.2)
-            await super().keep(caller, kept)
+            await super().save(caller, kept)
 
     async def ask():
         call = ToolCall(
@@ -178,7 +178,7 @@ def test_it_is_kept_before_the_answer_ends(wire, stream):
             reader, writer = await asyncio.open_connection("127.0.0.1", int(gateway.url.rpartition(":")[2]))
             writer.write(head.encode() + body)
             await reader.readuntil(b"[DONE]" if stream else b"finish_reason")  # no client waits for more
-            known = await memory.recall("", ["call_1"])
+            known = await memory.load("", ["call_1"])
             writer.close()
             return known
 

@@ -11,7 +11,7 @@ from gateway.state.plain_http import Http
 
 from toolwire.cli.main import main
 from toolwire.gateway.keys import digest
-from toolwire.gateway.settings import from_document
+from toolwire.gateway.settings import parse_settings
 from toolwire.gateway.state import open_state
 from toolwire.gateway.usage import UsageRow
 from toolwire.gateway.usage_stores import open_usage
@@ -108,7 +108,7 @@ async def use(address):
     hello = Response(parts=(Text("hi"),), stop=Stop("stop"), usage=Usage(7, 3))
     async with Upstream(answer, hello) as upstream, Http() as http:
         document = {"upstreams": upstream_rows(upstream.url), "keys": keys, "state": {"usage": address}}
-        state = open_state(from_document(document), {})
+        state = open_state(parse_settings(document), {})
         async with serving(document, limiter=state.limiter, memory=state.memory, sinks=state.sinks) as gateway:
             for key in ("ann's", "bob's", "bob's", "nobody's"):
                 body = {"model": "anthropic/m", "messages": [{"role": "user", "content": "x"}]}
@@ -169,4 +169,4 @@ def test_what_cannot_be_shown(tmp_path, capsys, monkeypatch, text, arguments, wo
 )
 def test_settings_that_cannot_be_meant(state, words):
     with pytest.raises(ConfigError, match=words):
-        open_state(from_document({"state": state}), {})
+        open_state(parse_settings({"state": state}), {})
